@@ -1,0 +1,27 @@
+"""Errors that end a command with one clear line instead of a traceback."""
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_REQUEUE = 75
+
+
+class ReproError(Exception):
+    """Something failed that is not the user's to mend; the message is one line."""
+
+    exit_code = EXIT_FAILED
+
+
+class UserError(ReproError):
+    """Bad input. The message names the offending value and the remedy, in one line."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+def nearest(word: str, choices: Iterable[str], n: int = 3) -> str:
+    """Returns ``"; nearest: a, b"`` for the choices most like ``word``, or an empty string."""
+    close = difflib.get_close_matches(word, list(choices), n=n, cutoff=0.4)
+    return f"; nearest: {', '.join(close)}" if close else ""

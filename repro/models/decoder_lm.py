@@ -1,0 +1,82 @@
+"""Decoder-only language model."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from repro.nn.init import glorot
+from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.positions import Added
+from repro.nn.stack import Blocks
+
+
+class DecoderLM(nn.Module):
+    """Embeds tokens, applies a causal stack, returns hidden states.
+
+    State: ``{"stream": {"start": (B,), "mix": ...}, "memory": {}}``; see :mod:`repro.models.generate`.
+
+    Args:
+        d_model: D.
+        n_layers: layers.
+        vocabulary: maker of a vocabulary from the width of a token vector and ``d_model``.
+        blocks: what the layers are made of.
+        positions: maker of input positions from ``d_model``.
+        dropout: on the embedding sums, in [0, 1).
+        init: initialises the whole model, in place.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers: int,
+        vocabulary: Callable[[int, int], nn.Module],
+        blocks: Blocks,
+        positions: Callable[[int], nn.Module] = Added,
+        dropout: float = 0.1,
+        init: Callable[[nn.Module], None] = glorot,
+    ) -> None:
+        super().__init__()
+        self.positions = positions(d_model)
+        self.vocabulary = vocabulary(self.positions.token_width, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.stack = blocks.build(d_model, n_layers)
+        init(self)
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state for ``batch`` rows; with a capacity for decoding in place."""
+        return {"stream": start_stream(self.stack, batch, capacity), "memory": {}}
+
+    def forward(self, ids: Tensor, state: State = None, lengths: Tensor | None = None) -> Mixed:
+        """Hidden states ``(B, T, D)`` of token ids ``(B, T)``, of which ``lengths (B,)`` are valid."""
+        past = None if state is None else state["stream"]
+        x, layout = place(self.vocabulary.embed(ids), self.positions, past, lengths)
+        mixed: Mixed = self.stack(self.dropout(x), None if past is None else {"mix": past["mix"]}, layout)
+        if past is None:
+            return mixed
+        return mixed._replace(state={"stream": advance_stream(past, layout, mixed.state), "memory": {}})
+
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+        """Continues sequences: as :meth:`forward` with a state, under the name that decoding uses."""
+        return self(ids, state, lengths)  # type: ignore[no-any-return]
+
+
+def start_stream(stack: nn.Module, batch: int, capacity: int | None) -> State:
+    """The part of a decoder's state that has one row for each sequence."""
+    state = stack.init_state(batch, capacity)  # type: ignore[operator]
+    device = next(stack.parameters()).device
+    return {"start": torch.zeros(batch, dtype=torch.long, device=device), **state}
+
+
+def place(x: Tensor, positions: nn.Module, past: State, lengths: Tensor | None) -> tuple[Tensor, Layout]:
+    """Gives token vectors ``(B, T, ·)`` their positions; returns them ``(B, T, D)`` with the causal layout."""
+    steps = torch.arange(x.shape[1], device=x.device)
+    start = None if past is None else past["start"]
+    where = steps if start is None else start[:, None] + steps
+    return positions(x, where), Layout(causal=True, start=start, lengths=lengths, positions=where)
+
+
+def advance_stream(past: State, layout: Layout, mixed_state: State) -> State:
+    """The stream after a call: its start moved on by the tokens that were valid."""
+    steps = layout.positions.shape[-1] if layout.lengths is None else layout.lengths  # type: ignore[union-attr]
+    return {"start": past["start"] + steps, "mix": mixed_state["mix"]}

@@ -1,0 +1,90 @@
+"""Encoder-decoder for translation and other sequence-to-sequence tasks."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from repro.models.decoder_lm import advance_stream, place, start_stream
+from repro.nn.init import glorot
+from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.positions import Added
+from repro.nn.stack import Blocks
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder over the source, a causal decoder over the target that attends to it; one shared vocabulary.
+
+    State: ``{"stream": {"start": (B·K,), "mix": ...}, "memory": {"cross": ...}}``: the stream has a row for each
+    hypothesis, the memory one for each source; K consecutive hypotheses share a source.
+
+    Args:
+        d_model: D.
+        encoder_layers: layers of the encoder.
+        decoder_layers: layers of the decoder.
+        vocabulary: maker of a vocabulary from the width of a token vector and ``d_model``.
+        blocks: what the layers of both are made of; ``blocks.cross`` must be given.
+        positions: maker of input positions from ``d_model``.
+        dropout: on the embedding sums of both, in [0, 1).
+        init: initialises the whole model, in place.
+
+    Source: Vaswani et al. 2017, section 3.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        vocabulary: Callable[[int, int], nn.Module],
+        blocks: Blocks,
+        positions: Callable[[int], nn.Module] = Added,
+        dropout: float = 0.1,
+        init: Callable[[nn.Module], None] = glorot,
+    ) -> None:
+        super().__init__()
+        self.positions = positions(d_model)
+        self.vocabulary = vocabulary(self.positions.token_width, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.encoder = blocks.build(d_model, encoder_layers)
+        self.decoder = blocks.build(d_model, decoder_layers, cross=True)
+        init(self)
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> Mixed:
+        """Hidden states ``(B, S, D)`` of source ids ``(B, S)``, of which ``lengths (B,)`` are valid."""
+        where = torch.arange(source.shape[1], device=source.device)
+        x = self.dropout(self.positions(self.vocabulary.embed(source), where))
+        return self.encoder(x, None, Layout(causal=False, lengths=lengths, positions=where))
+
+    def forward(
+        self, source: Tensor, source_lengths: Tensor | None, target: Tensor, lengths: Tensor | None = None
+    ) -> Mixed:
+        """Hidden states of the decoder, teacher-forced.
+
+        Args:
+            source: ids ``(B, S)``.
+            source_lengths: valid tokens of each source, ``(B,)``; None means all.
+            target: ids ``(B, T)`` shifted right, a begin symbol first.
+            lengths: valid tokens of each target, ``(B,)``.
+
+        Returns:
+            ``y (B, T, D)``; aux is the sum of both stacks'.
+        """
+        encoded = self.encode(source, source_lengths)
+        x, layout = place(self.vocabulary.embed(target), self.positions, None, lengths)
+        mixed: Mixed = self.decoder(self.dropout(x), self.decoder.attend_to(encoded.y, source_lengths), layout)
+        losses = [loss for loss in (encoded.aux, mixed.aux) if loss is not None]
+        return Mixed(mixed.y, None, torch.stack(losses).sum(0) if losses else None)
+
+    def start(self, source: Tensor, lengths: Tensor | None, beams: int = 1, capacity: int | None = None) -> State:
+        """Encodes sources ``(B, S)`` once and makes an empty stream of ``B · beams`` hypotheses."""
+        memory = self.decoder.attend_to(self.encode(source, lengths).y, lengths)
+        return {"stream": start_stream(self.decoder, source.shape[0] * beams, capacity), "memory": memory}
+
+    def decode(self, target: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+        """Hidden states ``(B·K, T, D)`` of the next target ids ``(B·K, T)``, of which ``lengths`` are valid."""
+        past = state["stream"]
+        x, layout = place(self.vocabulary.embed(target), self.positions, past, lengths)
+        mixed: Mixed = self.decoder(self.dropout(x), {"mix": past["mix"], **state["memory"]}, layout)
+        stream = advance_stream(past, layout, mixed.state)
+        return mixed._replace(state={"stream": stream, "memory": state["memory"]})

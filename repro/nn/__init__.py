@@ -1,0 +1,48 @@
+"""Building blocks. Torch only; no paper's name in here.
+
+Shape legend, used by every docstring of this package (einsum letters are the same in lower case):
+
+====  =========================  ====  =========================
+B     batch (rows)               H     heads
+T     query length               E     width of a head
+S     key length                 F     feed-forward width
+M     memory length              V     vocabulary
+D     model width                N     basis functions
+R     hash rounds
+====  =========================  ====  =========================
+"""
+
+from repro.nn.attention.full import CrossAttention, FullAttention
+from repro.nn.embeddings import TokenEmbedding
+from repro.nn.feed_forward import FeedForward
+from repro.nn.heads import LinearHead, TokenScores, token_scores
+from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
+from repro.nn.positions import Added, Concatenated, LearnedPositions, NoPositions, SinusoidalPositions
+from repro.nn.stack import Blocks, ResidualStack
+from repro.nn.sublayer import PostNorm, PreNorm, Sublayer
+from repro.nn.vocabulary import Vocabulary
+
+__all__ = [
+    "Added",
+    "Blocks",
+    "Concatenated",
+    "CrossAttention",
+    "FeedForward",
+    "FullAttention",
+    "Layout",
+    "LearnedPositions",
+    "LinearHead",
+    "Mixed",
+    "NoPositions",
+    "PostNorm",
+    "PreNorm",
+    "ResidualStack",
+    "SequenceMixer",
+    "SinusoidalPositions",
+    "State",
+    "Sublayer",
+    "TokenEmbedding",
+    "TokenScores",
+    "Vocabulary",
+    "token_scores",
+]

@@ -1,0 +1,135 @@
+"""Softmax attention over everything, to oneself and to another sequence."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from repro.nn.cache import append, empty_cache
+from repro.nn.mixer import Layout, Mixed, State
+
+
+class FullAttention(nn.Module):
+    """Multi-head self-attention: ``softmax(q kᵀ / sqrt(E)) v`` for each head, concatenated and projected.
+
+    One fused projection makes queries, keys and values.
+    State: ``k (B, S, H, E)`` and ``v (B, S, H, Ev)``; see :mod:`repro.nn.cache`.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        d_head: E, width of queries and keys; default ``d_model / n_heads``.
+        d_value: Ev, width of values; default ``d_head``.
+        bias: biases in the projections.
+        dropout: on the attention weights, in [0, 1).
+
+    Raises:
+        ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``.
+
+    Source: Vaswani et al. 2017, section 3.2, equation 1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_head: int | None = None,
+        d_value: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
+        self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
+        self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+        self.dropout = dropout
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_value)}
+        return empty_cache(batch, widths, self.qkv.weight, capacity)
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
+        if state is None:
+            seen = None if layout.causal else key_mask(layout.lengths, x.shape[1])
+        else:
+            keys, state, seen = append(state, {"k": k, "v": v}, layout)
+            k, v = keys["k"], keys["v"]
+        # Right padding needs no mask under causality: a valid query sees no later key.
+        causal = layout.causal and seen is None
+        return Mixed(self.out(attend(q, k, v, seen, causal, self.dropout if self.training else 0.0)), state)
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention to another sequence, whose keys and values are made once by :meth:`attend_to`.
+
+    The state has one row for each *memory*; when there are more query rows than memories, consecutive rows share
+    one (the beams of a sentence), and nothing is copied.
+
+    Args: as :class:`FullAttention`.
+
+    Source: Vaswani et al. 2017, section 3.2.3.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_head: int | None = None,
+        d_value: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
+        self.widths = [n_heads * self.d_head, n_heads * self.d_value]
+        self.q = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
+        self.kv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+        self.dropout = dropout
+
+    def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
+        """Keys and values of ``memory (B, S, D)``, of which each row has ``lengths (B,)`` valid; carries gradient."""
+        k, v = (split_heads(part, self.n_heads) for part in self.kv(memory).split(self.widths, dim=-1))
+        if lengths is None:
+            return {"k": k, "v": v}
+        return {"k": k, "v": v, "length": lengths}
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends from ``x (B·K, T, D)`` to a state of B rows; the state is returned as it came."""
+        rows, memories = x.shape[0], state["k"].shape[0]
+        q = split_heads(self.q(x), self.n_heads)
+        q = q.reshape(memories, (rows // memories) * x.shape[1], self.n_heads, self.d_head)
+        seen = key_mask(state.get("length"), state["k"].shape[1])
+        y = attend(q, state["k"], state["v"], seen, False, self.dropout if self.training else 0.0)
+        return Mixed(self.out(y.view(rows, x.shape[1], -1)), state)
+
+
+def head_widths(d_model: int, n_heads: int, d_head: int | None, d_value: int | None) -> tuple[int, int]:
+    """Widths of keys and of values, ``d_model / n_heads`` unless said."""
+    if d_head is None and d_model % n_heads:
+        raise ValueError(f"n_heads {n_heads} does not divide d_model {d_model}; give d_head or another n_heads")
+    d_head = d_head or d_model // n_heads
+    return d_head, d_value or d_head
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """``(B, T, H·E)`` as ``(B, T, H, E)``."""
+    return x.unflatten(-1, (n_heads, -1))
+
+
+def key_mask(lengths: Tensor | None, size: int) -> Tensor | None:
+    """Which of ``size`` keys are valid, boolean ``(B, 1, 1, S)``; None where all are."""
+    if lengths is None:
+        return None
+    return (torch.arange(size, device=lengths.device) < lengths[:, None])[:, None, None]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """Softmax attention with the heads on axis 2; ``q (B, T, H, E)`` to ``(B, T, H·Ev)``."""
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    y = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal)
+    return y.transpose(1, 2).flatten(2)

@@ -1,0 +1,113 @@
+"""The contract between sequence mixers and everything around them.
+
+A mixer turns ``x (B, T, D)`` into ``y (B, T, D)`` and may carry a *state* from one call to the next. A state is a
+nested dict or tuple of tensors with the batch axis first, and nothing else, so that detaching, reordering beams,
+resetting rows and counting bytes are the tree functions below and no mixer needs a cache class.
+
+Three laws hold for every mixer, each with one parametrised test (tests/nn/test_laws.py):
+
+I.   A sequence fed whole equals the same sequence fed in chunks with carried state, while memory covers the past.
+II.  Changing token t leaves every output before t untouched (causal layouts).
+III. Every mixer equals a naive loop, in outputs and gradients, at odd lengths.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+
+# A nested dict or tuple of tensors, each with the batch axis first. A state passed in is consumed.
+State = Any
+_Tree = TypeVar("_Tree")
+
+
+class Mixed(NamedTuple):
+    """What a mixer, a sublayer or a stack returns.
+
+    Attributes:
+        y: ``(B, T, D)``.
+        state: the state to pass to the next call, or None where None was passed in.
+        aux: an auxiliary loss for each row, ``(B,)``, or None.
+    """
+
+    y: Tensor
+    state: State = None
+    aux: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the tokens of one call lie in their sequences. Tensors, not ints: an int recompiles at each step.
+
+    Attributes:
+        causal: whether a token sees only itself and the past.
+        start: tokens of each row that came before this call, ``(B,)``; None means 0.
+        lengths: valid tokens of each row in this call, ``(B,)``; padding is on the right; None means all T.
+        positions: place of each token in its sequence, ``(T,)`` or ``(B, T)``; computed once by the model.
+        stream: the un-normed input of the sublayer, ``(B, T, D)``; set by the sublayer.
+    """
+
+    causal: bool
+    start: Tensor | None = None
+    lengths: Tensor | None = None
+    positions: Tensor | None = None
+    stream: Tensor | None = None
+
+
+@runtime_checkable
+class SequenceMixer(Protocol):
+    """Mixes a sequence. Modules keep nothing on ``self`` between calls and register no memory as a buffer."""
+
+    def __call__(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Mixes ``x (B, T, D)``; state None means no past and none wanted."""
+        ...
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state for ``batch`` rows.
+
+        With a capacity, tokens are written in place at static shapes (decoding); without, the state grows by
+        concatenation and carries gradient (training).
+        """
+        ...
+
+
+def tree_map(function: Callable[[Tensor], Tensor], tree: _Tree) -> _Tree:
+    """Applies a function to every tensor of a nested dict, tuple or list."""
+    if isinstance(tree, Tensor):
+        return function(tree)  # type: ignore[return-value]
+    if isinstance(tree, dict):
+        return {key: tree_map(function, value) for key, value in tree.items()}  # type: ignore[return-value]
+    if isinstance(tree, tuple | list):
+        return type(tree)(tree_map(function, value) for value in tree)  # type: ignore[call-arg]
+    if tree is None:
+        return tree
+    raise TypeError(f"a state holds tensors, dicts and tuples only, not {type(tree).__name__}")
+
+
+def leaves(tree: State) -> list[Tensor]:
+    """Every tensor of a state, in order."""
+    found: list[Tensor] = []
+    tree_map(lambda t: (found.append(t), t)[1], tree)
+    return found
+
+
+def detach(state: _Tree) -> _Tree:
+    """Cuts the gradient. Only a task does this, at the step boundary."""
+    return tree_map(Tensor.detach, state)
+
+
+def reorder(state: _Tree, rows: Tensor) -> _Tree:
+    """Row i of the result is row ``rows[i]`` of the state; ``rows`` is ``(B',)``."""
+    return tree_map(lambda t: t.index_select(0, rows), state)
+
+
+def reset_rows(state: _Tree, done: Tensor) -> _Tree:
+    """Zeroes the rows where ``done (B,)`` is true, lengths included: their sequence starts anew."""
+    return tree_map(lambda t: torch.where(done.view(-1, *[1] * (t.dim() - 1)), torch.zeros_like(t), t), state)
+
+
+def nbytes(state: State) -> int:
+    """Memory of a state in bytes."""
+    return sum(t.numel() * t.element_size() for t in leaves(state))

@@ -1,0 +1,94 @@
+"""Stacks of layers, and the recipe from which encoders and decoders are built."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.sublayer import PostNorm, Sublayer
+
+
+class ResidualStack(nn.Module):
+    """Runs the sublayers of every layer in turn.
+
+    State: ``{"mix": (layer 0, layer 1, ...), "cross": (...)}``; a name that is missing has no state.
+
+    Args:
+        layers: one mapping for each layer, from ``mix``, ``cross`` (decoders) and ``feed_forward`` to its sublayer.
+        final_norm: applied to the last layer's output.
+    """
+
+    def __init__(self, layers: Sequence[Mapping[str, Sublayer]], final_norm: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleDict(dict(layer)) for layer in layers)
+        self.final_norm = final_norm
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state of every layer's mixer."""
+        return {"mix": tuple(layer["mix"].body.init_state(batch, capacity) for layer in self._each())}
+
+    def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
+        """What every layer's cross-attention keeps of ``memory (B, S, D)``."""
+        return {"cross": tuple(layer["cross"].body.attend_to(memory, lengths) for layer in self._each())}
+
+    def _each(self) -> list[nn.ModuleDict]:
+        return [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Applies every layer to ``x (B, T, D)``; aux is the sum over layers."""
+        given = state or {}
+        kept: dict[str, list[State]] = {name: [] for name in given}
+        aux: Tensor | None = None
+        for depth, layer in enumerate(self._each()):
+            for name, sublayer in layer.items():
+                past = given[name][depth] if name in given else None
+                x, new, loss = sublayer(x, past, layout)
+                if name in given:
+                    kept[name].append(new)
+                if loss is not None:
+                    aux = loss if aux is None else aux + loss
+        states = {name: tuple(values) for name, values in kept.items()} if state is not None else None
+        return Mixed(self.final_norm(x), states, aux)
+
+
+@dataclass
+class Blocks:
+    """What the layers of a model are made of.
+
+    Args:
+        mixers: makers of a mixer from ``d_model``, tiled over depth.
+        feed_forward: maker of a feed-forward layer from ``d_model``.
+        sublayer: maker of a sublayer from a body and ``d_model``; decides the norm placement.
+        cross: maker of the cross-attention from ``d_model``; needed by decoders that attend to an encoder.
+        final_norm: maker of a norm after the last layer, from ``d_model`` (pre-norm stacks want one).
+        stack: how the sublayers are wired.
+    """
+
+    mixers: list[Callable[[int], nn.Module]]
+    feed_forward: Callable[[int], nn.Module]
+    sublayer: Callable[[nn.Module, int], Sublayer] = PostNorm
+    cross: Callable[[int], nn.Module] | None = None
+    final_norm: Callable[[int], nn.Module] | None = None
+    stack: Callable[[Sequence[Mapping[str, Sublayer]], nn.Module], ResidualStack] = ResidualStack
+
+    def build(self, d_model: int, n_layers: int, cross: bool = False) -> ResidualStack:
+        """Builds a stack of ``n_layers`` layers, with cross-attention where ``cross``.
+
+        Raises:
+            ValueError: ``cross`` is wanted and no maker was given, or there is no mixer.
+        """
+        if cross and self.cross is None:
+            raise ValueError("a decoder that attends to an encoder needs blocks.cross")
+        if not self.mixers:
+            raise ValueError("blocks.mixers is empty; give at least one")
+        layers = [self._layer(d_model, depth, cross) for depth in range(n_layers)]
+        norm = self.final_norm(d_model) if self.final_norm else nn.Identity()
+        return self.stack(layers, norm)
+
+    def _layer(self, d_model: int, depth: int, cross: bool) -> dict[str, Sublayer]:
+        bodies = {"mix": self.mixers[depth % len(self.mixers)](d_model)}
+        if cross and self.cross is not None:
+            bodies["cross"] = self.cross(d_model)
+        bodies["feed_forward"] = self.feed_forward(d_model)
+        return {name: self.sublayer(body, d_model) for name, body in bodies.items()}

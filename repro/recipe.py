@@ -1,0 +1,279 @@
+"""Recipes: YAML in, one resolved configuration and its signature out. Needs no torch.
+
+A recipe is ``configs/<paper>/<name>.yaml`` (scale ``paper``) with overlays ``<name>.<scale>.yaml`` beside it.
+An *experiment* is addressed as ``<paper>/<name>``, a point of a grid as ``<paper>/<name>@<point>``.
+"""
+
+import copy
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from repro.errors import UserError, nearest
+from repro.paths import configs_dir, runs_dir
+
+SCALES = ("paper", "gpu", "small", "cpu")
+HEADER = ("title", "reproduces", "supports", "ablates", "deviations", "expects", "points")
+SECTIONS = ("trainer", "model", "data", "checkpoints")
+# Where and how a run is executed; none of these keys changes what is computed.
+INFRASTRUCTURE = (
+    "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
+    "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.log_every_n_steps",
+    "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.init_args.num_workers",
+)  # fmt: skip
+
+Config = dict[str, Any]
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML, in C where available, that reads ``1e-9`` as a number and refuses a key given twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen:
+                mark = key_node.start_mark
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=mark)
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep=deep))
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+def parse_yaml(text: str, name: str = "YAML") -> Any:
+    """Parses YAML safely.
+
+    Raises:
+        UserError: when ``text`` is not YAML or holds a key twice; names the line.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}, line {mark.line + 1}" if mark else name
+        raise UserError(f"{where}: {getattr(error, 'problem', None) or error}") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """Reads one YAML file; see :func:`parse_yaml`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    return parse_yaml(text, str(path))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment at one scale, resolved.
+
+    Attributes:
+        experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
+        scale: one of :data:`SCALES`.
+        config: everything the file says, overlays, point and overrides merged; header keys included.
+    """
+
+    experiment: str
+    scale: str
+    config: Config
+
+    @property
+    def paper(self) -> str:
+        return self.experiment.split("/", 1)[0]
+
+    @property
+    def sections(self) -> Config:
+        """What is run: trainer, model, data, checkpoints."""
+        return {key: self.config[key] for key in SECTIONS if key in self.config}
+
+    @property
+    def signature(self) -> Config:
+        """The part of the configuration that decides the result: sections less infrastructure, flattened."""
+        return {k: v for k, v in flatten(self.sections).items() if not _is_infrastructure(k)}
+
+    @property
+    def hash8(self) -> str:
+        """Eight hexadecimal digits of the SHA-256 over the signature."""
+        return signature_hash(self.signature)[:8]
+
+    def run_id(self, seed: int) -> str:
+        """``<paper>/<recipe>/<scale>/s<seed>-<hash8>``, also the run's folder below :func:`runs_dir`."""
+        return f"{self.experiment}/{self.scale}/s{seed}-{self.hash8}"
+
+    def run_dir(self, seed: int) -> Path:
+        return runs_dir() / self.run_id(seed)
+
+
+def signature_hash(signature: Config) -> str:
+    """SHA-256 over the canonical JSON of a signature."""
+    text = json.dumps(signature, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_infrastructure(key: str) -> bool:
+    return any(key == k or key.startswith(k + ".") for k in INFRASTRUCTURE)
+
+
+def flatten(tree: Any, prefix: str = "") -> Config:
+    """``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``; lists are numbered, empty ones kept."""
+    if isinstance(tree, dict) and tree:
+        items: Any = tree.items()
+    elif isinstance(tree, list) and any(isinstance(x, dict | list) for x in tree):
+        items = enumerate(tree)
+    else:
+        return {prefix: tree}
+    out: Config = {}
+    for key, value in items:
+        out.update(flatten(value, f"{prefix}.{key}" if prefix else str(key)))
+    return out
+
+
+@cache
+def _files(root: Path) -> dict[str, dict[str, Path]]:
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(root.glob("*/*.yaml")):
+        name, _, scale = path.name.removesuffix(".yaml").partition(".")
+        found.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
+    return found
+
+
+def recipe_files() -> dict[str, dict[str, Path]]:
+    """Every recipe file, found by glob: ``{experiment: {scale: path}}``."""
+    return _files(configs_dir())
+
+
+@cache
+def experiments() -> tuple[str, ...]:
+    """Every experiment that can be named, points of grids included."""
+    names: list[str] = []
+    for name, files in recipe_files().items():
+        points = (read_yaml(files["paper"]) or {}).get("points") if "paper" in files else None
+        names.extend([f"{name}@{point}" for point in points] if points else [name])
+    return tuple(names)
+
+
+def scales_of(experiment: str) -> tuple[str, ...]:
+    """The scales an experiment can be run at, largest first."""
+    files = recipe_files()[experiment.partition("@")[0]]
+    return tuple(scale for scale in SCALES if scale in files)
+
+
+def load_recipe(experiment: str, scale: str = "paper", overrides: list[tuple[str, Any]] | None = None) -> Recipe:
+    """Reads a recipe, lays the scale's overlay and the point over it, then the overrides.
+
+    Args:
+        experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
+        scale: one of :data:`SCALES`.
+        overrides: ``(dotted key, value)`` pairs; see :func:`set_key`.
+
+    Raises:
+        UserError: unknown experiment (nearest names offered), scale or section.
+    """
+    name, _, point = experiment.partition("@")
+    files = recipe_files()
+    if name not in files:
+        raise UserError(f"unknown experiment {experiment!r}{nearest(experiment, experiments())}; see `repro list`")
+    if scale not in files[name]:
+        there = ", ".join(scales_of(name))
+        raise UserError(f"{name} has no scale {scale!r}; it has: {there}")
+    config = _read_recipe(files[name]["paper"])
+    if scale != "paper":
+        config = merge(config, _read_recipe(files[name][scale]))
+    config = _choose_point(config, name, point)
+    for key, value in overrides or ():
+        set_key(config, key, value)
+    return Recipe(experiment, scale, config)
+
+
+def _read_recipe(path: Path) -> Config:
+    config = read_yaml(path)
+    if not isinstance(config, dict):
+        raise UserError(f"{path}: a recipe is a mapping of {', '.join(HEADER + SECTIONS)}")
+    for key in config:
+        if key not in HEADER + SECTIONS:
+            raise UserError(f"{path}: unknown key {key!r}{nearest(str(key), HEADER + SECTIONS)}")
+    return config
+
+
+def _choose_point(config: Config, name: str, point: str) -> Config:
+    points = config.pop("points", None)
+    if not points:
+        if point:
+            raise UserError(f"{name} has no points, so {name}@{point} does not exist")
+        return config
+    if point not in points:
+        said = f"{name}@{point}" if point else name
+        raise UserError(f"{said!r} is not a point of {name}; choose one of: {', '.join(f'{name}@{p}' for p in points)}")
+    for key, value in points[point].items():
+        if key in HEADER:
+            config[key] = value
+        else:
+            set_key(config, key, value)
+    return config
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Lays one tree over another: mappings merge, all else is replaced.
+
+    Where ``over`` names another ``class_path``, its ``init_args`` replace the old ones whole.
+    """
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return copy.deepcopy(over)
+    if "class_path" in over and over["class_path"] != base.get("class_path"):
+        return copy.deepcopy(over)
+    out = dict(base)
+    for key, value in over.items():
+        out[key] = merge(base[key], value) if key in base else copy.deepcopy(value)
+    return out
+
+
+def set_key(config: Config, key: str, value: Any) -> None:
+    """Sets a dotted key in place; ``init_args`` may be left out, list items are numbers.
+
+    ``model.net.d_model`` reaches ``model.init_args.net.init_args.d_model``.
+
+    Raises:
+        UserError: when the key starts outside the recipe's sections or passes through a value.
+    """
+    parts = key.split(".")
+    if parts[0] not in SECTIONS:
+        raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
+    node: Any = config
+    for i, part in enumerate(parts):
+        if isinstance(node, dict) and "class_path" in node and part not in ("class_path", "init_args"):
+            node = node.setdefault("init_args", {})
+        last = i == len(parts) - 1
+        if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+            step: Any = int(part)
+        elif isinstance(node, dict):
+            step = part
+        else:
+            raise UserError(f"--{key}: {'.'.join(parts[:i])} is a value, it has no {part!r}")
+        if last:
+            node[step] = merge(node.get(step), value) if isinstance(node, dict) else value
+        else:
+            node = node.setdefault(step, {}) if isinstance(node, dict) else node[step]
+
+
+def differing_keys(a: Config, b: Config) -> list[str]:
+    """The keys in which two signatures differ, as ``key: a → b``, sorted."""
+    missing = "(not set)"
+    return [
+        f"{key}: {a.get(key, missing)} → {b.get(key, missing)}"
+        for key in sorted(a.keys() | b.keys())
+        if a.get(key, missing) != b.get(key, missing)
+    ]
