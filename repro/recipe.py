@@ -29,6 +29,7 @@ INFRASTRUCTURE = (
 )  # fmt: skip
 
 Config = dict[str, Any]
+Overrides = list[tuple[str, Any]]
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -36,10 +37,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
-        for key_node, _ in node.value:
-            key = key_node.value
+        for mark, key in ((key.start_mark, str(key.value)) for key, _ in node.value):
             if key in seen:
-                mark = key_node.start_mark
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=mark)
             seen.add(key)
         return dict(super().construct_mapping(node, deep=deep))
@@ -59,22 +58,29 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         UserError: when ``text`` is not YAML or holds a key twice; names the line.
     """
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}, line {mark.line + 1}" if mark else name
         raise UserError(f"{where}: {getattr(error, 'problem', None) or error}") from None
 
 
+# The points of a grid share one parse; its result is never handed out uncopied.
+_parse_once = cache(parse_yaml)
+
+
 def read_yaml(path: Path) -> Any:
     """Reads one YAML file; see :func:`parse_yaml`."""
+    return parse_yaml(_read_text(path), str(path))
+
+
+def _read_text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"no such file: {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
-    return parse_yaml(text, str(path))
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ class Recipe:
 
 def signature_hash(signature: Config) -> str:
     """SHA-256 over the canonical JSON of a signature."""
-    text = json.dumps(signature, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(signature, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -136,10 +142,8 @@ def flatten(tree: Any, prefix: str = "") -> Config:
         items = enumerate(tree)
     else:
         return {prefix: tree}
-    out: Config = {}
-    for key, value in items:
-        out.update(flatten(value, f"{prefix}.{key}" if prefix else str(key)))
-    return out
+    dot = f"{prefix}." if prefix else ""
+    return {k: v for key, value in items for k, v in flatten(value, f"{dot}{key}").items()}
 
 
 @cache
@@ -147,7 +151,11 @@ def _files(root: Path) -> dict[str, dict[str, Path]]:
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(root.glob("*/*.yaml")):
         name, _, scale = path.name.removesuffix(".yaml").partition(".")
+        if scale and scale not in SCALES[1:]:
+            raise UserError(f"{path}: {scale!r} is not a scale{nearest(scale, SCALES[1:])}; rename the file")
         found.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
+    for name in (name for name, files in found.items() if "paper" not in files):
+        raise UserError(f"{root / name}.yaml is not there, but overlays of it are; write it or remove them")
     return found
 
 
@@ -156,12 +164,16 @@ def recipe_files() -> dict[str, dict[str, Path]]:
     return _files(configs_dir())
 
 
-@cache
 def experiments() -> tuple[str, ...]:
     """Every experiment that can be named, points of grids included."""
+    return _experiments(configs_dir())
+
+
+@cache
+def _experiments(root: Path) -> tuple[str, ...]:
     names: list[str] = []
-    for name, files in recipe_files().items():
-        points = (read_yaml(files["paper"]) or {}).get("points") if "paper" in files else None
+    for name, files in _files(root).items():
+        points = _points(_read_recipe(files["paper"]), name)
         names.extend([f"{name}@{point}" for point in points] if points else [name])
     return tuple(names)
 
@@ -172,7 +184,7 @@ def scales_of(experiment: str) -> tuple[str, ...]:
     return tuple(scale for scale in SCALES if scale in files)
 
 
-def load_recipe(experiment: str, scale: str = "paper", overrides: list[tuple[str, Any]] | None = None) -> Recipe:
+def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | None = None) -> Recipe:
     """Reads a recipe, lays the scale's overlay and the point over it, then the overrides.
 
     Args:
@@ -186,10 +198,10 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: list[tuple[str
     name, _, point = experiment.partition("@")
     files = recipe_files()
     if name not in files:
-        raise UserError(f"unknown experiment {experiment!r}{nearest(experiment, experiments())}; see `repro list`")
+        close = nearest(experiment, experiments())
+        raise UserError(f"unknown experiment {experiment!r}{close}; see `repro list`")
     if scale not in files[name]:
-        there = ", ".join(scales_of(name))
-        raise UserError(f"{name} has no scale {scale!r}; it has: {there}")
+        raise UserError(f"{name} has no scale {scale!r}; it has: {', '.join(scales_of(name))}")
     config = _read_recipe(files[name]["paper"])
     if scale != "paper":
         config = merge(config, _read_recipe(files[name][scale]))
@@ -200,7 +212,7 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: list[tuple[str
 
 
 def _read_recipe(path: Path) -> Config:
-    config = read_yaml(path)
+    config = copy.deepcopy(_parse_once(_read_text(path), str(path)))
     if not isinstance(config, dict):
         raise UserError(f"{path}: a recipe is a mapping of {', '.join(HEADER + SECTIONS)}")
     for key in config:
@@ -210,20 +222,30 @@ def _read_recipe(path: Path) -> Config:
 
 
 def _choose_point(config: Config, name: str, point: str) -> Config:
-    points = config.pop("points", None)
-    if not points:
-        if point:
-            raise UserError(f"{name} has no points, so {name}@{point} does not exist")
+    points = _points(config, name)
+    config.pop("points", None)
+    if not points and not point:
         return config
+    if not points:
+        raise UserError(f"{name} has no points, so {name}@{point} does not exist")
     if point not in points:
         said = f"{name}@{point}" if point else name
-        raise UserError(f"{said!r} is not a point of {name}; choose one of: {', '.join(f'{name}@{p}' for p in points)}")
-    for key, value in points[point].items():
+        there = ", ".join(f"{name}@{p}" for p in points)
+        raise UserError(f"{said!r} is not a point of {name}; choose one of: {there}")
+    for key, value in (points[point] or {}).items():
         if key in HEADER:
             config[key] = value
         else:
             set_key(config, key, value)
     return config
+
+
+def _points(config: Config, name: str) -> Config:
+    """The points of a grid by name, as text so that ``512:`` names one; empty where there is none."""
+    points = config.get("points") or {}
+    if not isinstance(points, dict) or not all(v is None or isinstance(v, dict) for v in points.values()):
+        raise UserError(f"{name}: points are names with dotted keys below; write `l128: {{data.x: 1}}`")
+    return {str(point): keys for point, keys in points.items()}
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -271,9 +293,5 @@ def set_key(config: Config, key: str, value: Any) -> None:
 
 def differing_keys(a: Config, b: Config) -> list[str]:
     """The keys in which two signatures differ, as ``key: a → b``, sorted."""
-    missing = "(not set)"
-    return [
-        f"{key}: {a.get(key, missing)} → {b.get(key, missing)}"
-        for key in sorted(a.keys() | b.keys())
-        if a.get(key, missing) != b.get(key, missing)
-    ]
+    both = {key: (a.get(key, "(not set)"), b.get(key, "(not set)")) for key in sorted(a.keys() | b.keys())}
+    return [f"{key}: {old} → {new}" for key, (old, new) in both.items() if old != new]

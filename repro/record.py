@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import math
 import os
 import tempfile
 from dataclasses import dataclass, field
@@ -67,7 +68,7 @@ class RunRecord:
     gpu_hours: float
     peak_bytes: int
     metrics: list[Measurement]
-    curves: dict[str, list[list[float]]]  # {"val/loss": [[step, value], ...]}, at most 200 points each
+    curves: dict[str, list[list[Any]]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
     checkpoint_sha256: str | None
     outputs_sha256: str | None  # of <record>.outputs.txt beside the record
     finished: str  # ISO 8601, UTC
@@ -87,17 +88,28 @@ class RunRecord:
         return f"{self.scale}-s{self.seed}-{self.config_hash[:8]}-{digits}"
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        """The record as JSON; points of a curve that are not finite (a diverged run) become null.
+
+        Raises:
+            ReproError: a metric is not finite; a diverged run must leave it out and say so.
+        """
+        for m in self.metrics:
+            if not math.isfinite(m.value):
+                raise ReproError(f"{m.name} is {m.value}: a diverged run has no such number; leave it out")
+        raw = dataclasses.asdict(self)
+        for name, points in self.curves.items():
+            raw["curves"][name] = [[x, y if math.isfinite(y) else None] for x, y in points]
+        return json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str, name: str = "record") -> "RunRecord":
         """Parses a record.
 
         Raises:
-            UserError: not JSON, another schema version, or keys missing or unknown; names the file and the key.
+            UserError: not JSON, another schema version, keys missing, unknown or of another type; names them.
         """
         try:
-            raw = json.loads(text)
+            raw = json.loads(text, parse_constant=_refuse_constant)
         except ValueError as error:
             raise UserError(f"{name}: not a run record: {error}") from None
         if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
@@ -112,7 +124,32 @@ class RunRecord:
             raw["metrics"] = [Measurement(**m) for m in raw["metrics"]]
         except TypeError as error:
             raise UserError(f"{name}: a metric is malformed: {error}") from None
-        return cls(**raw)
+        record = cls(**raw)
+        _check_types(record, name)
+        return record
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number that JSON knows")
+
+
+def _check_types(record: RunRecord, name: str) -> None:
+    """Refuses a record whose joining fields are of another type: tables would fail far from the cause."""
+    texts = ("experiment", "scale", "run_id", "command", "config_hash", "precision", "finished")
+    maps = ("config", "versions", "hardware", "data", "curves")
+    wanted: list[tuple[str, Any, Any]] = [(key, getattr(record, key), str) for key in texts]
+    wanted += [(key, getattr(record, key), dict) for key in maps]
+    wanted += [(key, getattr(record, key), int) for key in ("seed", "parameters", "steps", "tokens")]
+    costs = ("wall_seconds", "gpu_hours", "peak_bytes")
+    wanted += [(key, getattr(record, key), int | float) for key in costs]
+    wanted += [("deviations", record.deviations, list), ("external", record.external, bool)]
+    for m in record.metrics:
+        wanted += [(f"metric {m.name} {key}", getattr(m, key), str) for key in ("name", "unit", "split")]
+        wanted.append((f"metric {m.name} value", m.value, int | float))
+        wanted.append((f"metric {m.name} protocol", m.protocol, dict))
+    for key, value, kind in wanted:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise UserError(f"{name}: {key} is {value!r}, which is not of the right type")
 
 
 def _is_required(f: "dataclasses.Field[Any]") -> bool:
@@ -139,9 +176,13 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary = None
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-            raise UserError(f"cannot write {path}: {error.strerror}; make the folder writable or set another") from None
+            raise UserError(
+                f"cannot write {path}: {error.strerror}; make the folder writable or set another"
+            ) from None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ReproError(f"no space left to write {path}; free some and run the same command again") from None
+            raise ReproError(
+                f"no space left to write {path}; free some and run the same command again"
+            ) from None
         raise ReproError(f"cannot write {path}: {error.strerror}") from None
     finally:
         if temporary is not None:
@@ -174,4 +215,11 @@ def write_record(record: RunRecord, runs: Path, outputs: str | None = None) -> P
 
 def read_records(runs: Path) -> list[RunRecord]:
     """Every record below a folder, in the order of their paths."""
-    return [RunRecord.from_json(p.read_text(encoding="utf-8"), str(p)) for p in sorted(runs.rglob("*.json"))]
+    return [RunRecord.from_json(_read_text(path), str(path)) for path in sorted(runs.rglob("*.json"))]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None

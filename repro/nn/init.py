@@ -15,14 +15,9 @@ def glorot(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=1.0 / math.sqrt(module.embedding_dim))
-        elif isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+    _neutral(model)
 
 
 def normal_002(model: nn.Module) -> None:
@@ -33,5 +28,13 @@ def normal_002(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
-        if isinstance(module, nn.Linear) and module.bias is not None:
+    _neutral(model)
+
+
+def _neutral(model: nn.Module) -> None:
+    """Zero biases and unit norms."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
             nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LayerNorm) and module.weight is not None:
+            nn.init.ones_(module.weight)

@@ -1,0 +1,63 @@
+"""Verbs about data: data list, data prepare, data verify."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    data = verbs.add_parser("data", help="list, prepare and verify data stores")
+    actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    lister = actions.add_parser("list", help="sources with licence, size and whether they are prepared")
+    lister.add_argument("--json", action="store_true")
+    lister.set_defaults(handler=list_data)
+
+    prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set, once")
+    prepare.add_argument("name", metavar="NAME").completer = complete_sources
+    prepare.add_argument("--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder")
+    prepare.add_argument("--vocab-size", type=int, metavar="N", help="subwords of the shared vocabulary")
+    prepare.add_argument("--size", type=int, metavar="N", help="training pairs, for generated data")
+    prepare.add_argument("--tokenizer", type=Path, metavar="FILE", help="an existing .json or SentencePiece .model")
+    prepare.set_defaults(handler=prepare_data)
+
+    verify = actions.add_parser("verify", help="check every hash of a prepared store")
+    verify.add_argument("name", metavar="NAME").completer = complete_sources
+    verify.set_defaults(handler=verify_data)
+
+
+def complete_sources(prefix: str, **_: Any) -> list[str]:
+    """Shell completion: names of sources."""
+    from repro.data.sources import SOURCES
+
+    return [name for name in SOURCES if name.startswith(prefix)]
+
+
+def list_data(args: argparse.Namespace) -> None:
+    from repro.data.sources import list_sources
+
+    rows = list_sources()
+    if args.json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    from tabulate import tabulate
+
+    print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 34, 14, 22]))
+
+
+def prepare_data(args: argparse.Namespace) -> None:
+    from repro.data.sources import prepare
+
+    path = prepare(
+        args.name, from_dir=args.from_dir, vocab_size=args.vocab_size, size=args.size, tokenizer=args.tokenizer
+    )
+    print(path)
+
+
+def verify_data(args: argparse.Namespace) -> None:
+    from repro.data.sources import verify
+
+    for line in verify(args.name):
+        print(line)

@@ -1,0 +1,98 @@
+"""Verbs that use a trained model on standard input: translate, generate."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from repro.errors import UserError
+from repro.recipe import SCALES
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
+    add_run(translate)
+    translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
+    translate.add_argument("--batch", type=int, default=32, metavar="N", help="lines translated at once (default 32)")
+    translate.set_defaults(handler=translate_lines)
+
+    generate = verbs.add_parser("generate", help="sample: continuations of prompts, or translations, line by line")
+    add_run(generate)
+    generate.add_argument("--temperature", type=float, default=1.0)
+    generate.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest tokens")
+    generate.add_argument("--top-p", type=float, metavar="P", help="sample among the likeliest tokens of mass P")
+    generate.add_argument("--max-new", type=int, default=100, metavar="N", help="most new tokens (default 100)")
+    generate.add_argument("--samples", type=int, default=1, metavar="N", help="samples of each line (default 1)")
+    generate.add_argument("--seed", dest="sample_seed", type=int, default=0, help="of the sampling (default 0)")
+    generate.set_defaults(handler=generate_lines)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The argument that names a trained run."""
+    from repro.cli.runs import complete_experiments
+
+    run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
+    run.completer = complete_experiments  # type: ignore[attr-defined]
+    parser.add_argument("--scale", choices=SCALES, help="of an experiment (default: the first that was run)")
+    parser.add_argument("--run-seed", type=int, default=None, help="of an experiment (default: the first that was run)")
+
+
+def translate_lines(args: argparse.Namespace) -> int:
+    from repro.experiment.trained import load_trained, translate_batch
+
+    if args.beam is not None and args.beam < 1:
+        raise UserError(f"--beam must be at least 1, not {args.beam}")
+    if args.batch < 1:
+        raise UserError(f"--batch must be at least 1, not {args.batch}")
+    trained = load_trained(args.run, args.scale, args.run_seed)
+    trained.require_encoder("translate")
+    for lines in batches(args.batch):
+        for text in translate_batch(trained, lines, args.beam):
+            print(text, flush=True)
+    return 0
+
+
+def generate_lines(args: argparse.Namespace) -> int:
+    from repro.experiment.trained import Sampling, load_trained, sample_line
+
+    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new)
+    if args.samples < 1:
+        raise UserError(f"--samples must be at least 1, not {args.samples}")
+    trained = load_trained(args.run, args.scale, args.run_seed)
+    for lines in batches(1):
+        for text in sample_line(trained, lines[0], sampling, args.samples, args.sample_seed):
+            print(text, flush=True)
+    return 0
+
+
+def batches(size: int) -> Iterator[list[str]]:
+    """Lines of standard input, in batches; from a terminal, one at a time.
+
+    Raises:
+        UserError: an empty line, or bytes that are not UTF-8; names the line.
+    """
+    stream = sys.stdin
+    interactive = stream.isatty()
+    if interactive:
+        print("one sentence a line; end with Ctrl-D", file=sys.stderr)
+    held: list[str] = []
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = stream.readline()
+        except UnicodeDecodeError:
+            raise UserError(f"line {number} of standard input is not UTF-8") from None
+        if not line:
+            break
+        if not line.strip():
+            if held:
+                yield held
+            raise UserError(f"line {number} of standard input is empty; give one sentence a line")
+        held.append(line.strip())
+        if len(held) == (1 if interactive else size):
+            yield held
+            held = []
+    if held:
+        yield held

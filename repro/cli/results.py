@@ -1,0 +1,65 @@
+"""Verbs about results: list, tables, completion."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from repro.errors import UserError, nearest
+from repro.paths import results_dir
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    lister = verbs.add_parser("list", help="published rows, recipes, scales, published and measured values, verdicts")
+    lister.add_argument("paper", nargs="?", metavar="PAPER").completer = complete_papers
+    lister.add_argument("--json", action="store_true")
+    lister.set_defaults(handler=list_rows)
+
+    tables = verbs.add_parser("tables", help="regenerate results/ from the records")
+    tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    tables.set_defaults(handler=make_tables)
+
+    completion = verbs.add_parser("completion", help="shell completion: eval \"$(repro completion bash)\"")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
+    completion.set_defaults(handler=print_completion)
+
+
+def complete_papers(prefix: str, **_: Any) -> list[str]:
+    """Shell completion: keys of the published papers."""
+    return sorted(p.stem for p in (results_dir() / "published").glob(f"{prefix}*.yaml"))
+
+
+def list_rows(args: argparse.Namespace) -> None:
+    from repro.report.compare import list_rows as rows_of
+
+    if args.paper and args.paper not in complete_papers(""):
+        raise UserError(f"unknown paper {args.paper!r}{nearest(args.paper, complete_papers(''))}")
+    rows = rows_of(args.paper)
+    if args.json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    from repro.report.terminal import list_table
+
+    print(list_table(rows))
+
+
+def make_tables(args: argparse.Namespace) -> int:
+    from repro.report.render import check_tables, write_tables
+
+    if args.check:
+        differences = check_tables()
+        for line in differences:
+            print(line, file=sys.stderr)
+        if not differences:
+            print("results are up to date")
+        return 1 if differences else 0
+    for path in write_tables():
+        print(path)
+    return 0
+
+
+def print_completion(args: argparse.Namespace) -> None:
+    import argcomplete
+
+    print(argcomplete.shellcode(["repro"], shell=args.shell))

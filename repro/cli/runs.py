@@ -1,0 +1,195 @@
+"""Verbs about experiments: config, params, run, reproduce, show."""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from repro.errors import UserError
+from repro.paths import results_dir, runs_dir
+from repro.recipe import SCALES, Recipe, experiments, load_recipe, parse_yaml, scales_of
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    config = verbs.add_parser("config", help="the resolved configuration of an experiment")
+    add_experiment(config)
+    config.set_defaults(handler=show_config)
+
+    params = verbs.add_parser("params", help="parameter count beside the published one")
+    add_experiment(params)
+    params.add_argument("--json", action="store_true")
+    params.set_defaults(handler=show_params)
+
+    run = verbs.add_parser("run", help="train, test and record one experiment; resumes")
+    add_experiment(run)
+    run.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
+    run.set_defaults(handler=run_one)
+
+    reproduce = verbs.add_parser("reproduce", help="every run that has no record yet, then the tables")
+    targets = reproduce.add_argument("targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment")
+    targets.completer = complete_experiments  # type: ignore[attr-defined]
+    reproduce.add_argument("--scale", choices=SCALES, default="paper")
+    reproduce.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
+    reproduce.add_argument("--dry-run", action="store_true", help="only say what would run")
+    reproduce.set_defaults(handler=reproduce_all)
+
+    show = verbs.add_parser("show", help="a run's configuration, metrics and curve; two runs: their differences")
+    show.add_argument("runs", nargs="+", metavar="RUN", help="run id, run folder or record file")
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(handler=show_runs)
+
+
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name an experiment, a scale and overrides."""
+    name = parser.add_argument("experiment", metavar="EXPERIMENT", help="<paper>/<recipe>; see `repro list`")
+    name.completer = complete_experiments  # type: ignore[attr-defined]
+    parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    parser.set_defaults(overrides=[])
+    parser.epilog = "any key of the recipe can be set: --trainer.max_steps 10, --model.net.d_model 256"
+
+
+def complete_experiments(prefix: str, **_: Any) -> list[str]:
+    """Shell completion: experiments and papers."""
+    names = experiments()
+    return [n for n in (*names, *sorted({n.split("/")[0] for n in names})) if n.startswith(prefix)]
+
+
+def parse_overrides(rest: list[str]) -> list[tuple[str, Any]]:
+    """``--trainer.max_steps 10`` and ``--trainer.max_steps=10`` as (key, value) pairs."""
+    pairs = []
+    words = iter(rest)
+    for word in words:
+        if not word.startswith("--") or "." not in word:
+            raise UserError(f"unknown argument {word!r}; settings look like --trainer.max_steps 10")
+        key, equals, text = word[2:].partition("=")
+        if not equals:
+            text = next(words, "")
+            if not text:
+                raise UserError(f"{word} needs a value")
+        pairs.append((key, parse_yaml(text, word)))
+    return pairs
+
+
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """The recipe that the arguments name.
+
+    Raises:
+        UserError: no such experiment; or no ``paper`` file for a default scale, with those there are.
+    """
+    return load_recipe(args.experiment, args.scale, args.overrides)
+
+
+def show_config(args: argparse.Namespace) -> None:
+    import yaml
+
+    recipe = recipe_of(args)
+    print(f"# {recipe.experiment} at scale {recipe.scale}; signature {recipe.hash8}")
+    print(yaml.safe_dump(recipe.config, sort_keys=False, allow_unicode=True), end="")
+
+
+def show_params(args: argparse.Namespace) -> None:
+    from repro.experiment.parameters import count, describe
+
+    counted = count(recipe_of(args))
+    print(json.dumps([counted], indent=1) if args.json else describe(counted))
+
+
+def run_one(args: argparse.Namespace) -> None:
+    recipe = recipe_of(args)
+    words = ["repro", "run", args.experiment, "--scale", args.scale, "--seed", str(args.seed)]
+    words += [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
+    from repro.experiment.run import finished_record, run
+
+    if finished_record(recipe.run_dir(args.seed)):
+        print(f"{recipe.run_id(args.seed)} is done; `repro show {recipe.run_id(args.seed)}` tells more")
+    record = run(recipe, args.seed, shlex.join(words))
+    if is_leader():
+        conclude(record)
+
+
+def is_leader() -> bool:
+    """Whether this process is rank 0 of its job."""
+    import torch
+
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+
+
+def conclude(record: Any) -> None:
+    """After a run: regenerates tables, shows the run's, says where page and plots are."""
+    from repro.report.render import write_tables
+    from repro.report.terminal import terminal_table
+
+    write_tables()
+    print()
+    print(terminal_table(record))
+    print(f"\nrun     {runs_dir() / record.run_id}")
+    print(f"page    {results_dir() / 'index.html'}")
+    print(f"plots   {results_dir() / 'plots'}")
+
+
+def reproduce_all(args: argparse.Namespace) -> int:
+    from repro.launch.targets import pending, resolve_targets
+
+    if args.seeds < 1:
+        raise UserError(f"--seeds must be at least 1, not {args.seeds}")
+    targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
+    specs = resolve_targets(targets, args.scale, list(range(1, args.seeds + 1)))
+    missing = pending(specs)
+    print(f"{len(specs)} runs, {len(specs) - len(missing)} recorded, {len(missing)} to do")
+    failed = 0
+    for spec in missing:
+        print(spec.run_id, flush=True)
+        if args.dry_run:
+            continue
+        words = ["run", spec.experiment, "--scale", spec.scale, "--seed", str(spec.seed)]
+        code = subprocess.run([sys.executable, "-m", "repro", *words], check=False).returncode
+        if code:
+            failed += 1
+            print(f"repro: {spec.run_id} ended with exit code {code}", file=sys.stderr)
+    if not args.dry_run:
+        from repro.report.render import write_tables
+
+        write_tables()
+        print(f"tables  {results_dir() / 'tables'}\npage    {results_dir() / 'index.html'}")
+    return 1 if failed else 0
+
+
+def show_runs(args: argparse.Namespace) -> None:
+    from repro.report.terminal import diff_runs, show_run
+
+    if len(args.runs) > 2:
+        raise UserError(f"show takes one run or two, not {len(args.runs)}")
+    records = [find_record(word) for word in args.runs]
+    if args.json:
+        print(json.dumps([json.loads(r.to_json()) for r in records], indent=1, ensure_ascii=False))
+    elif len(records) == 1:
+        print(show_run(records[0]))
+    else:
+        print(diff_runs(*records))
+
+
+def find_record(word: str) -> Any:
+    """A record by run id, run folder or file.
+
+    Raises:
+        UserError: nothing of that name has a record; nearest run ids offered, or what state the run is in.
+    """
+    from repro.errors import nearest
+    from repro.record import RunRecord, read_records
+
+    for path in (Path(word), Path(word) / "record.json", runs_dir() / word / "record.json"):
+        if path.is_file():
+            return RunRecord.from_json(path.read_text(encoding="utf-8"), str(path))
+    records = read_records(results_dir() / "runs")
+    found = [r for r in records if word in (r.run_id, f"{r.experiment}/{r.file_stem}")]
+    if found:
+        return max(found, key=lambda r: r.finished)
+    status = runs_dir() / word / "status.json"
+    if status.is_file():
+        state = json.loads(status.read_text(encoding="utf-8"))
+        raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
+    raise UserError(f"no run {word!r}{nearest(word, [r.run_id for r in records])}")

@@ -1,0 +1,34 @@
+"""Data: sources, stores, tokenisers, batches and LightningDataModules. Knows no model.
+
+The names below are loaded when they are first used, so that listing sources needs no torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "TranslationData": "repro.data.translation",
+    "PairBatch": "repro.data.batches",
+    "SourceBatch": "repro.data.batches",
+    "PlannedLoader": "repro.data.loader",
+    "FixedLoader": "repro.data.loader",
+    "Store": "repro.data.store",
+    "open_store": "repro.data.store",
+    "Tokenizer": "repro.data.tokenizers",
+    "load_tokenizer": "repro.data.tokenizers",
+    "list_sources": "repro.data.sources",
+    "prepare": "repro.data.sources",
+    "verify": "repro.data.sources",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

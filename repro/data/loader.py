@@ -1,0 +1,186 @@
+"""Loaders over planned batches. The training position is kept here, so a resumed run replays nothing.
+
+Lightning takes any iterable. It asks for a training loader's state right after a batch was trained on (a
+loader with a length is not prefetched from), calls ``iter`` once or twice before it takes the first batch,
+and ends an epoch by counting to ``len``, without exhausting the iterator. Hence: a position counts the
+batches handed out, ``iter`` moves nothing, and the epoch turns when a new iterator is asked for its first
+batch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from lightning.pytorch import LightningDataModule
+from torch import Generator
+from torch.utils.data import DataLoader, Dataset
+
+from repro.errors import ReproError, UserError
+
+Item = TypeVar("Item")
+Batch = TypeVar("Batch")
+
+
+def _itself(batch: Batch) -> Batch:
+    return batch
+
+
+class _Built(Dataset[Batch], Generic[Item, Batch]):
+    def __init__(self, items: Sequence[Item], build: Callable[[Item], Batch]) -> None:
+        self._items = items
+        self._build = build
+
+    def __getitem__(self, i: int) -> Batch:
+        return self._build(self._items[i])
+
+
+def _built(
+    items: Sequence[Item], build: Callable[[Item], Batch], start: int, num_workers: int
+) -> Iterator[Batch]:
+    """Batches from ``items[start:]``, in order, built here or by worker processes."""
+    if num_workers == 0:
+        return (build(item) for item in items[start:])
+    loader: Any = DataLoader(
+        _Built(items, build),
+        batch_size=None,
+        sampler=range(start, len(items)),
+        num_workers=num_workers,
+        collate_fn=_itself,
+        # not the global generator: drawing worker seeds from it would change a resumed run's dropout
+        generator=Generator().manual_seed(0),
+    )
+    return iter(loader)
+
+
+class FixedLoader(Generic[Item, Batch]):
+    """The same batches at each pass, for evaluation.
+
+    Args:
+        items: what the batches are built from, in order.
+        build: makes one batch; picklable if there are workers.
+        num_workers: processes that build ahead; 0 builds here.
+    """
+
+    def __init__(self, items: Sequence[Item], build: Callable[[Item], Batch], num_workers: int = 0) -> None:
+        self._items = items
+        self._build = build
+        self._num_workers = num_workers
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return _built(self._items, self._build, 0, self._num_workers)
+
+
+class PlannedLoader(Generic[Item, Batch]):
+    """Batches planned anew for each epoch, with a position that can be saved.
+
+    Each pass is one epoch, the next pass the next epoch; a pass cut short is continued by the next.
+    ``state_dict`` is ``{"epoch", "batch", "parts"}``: ``batch`` batches of ``epoch`` have been handed out.
+
+    Args:
+        plan: what the batches of an epoch are built from; equally many in every epoch.
+        build: makes one batch; picklable if there are workers.
+        parts: batches per optimiser step (gradient accumulation).
+        num_workers: processes that build ahead; 0 builds here.
+    """
+
+    def __init__(
+        self,
+        plan: Callable[[int], Sequence[Item]],
+        build: Callable[[Item], Batch],
+        parts: int = 1,
+        num_workers: int = 0,
+    ) -> None:
+        self._plan = plan
+        self._build = build
+        self._parts = parts
+        self._num_workers = num_workers
+        self._planned: tuple[int, Sequence[Item]] = (0, plan(0))
+        self._length = len(self._planned[1])
+        self.epoch = 0
+        self.batch = 0
+
+    def __len__(self) -> int:
+        """Batches per epoch, wherever the position is."""
+        return self._length
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._pass()
+
+    def _pass(self) -> Iterator[Batch]:
+        if self.batch >= self._length:
+            self.set_epoch(self.epoch + 1)
+        for batch in _built(self.items(), self._build, self.batch, self._num_workers):
+            self.batch += 1
+            yield batch
+
+    def items(self) -> Sequence[Item]:
+        """The plan of the current epoch."""
+        if self._planned[0] != self.epoch:
+            self._planned = (self.epoch, self._plan(self.epoch))
+        if len(self._planned[1]) != self._length:
+            raise ReproError(
+                f"epoch {self.epoch} has {len(self._planned[1])} batches, epoch 0 {self._length}"
+            )
+        return self._planned[1]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the beginning of an epoch; takes effect with the next iterator."""
+        self.epoch, self.batch = epoch, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """The position."""
+        return {"epoch": self.epoch, "batch": self.batch, "parts": self._parts}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes to a saved position.
+
+        Raises:
+            UserError: it lies inside an epoch that was cut into other micro-batches.
+        """
+        epoch, batch, parts = state["epoch"], state["batch"], state["parts"]
+        if parts != self._parts:
+            whole = self._length // self._parts * parts
+            if batch not in (0, whole):
+                raise UserError(
+                    f"the checkpoint lies inside an epoch cut by accumulate_grad_batches {parts}, now it is "
+                    f"{self._parts}; resume with {parts}"
+                )
+            batch = self._length if batch else 0
+        if not 0 <= batch <= self._length:
+            raise UserError(
+                f"the checkpoint has batch {batch} of {self._length}: it was made with other data"
+            )
+        self.epoch, self.batch = epoch, batch
+
+
+class ResumingData(LightningDataModule):
+    """A datamodule whose checkpoints hold the position in the training data.
+
+    Lightning restores a loader's own state only where it thinks an epoch unfinished; a datamodule's always.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._training: PlannedLoader[Any, Any] | None = None
+        self._saved: dict[str, int] | None = None
+
+    def placed(self, loader: PlannedLoader[Item, Batch]) -> PlannedLoader[Item, Batch]:
+        """Takes a new training loader to the saved position, or to the beginning of the trainer's epoch."""
+        if self._saved is not None:
+            loader.load_state_dict(self._saved)
+            self._saved = None
+        elif self.trainer is not None:
+            loader.set_epoch(self.trainer.current_epoch)
+        self._training = loader
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the training data, if training has begun."""
+        return {} if self._training is None else {"train": self._training.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keeps a saved position for the next training loader; evaluating a checkpoint leaves it alone."""
+        if self.trainer is None or self.trainer.state.fn == "fit":
+            self._saved = state_dict.get("train")

@@ -1,0 +1,73 @@
+"""The manifest of a store: where the data came from, what it holds, and how to tell that it is whole."""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from repro import __version__
+
+STORE_SCHEMA = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass
+class Manifest:
+    """What a store says about itself.
+
+    Attributes:
+        name: of the source.
+        variant: how it was tokenised, ``bpe8000``.
+        title: of the source.
+        licence: under which terms the data may be used.
+        source: how it was obtained: ``kind`` (hub, files, generated), ``id``, ``revision`` (None: unpinned).
+        parts: columns of each split (languages).
+        aliases: other names of splits, ``{"test": "test_2016_flickr"}``.
+        missing_splits: splits of the source that were not at hand.
+        counts: ``{split: {"examples": n, "tokens": {part: n}}}``, end symbols not counted.
+        tokenizer: ``kind``, ``size``, ``file``, ``sha256``.
+        files: ``{file: {"bytes": n, "sha256": hex}}``.
+    """
+
+    name: str
+    variant: str
+    title: str
+    licence: str
+    source: dict[str, Any]
+    parts: list[str]
+    aliases: dict[str, str]
+    missing_splits: list[str]
+    counts: dict[str, dict[str, Any]]
+    tokenizer: dict[str, Any]
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    package_version: str = __version__
+    schema_version: int = STORE_SCHEMA
+
+    def to_json(self) -> bytes:
+        """The manifest with a SHA-256 over itself, so that a damaged one is noticed."""
+        body = dataclasses.asdict(self)
+        body["self_sha256"] = _digest_of(body)
+        return (json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> "Manifest":
+        """Reads a manifest.
+
+        Raises:
+            ValueError: not a manifest of this schema, or changed since it was written; says which.
+        """
+        try:
+            body = json.loads(content)
+        except ValueError:
+            raise ValueError(f"{MANIFEST} is not JSON") from None
+        if not isinstance(body, dict) or body.get("schema_version") != STORE_SCHEMA:
+            version = body.get("schema_version") if isinstance(body, dict) else None
+            raise ValueError(f"{MANIFEST} has schema_version {version!r}, this version reads {STORE_SCHEMA}")
+        if body.pop("self_sha256", None) != _digest_of(body):
+            raise ValueError(f"{MANIFEST} was changed after it was written")
+        return cls(**body)
+
+
+def _digest_of(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -1,0 +1,237 @@
+"""Tokenisers behind one small class each: byte-level BPE (trained here) and SentencePiece files (read).
+
+Whatever a file's own numbering, the four special symbols sit at 0..3 and are never made from text: a
+``"<pad>"`` typed by a user is five ordinary characters. Needs no torch; the tokeniser libraries are imported
+when used.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from repro.errors import UserError
+from repro.record import write_atomic
+
+PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
+SPECIALS = 4
+MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
+
+
+class Tokenizer(Protocol):
+    """Text to numbers and back.
+
+    Attributes:
+        kind: ``byte-bpe`` or ``sentencepiece``.
+        suffix: of the file that holds it, ``.json`` or ``.model``.
+        size: vocabulary size, the four specials included.
+        sha256: of the file's content.
+    """
+
+    kind: ClassVar[str]
+    suffix: ClassVar[str]
+    pad_id: int
+    bos_id: int
+    eos_id: int
+    unk_id: int
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+    def decode(self, ids: Iterable[int]) -> str: ...
+
+    def save(self, path: Path) -> None: ...
+
+
+class _Filed:
+    """What both kinds share: the special ids and the file they came from."""
+
+    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the tokeniser's file."""
+        return hashlib.sha256(self._content).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes the file, whole or not at all."""
+        write_atomic(path, self._content)
+
+
+def _well_formed(texts: Sequence[str]) -> None:
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"text is not valid Unicode at character {error.start}: {text!r:.80}") from None
+
+
+class ByteBpe(_Filed):
+    """Byte-level BPE: ``decode(encode(x)) == x`` for every text.
+
+    The library's file numbers bytes and merges from 0; here they follow the specials, so id = file id + 4.
+
+    Args:
+        content: a byte-level BPE file of the ``tokenizers`` library, without added tokens.
+
+    Raises:
+        UserError: the content is no such file.
+    """
+
+    kind = "byte-bpe"
+    suffix = ".json"
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        from tokenizers import Tokenizer as Library
+
+        try:
+            self._library = Library.from_str(content.decode())
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
+        made_of = (type(self._library.model).__name__, type(self._library.decoder).__name__)
+        if made_of != ("BPE", "ByteLevel") or self._library.get_vocab_size(with_added_tokens=False) < 256:
+            raise UserError(f"not a byte-level BPE file: model and decoder are {made_of}")
+        if self._library.get_vocab_size() != self._library.get_vocab_size(with_added_tokens=False):
+            raise UserError("this BPE file has added tokens, which text could imitate; use one without")
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int) -> "ByteBpe":
+        """Learns merges from text; the same text gives the same file on any machine.
+
+        Args:
+            texts: the training text, both sides of a parallel corpus for a shared vocabulary.
+            size: vocabulary size in all, specials and the 256 bytes included.
+
+        Raises:
+            UserError: ``size`` cannot be reached; names the size that can.
+        """
+        if size < MIN_BYTE_BPE:
+            raise UserError(
+                f"vocabulary size {size} is too small: 256 bytes and 4 specials need {MIN_BYTE_BPE}"
+            )
+        from tokenizers import Tokenizer as Library
+        from tokenizers import decoders, models, pre_tokenizers, trainers
+
+        library = Library(models.BPE())
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        library.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size - SPECIALS,
+            min_frequency=2,  # a pair seen once teaches nothing
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            special_tokens=[],
+            show_progress=False,
+        )
+        library.train_from_iterator(texts, trainer)
+        trained = cls(library.to_str().encode())
+        if trained.size != size:
+            raise UserError(
+                f"vocabulary size {size} is too large for this text; the largest is {trained.size}"
+            )
+        return trained
+
+    @property
+    def size(self) -> int:
+        """Vocabulary size, the four specials included."""
+        return int(self._library.get_vocab_size()) + SPECIALS
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, no specials among them."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order."""
+        _well_formed(texts)
+        found = self._library.encode_batch(list(texts), add_special_tokens=False)
+        return [[i + SPECIALS for i in one.ids] for one in found]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; specials are dropped, bytes that form no character become U+FFFD."""
+        return str(self._library.decode([int(i) - SPECIALS for i in ids if i >= SPECIALS]))
+
+
+class SentencePiece(_Filed):
+    """A SentencePiece model, its ids moved so that pad, bos, eos, unk are 0, 1, 2, 3.
+
+    Args:
+        content: a SentencePiece ``.model`` file.
+
+    Raises:
+        UserError: the content is no such file.
+    """
+
+    kind = "sentencepiece"
+    suffix = ".model"
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        from sentencepiece import SentencePieceProcessor
+
+        try:
+            self._library: Any = SentencePieceProcessor(model_proto=content)
+            pieces = int(self._library.get_piece_size())
+        except (RuntimeError, OSError, TypeError) as error:
+            raise UserError(f"not a SentencePiece model: {error!s:.120}") from None
+        if not content or pieces == 0:  # the library takes an empty file for an empty model
+            raise UserError("not a SentencePiece model: it has no pieces")
+        sp = self._library
+        own = {sp.pad_id(): PAD_ID, sp.bos_id(): BOS_ID, sp.eos_id(): EOS_ID, sp.unk_id(): UNK_ID}
+        ordinary = [i for i in range(pieces) if i not in own]
+        self._theirs = [-1] * SPECIALS + ordinary
+        self._ours = {i: SPECIALS + n for n, i in enumerate(ordinary)}
+        self._ours.update({theirs: ours for theirs, ours in own.items() if theirs >= 0})
+
+    @property
+    def size(self) -> int:
+        """Vocabulary size, the four specials included whether or not the file had them."""
+        return len(self._theirs)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text; characters the model does not know become ``unk_id``."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order."""
+        _well_formed(texts)
+        return [[self._ours[i] for i in ids] for ids in self._library.encode(list(texts), out_type=int)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; specials are dropped."""
+        return str(self._library.decode([self._theirs[i] for i in ids if i >= SPECIALS]))
+
+
+_KINDS: dict[str, type[ByteBpe] | type[SentencePiece]] = {
+    kind.suffix: kind for kind in (ByteBpe, SentencePiece)
+}
+
+
+def load_tokenizer(path: Path) -> ByteBpe | SentencePiece:
+    """Reads a tokeniser file: ``.json`` is byte-level BPE, ``.model`` is SentencePiece.
+
+    Raises:
+        UserError: no such file, another suffix, or a broken file; names the file.
+    """
+    path = Path(path)
+    if path.suffix not in _KINDS:
+        raise UserError(f"{path}: a tokeniser file ends in {' or '.join(_KINDS)}")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"no such tokeniser file: {path}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return _KINDS[path.suffix](content)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None

@@ -1,0 +1,275 @@
+"""Sentence pairs for training and evaluating translation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from repro.data import sources
+from repro.data.batches import (
+    Int64s,
+    PairBatch,
+    SourceBatch,
+    eval_batches,
+    fitting,
+    pair_batch,
+    rank_rows,
+    source_batch,
+    token_batches,
+)
+from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
+from repro.data.manifest import Manifest
+from repro.data.store import Store, open_store
+from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID, ByteBpe, SentencePiece, load_tokenizer
+from repro.data.variants import Variant
+from repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which examples make one batch of one rank.
+
+    Attributes:
+        index: of the examples, ``(B,)``.
+        step_tokens: target tokens of the whole global batch they belong to, eos counted.
+    """
+
+    index: Int64s
+    step_tokens: int
+
+
+class PairTable:
+    """The pairs of one split: memory-mapped ids, and batches from them. Cheap to send to a worker process.
+
+    Args:
+        store: an opened store.
+        split: name or alias.
+        source: part to translate from.
+        target: part to translate into.
+    """
+
+    def __init__(self, store: Store, split: str, source: str, target: str) -> None:
+        self.store = store
+        self.split = store.split(split)
+        self.sides = (source, target)
+        store.part(split, source), store.part(split, target)  # names are checked before anything is read
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a memory map would be copied whole into the pickle; the worker maps the file itself
+        return {key: value for key, value in self.__dict__.items() if key not in ("columns", "lengths")}
+
+    @cached_property
+    def columns(self) -> list[tuple[np.ndarray[Any, Any], Int64s]]:
+        """Tokens and offsets of source and target."""
+        return [
+            (self.store.tokens(self.split, side), self.store.offsets(self.split, side)) for side in self.sides
+        ]
+
+    @cached_property
+    def lengths(self) -> Int64s:
+        """Source and target lengths, eos counted, ``(N, 2)``."""
+        return np.stack([np.diff(offsets) + 1 for _, offsets in self.columns], axis=1)
+
+    def ids(self, side: int, index: Int64s) -> list[Int64s]:
+        """Ids of some examples on one side (0 source, 1 target), no specials."""
+        tokens, offsets = self.columns[side]
+        return [np.asarray(tokens[offsets[i] : offsets[i + 1]], np.int64) for i in index]
+
+    def build(self, rows: Rows) -> PairBatch:
+        """The batch of some rows."""
+        sources, targets = self.ids(0, rows.index), self.ids(1, rows.index)
+        return pair_batch(sources, targets, rows.index, rows.step_tokens, (PAD_ID, BOS_ID, EOS_ID))
+
+    def target_tokens(self, index: Int64s) -> int:
+        """Target tokens of some examples, eos counted."""
+        return int(self.lengths[index, 1].sum())
+
+
+class TranslationData(ResumingData):
+    """Batches of sentence pairs from a prepared store.
+
+    The global batch is stated in tokens and is a pure function of (seed, epoch, step); ranks and
+    micro-batches (``trainer.accumulate_grad_batches``) take shares of it. Source: section 5.1 of Vaswani et
+    al. 2017.
+
+    Args:
+        store: ``multi30k``, or with a variant, ``multi30k/sp16000-1a2b3c4d``,
+            ``numbers-en-de/bpe512-n17200``.
+        vocab_size: size of the shared vocabulary, specials included.
+        batch_tokens: slots of the global batch on its longer side, padding counted.
+        max_length: longer pairs (tokens on either side, eos counted) are left out in training, and refused as
+            input to translate; evaluation uses every pair.
+        source_language: part to translate from.
+        target_language: part to translate into.
+        train_split: name of the training split.
+        val_split: name of the validation split.
+        test_split: name of the test split, ``test`` or as in the source.
+        seed: of the order of training.
+        num_workers: processes that build batches ahead.
+        eval_batch_tokens: slots of an evaluation batch on its longer side.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        vocab_size: int,
+        batch_tokens: int,
+        max_length: int = 256,
+        source_language: str = "en",
+        target_language: str = "de",
+        train_split: str = "train",
+        val_split: str = "val",
+        test_split: str = "test",
+        seed: int = 0,
+        num_workers: int = 0,
+        eval_batch_tokens: int = 4096,
+    ) -> None:
+        super().__init__()
+        # with few evaluation batches and many ranks a rank may have none
+        self.allow_zero_length_dataloader_with_multiple_devices = True
+        self.store_name, _, variant = store.partition("/")
+        self.variant = variant or Variant(vocab_size).name
+        self.vocab_size = vocab_size
+        self.batch_tokens = batch_tokens
+        self.max_length = max_length
+        self.source_language = source_language
+        self.target_language = target_language
+        self.train_split = train_split
+        self.val_split = val_split
+        self.test_split = test_split
+        self.seed = seed
+        self.num_workers = num_workers
+        self.eval_batch_tokens = eval_batch_tokens
+        self.pad_id, self.bos_id, self.eos_id = PAD_ID, BOS_ID, EOS_ID
+        self._tables: dict[str, PairTable] = {}
+
+    def prepare_data(self) -> None:
+        """Makes the missing store of a generated source; downloads nothing."""
+        sources.ensure_generated(self.store_name, self.variant)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the store."""
+        _ = self.store
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened store.
+
+        Raises:
+            UserError: it is missing, corrupt, or of another vocabulary size.
+        """
+        sources.find_source(self.store_name)
+        store = open_store(self.store_name, self.variant)
+        size = store.manifest.tokenizer["size"]
+        if size != self.vocab_size:
+            raise UserError(
+                f"store {self.store_name}/{self.variant} has a vocabulary of {size}, not {self.vocab_size}"
+            )
+        return store
+
+    @cached_property
+    def tokenizer(self) -> ByteBpe | SentencePiece:
+        """The shared tokeniser of both languages."""
+        return load_tokenizer(self.store.tokenizer_path)
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.store.manifest
+
+    @property
+    def manifest_sha256(self) -> str:
+        return self.store.manifest_sha256
+
+    def table(self, split: str) -> PairTable:
+        """The pairs of a split."""
+        if split not in self._tables:
+            self._tables[split] = PairTable(self.store, split, self.source_language, self.target_language)
+        return self._tables[split]
+
+    def sources(self, split: str) -> list[str]:
+        """Raw source lines of a split."""
+        return self.store.lines(split, self.source_language)
+
+    def references(self, split: str) -> list[str]:
+        """Raw target lines of a split."""
+        return self.store.lines(split, self.target_language)
+
+    def expected_tokens(self, split: str) -> int:
+        """Target tokens of a split, eos counted: what an exact evaluation sums to."""
+        counts = self.manifest.counts[self.store.split(split)]
+        return int(counts["tokens"][self.target_language]) + int(counts["examples"])
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Examples and tokens (eos counted) of the splits in use, and what training leaves out."""
+        told: dict[str, dict[str, int]] = {}
+        for split in (self.train_split, self.val_split, self.test_split):
+            lengths = self.table(split).lengths
+            used = len(self._fitting()) if split == self.train_split else len(lengths)
+            tokens = {"source_tokens": int(lengths[:, 0].sum()), "target_tokens": int(lengths[:, 1].sum())}
+            told[self.store.split(split)] = {
+                "examples": len(lengths),
+                "dropped": len(lengths) - used,
+                **tokens,
+            }
+        return told
+
+    def _fitting(self) -> Int64s:
+        return fitting(self.table(self.train_split).lengths, self.batch_tokens, self.max_length)
+
+    def _share(self) -> tuple[int, int, int]:
+        """This rank, the number of ranks, micro-batches per step."""
+        if self.trainer is None:
+            return 0, 1, 1
+        return self.trainer.global_rank, self.trainer.world_size, int(self.trainer.accumulate_grad_batches)
+
+    def plan_epoch(self, epoch: int) -> list[Rows]:
+        """The batches of one epoch for this rank, micro-batches of a step one after another."""
+        table = self.table(self.train_split)
+        rank, world, parts = self._share()
+        planned = []
+        for batch in token_batches(table.lengths, self.batch_tokens, self.seed, epoch, self.max_length):
+            step = table.target_tokens(batch)
+            planned += [Rows(rank_rows(batch, rank, world, part, parts), step) for part in range(parts)]
+        return planned
+
+    def train_dataloader(self) -> PlannedLoader[Rows, PairBatch]:
+        """Training batches, from the saved position if there is one."""
+        table = self.table(self.train_split)
+        return self.placed(PlannedLoader(self.plan_epoch, table.build, self._share()[2], self.num_workers))
+
+    def val_dataloader(self) -> FixedLoader[Rows, PairBatch]:
+        """This rank's validation batches."""
+        return self.eval_loader(self.val_split)
+
+    def test_dataloader(self) -> list[FixedLoader[Rows, PairBatch]]:
+        """This rank's test batches, and the validation batches: beside each test score stands the validation score."""
+        return [self.eval_loader(self.test_split), self.eval_loader(self.val_split)]
+
+    def predict_dataloader(self) -> FixedLoader[Rows, PairBatch]:
+        """The test batches, to be decoded."""
+        return self.eval_loader(self.test_split)
+
+    def eval_loader(self, split: str) -> FixedLoader[Rows, PairBatch]:
+        """This rank's whole batches of any split."""
+        table = self.table(split)
+        rank, world, _ = self._share()
+        mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world]
+        return FixedLoader([Rows(b, table.target_tokens(b)) for b in mine], table.build, self.num_workers)
+
+    def encode_sources(self, lines: Sequence[str]) -> SourceBatch:
+        """Source sentences to a batch, in their order.
+
+        Raises:
+            UserError: an empty line or one longer than ``max_length``; names the line, counted from 1.
+        """
+        rows = self.tokenizer.encode_batch([line.strip() for line in lines])
+        for number, row in enumerate(rows, 1):
+            if not row:
+                raise UserError(f"line {number} is empty; give one sentence per line")
+            if len(row) + 1 > self.max_length:
+                found = f"line {number} has {len(row) + 1} tokens"
+                raise UserError(f"{found}, the maximum is {self.max_length}; split the sentence")
+        return source_batch(rows, self.pad_id, self.eos_id)

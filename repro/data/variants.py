@@ -1,0 +1,45 @@
+"""Names of stores of one source: ``bpe8000``, ``bpe512-n17200``, ``sp16000-1a2b3c4d``."""
+
+import re
+from dataclasses import dataclass
+
+_BPE = re.compile(r"bpe(?P<vocab>\d+)(-n(?P<size>\d+))?$")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a source was tokenised and, when it is generated, at which size.
+
+    Attributes:
+        vocab_size: of the vocabulary learned from the training text.
+        size: training pairs of a generated source, None for its default.
+    """
+
+    vocab_size: int
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"bpe{self.vocab_size}" + (f"-n{self.size}" if self.size else "")
+
+    @classmethod
+    def parse(cls, name: str) -> "Variant | None":
+        """The variant of that name, or None when its tokeniser was given as a file."""
+        found = _BPE.match(name)
+        if not found:
+            return None
+        return cls(int(found["vocab"]), int(found["size"]) if found["size"] else None)
+
+
+def given_variant(kind: str, size: int, sha256: str) -> str:
+    """The name of a variant whose tokeniser was given: kind, size and the start of its hash."""
+    return f"{'sp' if kind == 'sentencepiece' else 'given'}{size}-{sha256[:8]}"
+
+
+def prepare_command(name: str, variant: str) -> str:
+    """The command that makes a store."""
+    parsed = Variant.parse(variant)
+    if parsed is None:
+        return f"repro data prepare {name} --tokenizer FILE"
+    size = f" --size {parsed.size}" if parsed.size else ""
+    return f"repro data prepare {name} --vocab-size {parsed.vocab_size}{size}"

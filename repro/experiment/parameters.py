@@ -1,0 +1,102 @@
+"""Counts a recipe's parameters on the meta device and sets the published count beside them."""
+
+from typing import Any
+
+from torch import nn
+
+from repro.experiment.build import build
+from repro.paths import results_dir
+from repro.recipe import Recipe, read_yaml
+
+
+def count(recipe: Recipe) -> dict[str, Any]:
+    """Parameters by part and kind, the published count of the row that the recipe reproduces, and the difference.
+
+    Shared parameters count once. ``parts`` sums to ``total``, and so does ``kinds``.
+    """
+    net = build(recipe, with_data=False, meta=True).task.net
+    parts = {name: _size(child) for name, child in net.named_children() if _size(child)}
+    kinds: dict[str, int] = {}
+    for module in net.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            kind = _kind(module, name)
+            kinds[kind] = kinds.get(kind, 0) + parameter.numel()
+    total = _size(net)
+    published = published_count(recipe)
+    vocabulary = getattr(net, "vocabulary", None)
+    return {
+        "experiment": recipe.experiment,
+        "scale": recipe.scale,
+        "total": total,
+        "parts": parts,
+        "kinds": kinds,
+        "published": published,
+        "difference": None if published is None else total - published,
+        "vocabulary": None if vocabulary is None else vocabulary.size,
+        "per_token": None if vocabulary is None else _size(vocabulary) // vocabulary.size,
+    }
+
+
+def published_count(recipe: Recipe) -> int | None:
+    """The count printed for the first row that the recipe reproduces, at scale ``paper``."""
+    if recipe.scale != "paper":
+        return None
+    for cell in recipe.config.get("reproduces") or ():
+        tables = read_yaml(results_dir() / "published" / f"{recipe.paper}.yaml")["tables"]
+        rows = [row for table in tables if table["id"] == cell["table"] for row in table["rows"]]
+        for row in rows:
+            if row["id"] == cell["row"] and row["params"] is not None:
+                return int(row["params"])
+    return None
+
+
+def _size(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def _kind(module: nn.Module, name: str) -> str:
+    if isinstance(module, nn.Embedding):
+        return "embeddings"
+    if isinstance(module, nn.LayerNorm):
+        return "norms"
+    return "biases" if name == "bias" else "matrices"
+
+
+def describe(counted: dict[str, Any]) -> str:
+    """The count for the terminal, to the digit, with what would explain a difference."""
+    lines = [f"{counted['experiment']} ({counted['scale']})", ""]
+    for group in ("parts", "kinds"):
+        lines += [f"  {name:<12} {size:>15,}" for name, size in counted[group].items()]
+        lines.append(f"  {'total':<12} {counted['total']:>15,}\n")
+    published = counted["published"]
+    if published is None:
+        return "\n".join([*lines, "no count is published for this row" if counted["scale"] == "paper"
+                          else f"no count is published at scale {counted['scale']}"])  # fmt: skip
+    lines.append(f"  {'published':<12} {published:>15,}   as printed, rounded to {unit_of(published):,}")
+    lines.append(f"  {'difference':<12} {counted['difference']:>+15,}   {counted['difference'] / published:+.2%}")
+    if counted["per_token"]:
+        lines += ["", *_vocabulary_lines(counted)]
+    return "\n".join(lines)
+
+
+def _vocabulary_lines(counted: dict[str, Any]) -> list[str]:
+    """The vocabulary at which this network would have the published count, over the range of its rounding."""
+    size, width, half = counted["vocabulary"], counted["per_token"], unit_of(counted["published"]) // 2
+    missing = -counted["difference"]
+    tokens, rest = divmod(missing, width)
+    low, high = (size + (missing + sign * half) / width for sign in (-1, 1))
+    return [
+        "The paper does not state the vocabulary of its counts. Every other part is fixed by its table, and a token",
+        f"costs {width:,} parameters, so the difference is {tokens:+,} tokens and {rest} parameters: {missing:,} = "
+        f"{tokens:,} × {width:,} + {rest}.",
+        f"The published count belongs to a vocabulary of about {size + tokens:,} ({low:,.0f} to {high:,.0f} with "
+        f"rounding); ours has {size:,}.",
+    ]
+
+
+def unit_of(published: int) -> int:
+    """The unit a printed count was rounded to: 65000000 to a million."""
+    unit = 1
+    while published % (unit * 10) == 0 and unit < 10**6:
+        unit *= 10
+    return unit

@@ -1,0 +1,119 @@
+"""A trained run, ready for use on new text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro.errors import UserError, nearest
+from repro.experiment import checkpoint
+from repro.experiment.build import build
+from repro.experiment.run import MODEL_FILE
+from repro.paths import runs_dir
+from repro.recipe import Recipe, experiments
+from repro.tasks.translation import Search, Translation, decode_batch
+
+
+@dataclass
+class Trained:
+    """A model and its tokeniser.
+
+    Attributes:
+        folder: the run's.
+        task: with the final weights, in evaluation mode.
+        tokenizer: the one it was trained with.
+        max_length: longest source it was trained on, in tokens with the end symbol.
+    """
+
+    folder: Path
+    task: Any
+    tokenizer: Any
+    max_length: int
+
+    def require_encoder(self, verb: str) -> None:
+        """Refuses a model that cannot translate.
+
+        Raises:
+            UserError: the network has no encoder.
+        """
+        if not hasattr(self.task.net, "encode"):
+            raise UserError(f"{self.folder} holds a language model: it can `repro generate`, not {verb}")
+
+    def encode(self, line: str) -> list[int]:
+        """Token ids of a source line, end symbol last.
+
+        Raises:
+            UserError: longer than any source in training.
+        """
+        ids = [*self.tokenizer.encode(line), self.tokenizer.eos_id]
+        if len(ids) > self.max_length:
+            raise UserError(
+                f"a source of {len(ids)} tokens is longer than the {self.max_length} that the model was trained on; "
+                f"split it: {line[:40]!r}..."
+            )
+        return ids
+
+
+def find_run(word: str, scale: str | None, seed: int | None) -> Path:
+    """The folder of a finished run: given as a folder, a run id, or an experiment with scale and seed.
+
+    Raises:
+        UserError: there is none; says how to make it.
+    """
+    for folder in (Path(word), runs_dir() / word):
+        if (folder / MODEL_FILE).is_file():
+            return folder
+    pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*/{MODEL_FILE}"
+    found = sorted(runs_dir().glob(pattern), key=lambda p: p.stat().st_mtime) if _is_plain(word) else []
+    if found:
+        return found[-1].parent
+    if word in experiments():
+        raise UserError(f"{word} has no finished run here; make one: repro run {word} --scale {scale or 'cpu'}")
+    raise UserError(f"no run {word!r}{nearest(word, experiments())}")
+
+
+def _is_plain(word: str) -> bool:
+    return not word.startswith("/") and ".." not in word.split("/") and not set(word) & set("*?[")
+
+
+def load_trained(word: str, scale: str | None = None, seed: int | None = None) -> Trained:
+    """Loads a finished run.
+
+    Raises:
+        UserError: no such run, a damaged model file, or a tokeniser that is not the one it was trained with.
+    """
+    from repro.data.tokenizers import load_tokenizer
+
+    folder = find_run(word, scale, seed)
+    path = folder / MODEL_FILE
+    loaded = checkpoint.read(path)
+    files = [p for p in sorted(folder.glob("tokenizer.*")) if p.suffix in (".json", ".model")]
+    if not files:
+        raise UserError(f"{folder} has no tokenizer file; copy it back from the data store it was trained on")
+    tokenizer = load_tokenizer(files[0])
+    checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
+    config = loaded["config"]
+    task = build(Recipe(word, scale or "", config), with_data=False).task
+    task.load_state_dict(loaded["state_dict"])
+    longest = config.get("data", {}).get("init_args", {}).get("max_length", 256)
+    return Trained(folder, task.eval().requires_grad_(False), tokenizer, longest)
+
+
+def pad(rows: list[list[int]], value: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of ids as ``(B, S)``, padded on the right, and their lengths ``(B,)``."""
+    lengths = torch.tensor([len(row) for row in rows])
+    out = torch.full((len(rows), int(lengths.max())), value)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = torch.tensor(row)
+    return out, lengths
+
+
+def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
+    """Translations of source lines by beam search, as the recipe searches in its test."""
+    search: Search = trained.task.search if isinstance(trained.task, Translation) else Search(4, 0.6, 50)
+    if beam is not None:
+        search = search._replace(beam=beam)
+    source, lengths = pad([trained.encode(line) for line in lines], trained.tokenizer.pad_id)
+    ids = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search)
+    return [trained.tokenizer.decode(row) for row in ids]

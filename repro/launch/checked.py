@@ -1,0 +1,121 @@
+"""Checked values: everything that reaches a batch script passes through one of these.
+
+Slurm reads ``#SBATCH`` lines without a shell, so quoting cannot protect them: values there are held to a
+small alphabet. Each function takes the value's name for its message and returns the value, or raises
+UserError.
+"""
+
+import re
+from typing import Any
+
+from repro.errors import UserError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*")
+NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*(,[A-Za-z0-9][A-Za-z0-9._@/-]*)*")
+CONSTRAINT = re.compile(r"[A-Za-z0-9\[(][A-Za-z0-9._@/&|*()\[\],:-]*")
+MEMORY = re.compile(r"\d+[KMGT]?")
+MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/+-]*")
+FOLDER = re.compile(r"/[A-Za-z0-9._@/+=,:~-]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
+TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
+# Lightning takes a job of such a name for a shell session and ignores Slurm: each rank would train alone.
+RESERVED_JOB_NAMES = ("bash", "interactive")
+LONGEST_NAME = 200
+
+
+def matching(what: str, value: Any, pattern: re.Pattern[str], example: str) -> str:
+    """A string that matches whole.
+
+    Raises:
+        UserError: anything else; shows an example of what is wanted.
+    """
+    if not isinstance(value, str) or len(value) > LONGEST_NAME or not pattern.fullmatch(value):
+        raise UserError(f"{what}: {value!r} cannot be written into a batch script; write it like {example}")
+    return value
+
+
+def job_name(value: Any) -> str:
+    """A Slurm job name; ``bash`` and ``interactive`` are refused."""
+    name = matching("job name", value, NAME, "base-cpu (letters, digits and . _ @ / -)")
+    if name in RESERVED_JOB_NAMES:
+        raise UserError(f"job name {name!r}: Lightning ignores Slurm in jobs of that name; choose another")
+    return name
+
+
+def count(what: str, value: Any, least: int) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"{what}: {value!r} is not a whole number of at least {least}")
+    return value
+
+
+def lines(what: str, value: Any) -> tuple[str, ...]:
+    """A list of one-line strings."""
+    if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
+        raise UserError(f"{what}: {value!r} is not a list of strings, one per line")
+    for line in value:
+        if any(ord(c) < 32 and c != "\t" for c in line):
+            raise UserError(
+                f"{what}: {line!r} holds a line break or control character; write one line per item"
+            )
+    return tuple(value)
+
+
+def setup_lines(value: Any) -> tuple[str, ...]:
+    """Shell lines, written into the script as they are; one that sets a secret is refused unread."""
+    found = lines("setup", value)
+    for line in found:
+        for name in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
+            _refuse_secret(f"setup sets {name}", name)
+    return found
+
+
+def environment(value: Any) -> dict[str, str]:
+    """Names and values to export. Secrets are refused by name; the value is never repeated."""
+    if not isinstance(value, dict):
+        raise UserError(f"env: {type(value).__name__} is not a mapping of names to values")
+    out = {}
+    for name, content in value.items():
+        if not isinstance(name, str) or not VARIABLE.fullmatch(name):
+            raise UserError(f"env: {name!r} is not a variable name; use letters, digits and _")
+        _refuse_secret(f"env sets {name}", name)
+        if isinstance(content, bool) or not isinstance(content, str | int | float):
+            raise UserError(f'env: {name} is neither text nor a number; write it in quotes, like {name}: "1"')
+        if "\0" in str(content) or "\n" in str(content):
+            raise UserError(f"env: {name} holds a line break or NUL; a variable's value is one line")
+        out[name] = str(content)
+    return out
+
+
+def _refuse_secret(what: str, name: str) -> None:
+    if SECRET.search(name):
+        raise UserError(
+            f"{what}: secrets are never written into scripts; export it in the shell you submit from "
+            "(Slurm passes it on) or keep it in ~/.netrc"
+        )
+
+
+def time_limit(value: Any) -> str:
+    """A Slurm time limit as a string, ``[days-]hours:minutes:seconds``."""
+    if isinstance(value, int):  # YAML 1.1 reads 24:00:00 without quotes as 86400
+        raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')
+    limit = matching("time", value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
+    if hours(limit) <= 0:
+        raise UserError(f'time: {value!r} is no time at all; write it like "24:00:00"')
+    return limit
+
+
+def hours(limit: str) -> float:
+    """Hours of a Slurm time limit: minutes, m:s, h:m:s, d-h, d-h:m or d-h:m:s."""
+    match = TIME.fullmatch(limit)
+    if match is None:
+        raise UserError(f'time: {limit!r} is not a time limit; write it like "24:00:00"')
+    parts = [int(p) for p in match.group("first", "second", "third") if p is not None]
+    if match["days"] is not None:
+        h, m, s = (*parts, 0, 0)[:3]
+        return 24 * int(match["days"]) + h + m / 60 + s / 3600
+    if len(parts) == 3:
+        return parts[0] + parts[1] / 60 + parts[2] / 3600
+    minutes, seconds = (*parts, 0)[:2]
+    return minutes / 60 + seconds / 3600

@@ -1,0 +1,75 @@
+"""What a submission will cost: the recipes' own estimates, and what the allocation allows at most."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro.errors import UserError
+from repro.launch.checked import hours
+from repro.launch.profile import Resources
+from repro.launch.targets import RunSpec
+from repro.recipe import load_recipe
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a recipe expects of one run, from ``expects: {<scale>: {hours, devices, hardware}}``.
+
+    Attributes:
+        hours: wall time of the run.
+        devices: GPUs it keeps busy; 0 for a run on CPUs.
+        hardware: one of those devices, like ``NVIDIA P100``, or the CPU.
+    """
+
+    hours: float
+    devices: int
+    hardware: str
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.hours * self.devices
+
+
+def expectation(experiment: str, scale: str) -> Expectation | None:
+    """What the recipe expects at a scale; None where it does not say.
+
+    Raises:
+        UserError: the header is there but malformed.
+    """
+    expects = load_recipe(experiment, scale).config.get("expects")
+    said: Any = expects.get(scale) if isinstance(expects, dict) else expects
+    if said is None:
+        return None
+    try:
+        found = Expectation(float(said["hours"]), int(said["devices"]), str(said["hardware"]))
+    except (TypeError, KeyError, ValueError):
+        found = None
+    if found is None or found.hours < 0 or found.devices < 0:
+        raise UserError(
+            f"{experiment}: `expects` gives for each scale hours, devices (GPUs, 0 for CPU) and hardware; "
+            f"found {said!r}"
+        )
+    return found
+
+
+def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
+    """Lines for the summary of a submission: estimated GPU hours, and the most the allocation allows."""
+    found = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
+    known = [e for _, e in found if e is not None]
+    unknown = sorted({spec.experiment for spec, e in found if e is None})
+    on = ", ".join(dict.fromkeys(f"{e.devices} x {e.hardware}" if e.devices else e.hardware for e in known))
+    lines = []
+    if known:
+        busy, wall = sum(e.gpu_hours for e in known), sum(e.hours for e in known)
+        lines.append(f"estimated: {busy:.4g} GPU hours, {wall:.4g} h of runs ({on})")
+    if unknown:
+        lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not say)")
+    gpus, limit = resources.nodes * resources.gpus_per_node, hours(resources.time)
+    each = (
+        f"{gpus} GPUs"
+        if gpus
+        else f"{resources.nodes * resources.tasks_per_node * resources.cpus_per_task} CPU cores, no GPU"
+    )
+    most = f", at most {len(specs) * gpus * limit:.4g} GPU hours" if gpus else ""
+    lines.append(f"allocated: {len(specs)} x {each} for up to {resources.time} an attempt{most}")
+    return lines

@@ -1,0 +1,165 @@
+"""From what a user names to the runs it means.
+
+A target is a paper (``attention-is-all-you-need``), an experiment (``<paper>/<recipe>``: all of its points;
+or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one of its rows
+(``<paper>:table2:transformer-base``). Tables and rows are found through the recipes' ``reproduces`` headers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.errors import UserError, nearest
+from repro.paths import results_dir
+from repro.recipe import SCALES, Recipe, experiments, load_recipe, read_yaml, scales_of, signature_hash
+from repro.record import read_records
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run that a target means.
+
+    Attributes:
+        experiment: ``<paper>/<recipe>[@point]``.
+        scale: one of :data:`repro.recipe.SCALES`.
+        seed: the run's seed.
+        run_id: ``<experiment>/<scale>/s<seed>-<hash8>``.
+        run_dir: the run's folder.
+        config_hash: SHA-256 over the recipe's signature.
+        done: a record of this experiment, scale, seed and configuration exists.
+    """
+
+    experiment: str
+    scale: str
+    seed: int
+    run_id: str
+    run_dir: Path
+    config_hash: str
+    done: bool = False
+
+
+def resolve_targets(targets: Sequence[str], scale: str, seeds: Sequence[int]) -> list[RunSpec]:
+    """Every run that the targets mean, each once: experiments in the order named, seeds within.
+
+    Args:
+        targets: see the module; none at all means every experiment.
+        scale: a target that means several experiments leaves out those without this scale
+            (:func:`without_scale` names them); an experiment named outright must have it.
+        seeds: at least one.
+
+    Raises:
+        UserError: unknown target (nearest names offered), scale or seed, or nothing to run at that scale.
+    """
+    _check(scale, seeds)
+    chosen = [e for e in named_experiments(targets) if scale in scales_of(e)]
+    outright = [t for t in targets if "/" in t and t in experiments()]
+    for experiment in outright:
+        load_recipe(experiment, scale)  # raises for a scale it lacks
+    if not chosen:
+        said = ", ".join(targets) or "the configs folder"
+        others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
+        there = f"; there is: {', '.join(others)}" if others else ""
+        raise UserError(f"{said}: nothing to run at scale {scale!r}{there}")
+    recorded = {(r.experiment, r.scale, r.seed, r.config_hash) for r in read_records(results_dir() / "runs")}
+    return [
+        _spec(recipe, seed, recorded) for recipe in (load_recipe(e, scale) for e in chosen) for seed in seeds
+    ]
+
+
+def pending(specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """The runs that have no record yet."""
+    return [spec for spec in specs if not spec.done]
+
+
+def without_scale(targets: Sequence[str], scale: str) -> list[str]:
+    """The experiments that the targets mean and that have no recipe at this scale."""
+    return [e for e in named_experiments(targets) if scale not in scales_of(e)]
+
+
+def named_experiments(targets: Sequence[str]) -> list[str]:
+    """The experiments that the targets mean, each once; all of them where none is named."""
+    found = [e for target in targets for e in _experiments_of(target)] if targets else experiments()
+    return list(dict.fromkeys(found))
+
+
+def _check(scale: str, seeds: Sequence[int]) -> None:
+    if scale not in SCALES:
+        raise UserError(f"unknown scale {scale!r}{nearest(scale, SCALES)}; choose one of {', '.join(SCALES)}")
+    if not seeds:
+        raise UserError("no seeds; name at least one")
+    for seed in seeds:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise UserError(f"seed {seed!r} is not a whole number of at least 0")
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"a seed stands twice in {', '.join(map(str, seeds))}; name each once")
+
+
+def _spec(recipe: Recipe, seed: int, recorded: set[tuple[str, str, int, str]]) -> RunSpec:
+    config_hash = signature_hash(recipe.signature)
+    return RunSpec(
+        experiment=recipe.experiment,
+        scale=recipe.scale,
+        seed=seed,
+        run_id=recipe.run_id(seed),
+        run_dir=recipe.run_dir(seed),
+        config_hash=config_hash,
+        done=(recipe.experiment, recipe.scale, seed, config_hash) in recorded,
+    )
+
+
+def _experiments_of(target: str) -> list[str]:
+    if ":" in target:
+        return _of_table(target)
+    if target in experiments():
+        return [target]
+    inside = [e for e in experiments() if e.startswith((f"{target}/", f"{target}@"))]
+    if inside and "@" not in target:
+        return inside
+    papers = {e.split("/", 1)[0] for e in experiments()}
+    raise UserError(
+        f"unknown target {target!r}{nearest(target, [*papers, *experiments()])}; see `repro list`"
+    )
+
+
+def _of_table(target: str) -> list[str]:
+    paper, _, rest = target.partition(":")
+    table, _, row = rest.partition(":")
+    inside = _experiments_of(paper)
+    if "/" in paper:
+        raise UserError(f"{target!r}: a table belongs to a paper; write {paper.split('/', 1)[0]}:{rest}")
+    cells = [
+        (e, str(cell.get("table")), str(cell.get("row"))) for e in inside for cell in reproduced_cells(e)
+    ]
+    found = [e for e, t, r in cells if t == table and (not row or r == row)]
+    if not found:
+        raise UserError(_no_such_table(target, paper, table, row, cells))
+    return found
+
+
+def reproduced_cells(experiment: str) -> Iterator[dict[str, Any]]:
+    """The entries of an experiment's ``reproduces`` header."""
+    recipe = load_recipe(experiment, scales_of(experiment)[0])
+    cells = recipe.config.get("reproduces") or []
+    if not isinstance(cells, list) or not all(isinstance(c, dict) for c in cells):
+        raise UserError(f"{experiment}: `reproduces` is a list of mappings with table, row, metric")
+    yield from cells
+
+
+def _no_such_table(target: str, paper: str, table: str, row: str, cells: list[tuple[str, str, str]]) -> str:
+    published = _published_rows(paper)
+    if table in published and (not row or row in published[table]):
+        return f"{target}: published, but no recipe reproduces it yet; see `repro list {paper}`"
+    names = {f"{paper}:{t}" for _, t, _ in cells} | {f"{paper}:{t}" for t in published}
+    if row:
+        names = {f"{paper}:{t}:{r}" for _, t, r in cells}
+        names |= {f"{paper}:{t}:{r}" for t, rows in published.items() for r in rows}
+    return f"unknown target {target!r}{nearest(target, sorted(names))}; see `repro list {paper}`"
+
+
+def _published_rows(paper: str) -> dict[str, list[str]]:
+    path = results_dir() / "published" / f"{paper}.yaml"
+    if not path.is_file():
+        return {}
+    tables = (read_yaml(path) or {}).get("tables") or []
+    return {str(t.get("id")): [str(r.get("id")) for r in t.get("rows") or []] for t in tables}

@@ -1,0 +1,155 @@
+"""What every way of decoding shares: the model it drives, the state it starts from, the result it gives.
+
+Nothing here knows a mixer: a model continues sequences with ``decode(ids, state)``, its state is a tree of
+tensors, and hypotheses are rows of that tree. Decoding starts from a state that holds everything but the last
+token, and that token:
+
+* an encoder-decoder: ``model.start(source, lengths, capacity=...)`` and the begin symbol;
+* a language model: its state after all but the last token of the prompt, and that last token.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from repro.nn.mixer import Mixed, State
+
+# Rows that are done leave the batch once no more than this share of it is still at work.
+COMPACT_BELOW = 0.75
+
+Rows = dict[str, Tensor]
+
+
+class Decodable(Protocol):
+    """A model that decoding can drive. Its vocabulary offers ``log_probs(hidden)``.
+
+    Its state is ``{"stream": tree, "memory": tree}``: the stream has a row for each hypothesis, the memory
+    one for each source, and consecutive hypotheses share a source.
+    """
+
+    vocabulary: nn.Module
+
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+        """Hidden states ``(R, T, D)`` of the next ids ``(R, T)``, of which ``lengths (R,)`` are valid."""
+        ...
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Every module of the model."""
+        ...
+
+
+class Decoded(NamedTuple):
+    """One sequence for each row.
+
+    Attributes:
+        ids: ``(B, L)``, the end symbol included where it was reached; zeros behind ``lengths``.
+        lengths: tokens of each row, the end symbol counted, ``(B,)``.
+        log_probs: log-probability of these tokens under the model in nats, ``(B,)``.
+        scores: log_probs over the length penalty; log_probs where there is none, ``(B,)``.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    log_probs: Tensor
+    scores: Tensor
+
+
+Search = Callable[[Decodable, State, Tensor, "int | Tensor", "int | None"], Decoded]
+
+
+@contextmanager
+def evaluating(model: Decodable) -> Iterator[None]:
+    """Inference mode with dropout off; each module's own mode comes back afterwards."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def step(model: Decodable, last: Tensor, state: State) -> tuple[Tensor, State]:
+    """Log-probabilities ``(R, V)`` of the token after ``last (R,)``, in float32 or better; and the state."""
+    mixed = model.decode(last[:, None], state)
+    log_probs: Tensor = model.vocabulary.log_probs(mixed.y[:, -1])  # type: ignore[operator]
+    return log_probs.to(torch.promote_types(log_probs.dtype, torch.float32)), mixed.state
+
+
+def row_limits(max_new: int | Tensor, first: Tensor) -> tuple[Tensor, int]:
+    """The most new tokens of each row, ``(B,)``, and of any row.
+
+    Raises:
+        ValueError: a limit is below 1, or there are no rows.
+    """
+    if not first.shape[0]:
+        raise ValueError("there is nothing to decode: 0 rows")
+    limits = torch.as_tensor(max_new, dtype=torch.long, device=first.device).expand(first.shape[0])
+    low, high = (int(edge) for edge in torch.stack([limits.amin(), limits.amax()]).tolist())
+    if low < 1:
+        raise ValueError(f"max_new must be at least 1, not {low}")
+    return limits, high
+
+
+def compact(still: Tensor, count: int) -> Tensor | None:
+    """The rows ``(count,)`` to go on with, or None while too few are done to be worth a copy.
+
+    Args:
+        still: which rows are at work, boolean ``(B,)``.
+        count: how many that is.
+    """
+    if count > COMPACT_BELOW * still.shape[0]:
+        return None
+    return still.sort(descending=True, stable=True).indices[:count]
+
+
+def store(found: Rows, rows: Tensor, values: Rows) -> None:
+    """Writes the rows of ``values`` into rows ``rows`` of ``found``."""
+    for name, kept in found.items():
+        kept.index_copy_(0, rows, values[name])
+
+
+def decoded(found: Rows) -> Decoded:
+    """Wraps up.
+
+    Raises:
+        FloatingPointError: a score is not a number: the model's outputs are broken.
+    """
+    broken = ~found["scores"].isfinite()
+    if broken.any():
+        raise FloatingPointError(
+            f"the model gives no finite log-probabilities in row {int(broken.int().argmax())}"
+        )
+    return Decoded(**found)
+
+
+def top(values: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The n largest of each row, largest first; of equal values, the one with the lower index first.
+
+    ``torch.topk`` takes any of several equal values, which half-precision logits have often.
+
+    Args:
+        values: ``(R, V)``.
+        n: 1 to V.
+
+    Returns:
+        Values and indices, ``(R, n)``.
+    """
+    size = values.shape[-1]
+    if n == size:
+        everything = values.sort(dim=-1, descending=True, stable=True)
+        return everything.values, everything.indices
+    best = values.topk(n)
+    edge = best.values[:, -1:]
+    places = torch.arange(size, device=values.device)
+    tied = torch.where(values == edge, places, size - 1).topk(n, largest=False).values
+    above = best.values > edge
+    behind = torch.arange(n, device=values.device) - above.sum(-1, keepdim=True)
+    index = torch.where(above, best.indices, tied.gather(-1, behind.clamp(min=0))).sort(dim=-1).values
+    ordered = values.gather(-1, index).sort(dim=-1, descending=True, stable=True)
+    return ordered.values, index.gather(-1, ordered.indices)

@@ -1,0 +1,172 @@
+"""From source sentences or prompts to token ids: what translation and text generation call.
+
+The searches themselves (:func:`greedy`, :func:`sample`, :func:`beam_search`) start from a state and know
+neither kind of model; see :mod:`repro.models.decodable`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from repro.models.decodable import Decodable, Decoded, Search, evaluating
+from repro.models.sampling import greedy, sample
+from repro.models.search import beam_search
+from repro.nn.mixer import State
+
+__all__ = [
+    "Decodable",
+    "Decoded",
+    "Hypotheses",
+    "LanguageModel",
+    "Search",
+    "Translator",
+    "beam_search",
+    "continue_prompt",
+    "greedy",
+    "sample",
+    "translate",
+    "translate_scored",
+]
+
+
+class Translator(Decodable, Protocol):
+    """A model that starts from a source, such as :class:`repro.models.EncoderDecoder`."""
+
+    def start(
+        self, source: Tensor, lengths: Tensor | None, beams: int = 1, capacity: int | None = None
+    ) -> State:
+        """Encodes sources ``(B, S)`` and makes an empty stream of ``B · beams`` hypotheses."""
+        ...
+
+
+class LanguageModel(Decodable, Protocol):
+    """A model that starts from nothing, such as :class:`repro.models.DecoderLM`."""
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state for ``batch`` rows."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Every parameter of the model."""
+        ...
+
+
+class Hypotheses(NamedTuple):
+    """The best hypothesis for each input.
+
+    Attributes:
+        ids: new token ids, special symbols left out.
+        scores: log-probability in nats over the length penalty, where the search has one.
+    """
+
+    ids: list[list[int]]
+    scores: list[float]
+
+
+def translate_scored(
+    model: Translator,
+    source: Tensor,
+    lengths: Tensor | None,
+    bos: int,
+    eos: int,
+    pad: int,
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+) -> Hypotheses:
+    """Translates by beam search.
+
+    Args:
+        model: in any mode; dropout is off meanwhile.
+        source: token ids ``(B, S)`` on the model's device, padding on the right.
+        lengths: valid tokens of each source, ``(B,)``, at least 1; None means all S.
+        bos: begins every target.
+        eos: ends it.
+        pad: fills up rows; like ``bos`` and ``eos`` left out of the result.
+        beam: hypotheses that live at a time, at least 1.
+        alpha: strength of the length penalty, at least 0.
+        max_extra: a target has at most as many tokens as its source and these, the end symbol counted; but
+            one token in any case.
+
+    Raises:
+        ValueError: a source is empty, or an argument is out of range.
+        FloatingPointError: the model's outputs are not numbers.
+
+    Source: Vaswani et al. 2017, section 6.1.
+    """
+    if not source.shape[0]:
+        return Hypotheses([], [])
+    sizes = source.new_full((source.shape[0],), source.shape[1]) if lengths is None else lengths
+    shortest, longest = (int(edge) for edge in torch.stack([sizes.amin(), sizes.amax()]).tolist())
+    if shortest < 1:
+        raise ValueError(f"source {int(sizes.argmin())} has length {shortest}; leave empty sources out")
+    with evaluating(model):
+        state = model.start(source, lengths, capacity=max(longest + max_extra, 1))
+        first = source.new_full((source.shape[0],), bos)
+        max_new = (sizes + max_extra).clamp(min=1)
+        return _texts(beam_search(model, state, first, max_new, eos, beam, alpha), {bos, eos, pad})
+
+
+def translate(
+    model: Translator,
+    source: Tensor,
+    lengths: Tensor | None,
+    bos: int,
+    eos: int,
+    pad: int,
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+) -> list[list[int]]:
+    """The token ids of :func:`translate_scored`, for each source."""
+    return translate_scored(model, source, lengths, bos, eos, pad, beam, alpha, max_extra).ids
+
+
+def continue_prompt(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    max_new: int,
+    eos: int | None = None,
+    search: Search = greedy,
+) -> Hypotheses:
+    """Continues prompts of any lengths, all in one batch.
+
+    Args:
+        model: in any mode; dropout is off meanwhile.
+        prompts: token ids, at least one each.
+        max_new: most new tokens, the end symbol counted; at least 1.
+        eos: the end symbol, left out of the result; None where there is none.
+        search: :func:`greedy`, or :func:`sample` or :func:`beam_search` with their options bound by
+            ``functools.partial``.
+
+    Returns:
+        The new tokens only.
+
+    Raises:
+        ValueError: a prompt is empty, or an argument is out of range.
+        FloatingPointError: the model's outputs are not numbers.
+    """
+    if not prompts:
+        return Hypotheses([], [])
+    if max_new < 1:
+        raise ValueError(f"max_new must be at least 1, not {max_new}")
+    sizes = [len(prompt) for prompt in prompts]
+    if min(sizes) < 1:
+        raise ValueError(f"prompt {sizes.index(0)} is empty; give at least one token")
+    longest, device = max(sizes), next(model.parameters()).device
+    ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
+    known = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed
+    with evaluating(model):
+        state = model.init_state(len(prompts), capacity=longest - 1 + max_new)
+        if longest > 1:
+            state = model.decode(ids[:, :-1], state, known).state
+        first = ids.gather(1, known[:, None]).squeeze(1)
+        return _texts(search(model, state, first, max_new, eos), set() if eos is None else {eos})
+
+
+def _texts(best: Decoded, special: set[int]) -> Hypotheses:
+    rows = zip(best.ids.tolist(), best.lengths.tolist(), strict=True)
+    ids = [[token for token in row[:length] if token not in special] for row, length in rows]
+    return Hypotheses(ids, best.scores.tolist())

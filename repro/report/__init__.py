@@ -1,0 +1,1 @@
+"""From records and published numbers to tables, plots and one page. Never imports torch."""

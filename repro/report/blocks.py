@@ -1,0 +1,62 @@
+"""A document before its format is chosen: headings, paragraphs, lists, tables, figures; all texts plain."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; level 1 is the document's title."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Some sentences."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table.
+
+    Attributes:
+        header: column titles.
+        rows: cells, as many in each row as there are titles.
+        right: columns of numbers, set flush right.
+        kinds: ``paper``, ``ours`` or ``""`` for each row.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int] = frozenset()
+    kinds: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            assert len(row) == len(self.header), (self.header, row)
+
+    def kind(self, index: int) -> str:
+        """The kind of a row."""
+        return self.kinds[index] if self.kinds else ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot, by its file name in ``results/plots``."""
+
+    name: str
+    caption: str
+
+
+Block = Heading | Paragraph | Bullets | Grid | Figure
+Document = list[Block]

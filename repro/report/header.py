@@ -1,0 +1,150 @@
+"""What a recipe says it is for: the entries of its ``reproduces`` and ``supports``, checked.
+
+``reproduces: [{table, row, metric, measured, protocol?, tolerance?, deterministic?}]``
+    ``metric`` is the published name, ``measured`` the name in the run records. Every key of ``protocol`` must
+    equal that of the measurement. ``tolerance`` is a number in the metric's unit, or a text such as ``1%``.
+``supports: [{trend, as, measured?, protocol?, tolerance?, better?, deterministic?}]``
+    This run stands for row ``as`` of the trend. ``measured`` may be left out where a ``reproduces`` entry
+    names the trend's table and metric; ``better`` says which way is good where another metric is used.
+
+An overlay that names either list replaces it for its scale.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from repro.errors import UserError, nearest
+from repro.recipe import Recipe, load_recipe, signature_hash
+
+Tolerance = float | str | None
+_REPRODUCES = ("table", "row", "metric", "measured", "protocol", "tolerance", "deterministic")
+_SUPPORTS = ("trend", "as", "measured", "protocol", "tolerance", "better", "deterministic")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A measurement to look for in the records of one experiment at one scale.
+
+    Attributes:
+        measured: :attr:`repro.record.Measurement.name`.
+        protocol: entries that the measurement's protocol must hold.
+        deterministic: the number does not depend on the seed, so that one run is enough.
+    """
+
+    experiment: str
+    scale: str
+    measured: str
+    protocol: dict[str, Any] = field(default_factory=dict)
+    tolerance: Tolerance = None
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Goal(Wanted):
+    """A published cell that a recipe reproduces."""
+
+    table: str = ""
+    row: str = ""
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class Support(Wanted):
+    """A row of a published trend that a recipe stands for."""
+
+    trend: str = ""
+    row: str = ""
+    better: str | None = None
+
+
+class Header:
+    """The goals of one experiment at one scale; its configuration is hashed only when asked for."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self._where = f"{recipe.experiment} at scale {recipe.scale}"
+
+    @cached_property
+    def config_hash(self) -> str:
+        """SHA-256 over the recipe's signature, as in its records."""
+        return signature_hash(self.recipe.signature)
+
+    @cached_property
+    def goals(self) -> list[Goal]:
+        """Entries of ``reproduces``."""
+        return [
+            Goal(**self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"])
+            for e in self._entries("reproduces", _REPRODUCES, required=4)
+        ]
+
+    def supports(self, tables: dict[str, tuple[str, str]]) -> list[Support]:
+        """Entries of ``supports``.
+
+        Args:
+            tables: ``(table, metric)`` of each trend of the paper, by id.
+        """
+        found = []
+        for e in self._entries("supports", _SUPPORTS, required=2):
+            if e["trend"] not in tables:
+                self._refuse("supports", f"no trend {e['trend']!r}{nearest(str(e['trend']), tables)}")
+            if e.get("better") not in (None, "higher", "lower"):
+                self._refuse("supports", f"better is {e['better']!r}; write higher or lower")
+            if isinstance(self._tolerance(e.get("tolerance")), str):
+                self._refuse("supports", f"tolerance {e['tolerance']!r}: write it in the metric's unit")
+            measured = str(e.get("measured") or self._measured_for(e["trend"], *tables[e["trend"]]))
+            common = self._common(e, measured)
+            found.append(Support(**common, trend=e["trend"], row=e["as"], better=e.get("better")))
+        return found
+
+    def _measured_for(self, trend: str, table: str, metric: str) -> str:
+        names = {goal.measured for goal in self.goals if (goal.table, goal.metric) == (table, metric)}
+        if len(names) != 1:
+            self._refuse(
+                "supports", f"trend {trend}: say which number of the run counts; add `measured: ...`"
+            )
+        return names.pop()
+
+    def _entries(self, key: str, known: tuple[str, ...], required: int) -> list[dict[str, Any]]:
+        entries = self.recipe.config.get(key) or []
+        if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+            self._refuse(key, "write a list of mappings")
+        for entry in entries:
+            for name in entry.keys() - set(known):
+                self._refuse(key, f"unknown key {name!r}{nearest(str(name), known)}")
+            for name in known[:required]:
+                if not isinstance(entry.get(name), str):
+                    self._refuse(key, f"{name!r} is {entry.get(name)!r}; it must be a text")
+        return entries
+
+    def _common(self, entry: dict[str, Any], measured: str) -> dict[str, Any]:
+        protocol = entry.get("protocol") or {}
+        if not isinstance(protocol, dict):
+            self._refuse("protocol", f"{protocol!r} is no mapping")
+        return {
+            "experiment": self.recipe.experiment,
+            "scale": self.recipe.scale,
+            "measured": measured,
+            "protocol": protocol,
+            "tolerance": self._tolerance(entry.get("tolerance")),
+            "deterministic": bool(entry.get("deterministic", False)),
+        }
+
+    def _tolerance(self, said: Any) -> Tolerance:
+        text = str(said).strip()
+        try:
+            if said is not None and float(text.removesuffix("%")) < 0:
+                raise ValueError
+        except ValueError:
+            self._refuse("tolerance", f"{said!r} is no tolerance; write a number, or a text such as 1%")
+        if said is None:
+            return None
+        return text if text.endswith("%") else float(text)
+
+    def _refuse(self, key: str, problem: str) -> None:
+        raise UserError(f"{self._where}: {key}: {problem}")
+
+
+def read_header(experiment: str, scale: str = "paper") -> Header:
+    """Reads the header of one experiment at one scale."""
+    return Header(load_recipe(experiment, scale))

@@ -1,0 +1,88 @@
+"""The few lines that a reader wants first: what holds, paper by paper. For the README and the page."""
+
+from collections import Counter
+
+from repro.report import text
+from repro.report.blocks import Bullets, Document, Grid, Paragraph
+from repro.report.claims import Claim
+from repro.report.compare import Comparison
+from repro.report.documents import measurements
+from repro.report.intervals import estimate
+
+_SHOWN = ("reproduced", "near", "gap", "reduced scale", "not run", "no config")
+_MOST = 12
+
+
+def headline(comparison: Comparison, claims: list[Claim]) -> Document:
+    """Counts per paper, our numbers at paper scale, then (labelled) the runs at reduced scale."""
+    document: Document = [_counts(comparison, claims)]
+    ours = _ours(comparison)
+    if ours.rows:
+        document += [Paragraph("Measured at paper scale:"), ours]
+    else:
+        document.append(Paragraph("No run at paper scale has been recorded yet."))
+    reduced = _reduced(comparison)
+    if reduced:
+        document.append(Paragraph("Runs at reduced scale, not comparable with the papers' rows:"))
+        document.append(Bullets(tuple(reduced[:_MOST])))
+        if len(reduced) > _MOST:
+            document.append(Paragraph(f"{len(reduced) - _MOST} more stand in the tables."))
+    return document
+
+
+def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
+    header = (
+        "Paper",
+        "Numbers",
+        *(word.capitalize() for word in _SHOWN),
+        "Claims: hold / do not / undecided",
+    )
+    rows = []
+    for paper in comparison.papers:
+        # Systems of others, and others' reruns, are not what the paper must be held to.
+        own = [e for e in comparison.of(paper) if e.row.is_this_papers_model and not e.table.third_party]
+        own = [e for e in own if e.published is not None]
+        found = Counter(e.verdict for e in own)
+        said = Counter(c.verdict for c in claims if c.paper is paper)
+        decided = " / ".join(str(said[v]) for v in ("holds", "does not", "undecided"))
+        rows.append((paper.title, str(len(own)), *(str(found[word]) for word in _SHOWN), decided))
+    return Grid(header, tuple(rows), frozenset(range(1, len(header))))
+
+
+def _ours(comparison: Comparison) -> Grid:
+    header = ("Row", "Metric", "Paper", "Ours", "n", "Difference", "Verdict")
+    rows = []
+    for entry in comparison.entries.values():
+        cell = next((c for c in entry.ours if c.estimate), None)
+        if cell is None or cell.estimate is None or entry.metric is None:
+            continue
+        where = f"{entry.row.label} ({entry.paper.key}, {entry.table.number})"
+        published = text.printed(entry.published) + (" (unconfirmed)" if entry.unconfirmed else "")
+        numbers = (
+            published,
+            text.plus_minus(cell.estimate),
+            str(cell.estimate.n),
+            text.signed(cell.difference),
+        )
+        verdict = cell.verdict + (" (see notes)" if cell.notes else "")
+        rows.append((where, f"{entry.metric.name} ({entry.metric.unit})", *numbers, verdict))
+    return Grid(header, tuple(rows), frozenset(range(2, 6)))
+
+
+def _reduced(comparison: Comparison) -> list[str]:
+    """One line per experiment and reduced scale: its test scores."""
+    lines = []
+    for (experiment, scale), selection in comparison.selections.items():
+        if scale == "paper" or not selection.used:
+            continue
+        scores = [
+            f"{group[0][1].name} {text.plus_minus(best)} {group[0][1].unit} on {group[0][1].split}"
+            for group in measurements(selection.used)
+            if group[0][1].name.startswith("test/")
+            for best in [estimate([m.value for _, m in group])]
+        ]
+        n = len(selection.used)
+        lines.append(
+            f"{experiment}, scale {scale}, {text.plural(n, 'seed')}: {'; '.join(scores) or 'no test score'}"
+        )
+    return lines

@@ -1,0 +1,148 @@
+"""Every generated file: computed in memory, then written or compared with what is there."""
+
+from pathlib import Path
+
+from repro import paths
+from repro.errors import UserError
+from repro.paths import results_dir
+from repro.record import write_atomic
+from repro.report import latex, markdown, page, sheet
+from repro.report.blocks import Document
+from repro.report.claims import Claim, claims
+from repro.report.compare import Comparison, compare
+from repro.report.documents import claims_document, paper_document, runs_document
+from repro.report.headline import headline
+from repro.report.plots import plots, same_figure
+from repro.report.published import validate_published
+
+BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
+_TITLE = "Do the published results hold?"
+
+
+def render_all(results: Path) -> dict[Path, bytes]:
+    """Every generated file below ``results``: its path and its bytes; nothing is written.
+
+    Raises:
+        UserError: a published file, recipe or record that contradicts its schema.
+    """
+    return _everything(results)[0]
+
+
+def _everything(results: Path) -> tuple[dict[Path, bytes], str]:
+    """The generated files, and the README's block."""
+    validate_published()
+    comparison = compare()
+    found = claims(comparison)
+    return _files(comparison, found, results), _headline(comparison, found)
+
+
+def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Path, bytes]:
+    figures = plots(comparison)
+    files: dict[Path, bytes] = {results / "plots" / name: data for name, data in figures.items()}
+    sections: list[tuple[str, Document, bool]] = [("At a glance", headline(comparison, found), True)]
+    claimed, runs = claims_document(found), runs_document(comparison)
+    sections += [("Ordering claims", claimed, False)]
+    tables = results / "tables"
+    for paper in comparison.papers:
+        mine = [name for name in figures if name.startswith(f"{paper.key}--")]
+        document = paper_document(comparison, paper, mine)
+        sections.append((paper.title, document, False))
+        files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
+        files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
+        files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
+    sections.append(("Runs", runs, False))
+    files[tables / "claims.md"] = markdown.render(claimed).encode()
+    files[tables / "runs.md"] = markdown.render(runs).encode()
+    files[results / "index.html"] = page.render(_TITLE, sections).encode()
+    return files
+
+
+def render_headline() -> str:
+    """The generated block of the README, without its markers."""
+    comparison = compare()
+    return _headline(comparison, claims(comparison))
+
+
+def _headline(comparison: Comparison, found: list[Claim]) -> str:
+    return markdown.render(headline(comparison, found), "results/plots", notice=False)
+
+
+def write_tables() -> list[Path]:
+    """Writes every generated file that differs and removes generated files that no record asks for.
+
+    The README's block is written only where the results are the checkout's own.
+
+    Returns:
+        The paths that were written or removed.
+    """
+    results = results_dir()
+    files, block = _everything(results)
+    readme = _readme(block)
+    changed = []
+    for path, data in files.items():
+        if not _same(path, data):
+            write_atomic(path, data)
+            changed.append(path)
+    for path in _leftovers(results, files):
+        path.unlink()
+        changed.append(path)
+    if readme is not None and readme[1] != readme[2]:
+        write_atomic(readme[0], readme[2].encode())
+        changed.append(readme[0])
+    return changed
+
+
+def check_tables() -> list[str]:
+    """What differs between the generated files on disk and the records; empty when all is in order."""
+    results = results_dir()
+    files, block = _everything(results)
+    problems = []
+    for path, data in files.items():
+        name = path.relative_to(results).as_posix()
+        if not path.is_file():
+            problems.append(f"{name} is missing")
+        elif not _same(path, data):
+            problems.append(f"{name} differs from the records{_first_difference(path.read_bytes(), data)}")
+    leftovers = _leftovers(results, files)
+    problems += [f"{path.relative_to(results).as_posix()} belongs to no record" for path in leftovers]
+    readme = _readme(block)
+    if readme is not None and readme[1] != readme[2]:
+        problems.append("README.md: the headline block differs from the records")
+    return problems
+
+
+def _same(path: Path, data: bytes) -> bool:
+    if not path.is_file():
+        return False
+    there = path.read_bytes()
+    return same_figure(there, data) if path.suffix == ".svg" else there == data
+
+
+def _first_difference(there: bytes, wanted: bytes) -> str:
+    old, new = there.decode(errors="replace").split("\n"), wanted.decode(errors="replace").split("\n")
+    for i in range(min(len(old), len(new))):
+        if old[i] != new[i]:
+            return f" (line {i + 1})"
+    return f" (line {min(len(old), len(new)) + 1})"
+
+
+def _leftovers(results: Path, files: dict[Path, bytes]) -> list[Path]:
+    there = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
+    return sorted(p for p in there if p not in files and p.suffix in (".md", ".tex", ".csv", ".svg"))
+
+
+def _readme(block: str) -> tuple[Path, str, str] | None:
+    """The README with its text as it is and as it must be; None where it is not these results' README.
+
+    Raises:
+        UserError: the README has not exactly one pair of markers.
+    """
+    path = paths.PROJECT / "README.md"
+    if not path.is_file() or results_dir().resolve() != (paths.PROJECT / "results").resolve():
+        return None
+    there = path.read_text(encoding="utf-8")
+    before, begin, rest = there.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or BEGIN in rest or END in before + after:
+        raise UserError(f"{path}: wants one line {BEGIN!r} and one line {END!r} below it")
+    return path, there, f"{before}{BEGIN}\n{block}{END}{after}"

@@ -1,0 +1,65 @@
+"""One paper's comparison as CSV, one line per published number and per number of ours."""
+
+import csv
+import io
+
+from repro.report.compare import Cell, Comparison, Entry
+from repro.report.published import Paper
+from repro.report.text import clean
+
+# A reduced-scale number has columns of its own: it is never in a column with the paper's.
+COLUMNS = (
+    "paper", "table", "row", "label", "metric", "unit", "better", "dataset", "split", "third_party",
+    "published", "unconfirmed", "verdict", "reason", "experiment", "mean", "low", "high", "n", "difference",
+    "reduced_scale", "reduced_mean", "reduced_low", "reduced_high", "reduced_n", "notes",
+)  # fmt: skip
+
+
+def render(comparison: Comparison, paper: Paper) -> str:
+    """The lines of one paper: row 0 of each number is the paper's, ours follow."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for entry in comparison.of(paper):
+        writer.writerow(_published(entry))
+        for cell in entry.ours:
+            writer.writerow(_ours(entry, cell, ""))
+        for cell in entry.reduced:
+            writer.writerow(_ours(entry, cell, "reduced_"))
+    return out.getvalue()
+
+
+def _labels(entry: Entry) -> dict[str, str | float | bool | None]:
+    metric = entry.metric
+    return {
+        "paper": entry.paper.key,
+        "table": entry.table.id,
+        "row": entry.row.id,
+        "label": clean(entry.row.label),
+        "metric": metric.name if metric else "",
+        "unit": clean(metric.unit) if metric else "",
+        "better": metric.better if metric else "",
+        "dataset": clean(metric.dataset if metric else entry.table.dataset),
+        "split": clean(metric.split if metric else entry.table.split),
+        "third_party": entry.table.third_party,
+    }
+
+
+def _published(entry: Entry) -> dict[str, str | float | bool | None]:
+    own = {"published": entry.published, "unconfirmed": entry.unconfirmed}
+    return {**_labels(entry), **own, "verdict": entry.verdict, "reason": entry.reason}
+
+
+def _ours(entry: Entry, cell: Cell, prefix: str) -> dict[str, str | float | bool | None]:
+    values: dict[str, str | float | bool | None] = {
+        "verdict": cell.verdict,
+        "experiment": cell.goal.experiment,
+        "difference": cell.difference,
+        "notes": clean("; ".join(cell.notes)),
+    }
+    if prefix:
+        values["reduced_scale"] = cell.goal.scale
+    if cell.estimate:
+        for name in ("mean", "low", "high", "n"):
+            values[prefix + name] = getattr(cell.estimate, name)
+    return {**_labels(entry), **values}

@@ -1,0 +1,242 @@
+"""What goes on around training: curves, checkpoints, a progress line, a status file."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from repro.record import thin, write_atomic
+
+
+class Curves(Callback):
+    """Adds up training sums over micro-batches and ranks, logs them, and keeps every curve for the record.
+
+    Args:
+        every_steps: optimiser updates between two points of the training curves.
+
+    Attributes:
+        curves: ``{"train/loss": [[step, value], ...], "val/...": ...}``.
+        tokens: target tokens trained on so far, over all ranks.
+        seconds: wall time in training so far, over all restarts.
+    """
+
+    def __init__(self, every_steps: int = 10) -> None:
+        self.every_steps = every_steps
+        self.curves: dict[str, list[list[float]]] = {}
+        self.tokens = 0
+        self.seconds = 0.0
+        self.latest: dict[str, float] = {}
+        self._sums: dict[str, Tensor] = {}
+        self._since = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"curves": self.curves, "tokens": self.tokens, "seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.curves = state_dict["curves"]
+        self.tokens = state_dict["tokens"]
+        self.seconds = state_dict["seconds"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._sums = {}
+        self._since = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        for name, value in outputs["sums"].items():
+            value = value.double()
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        if not at_update(trainer, batch_idx):
+            return
+        step = trainer.global_step
+        if step % self.every_steps == 0 or step == trainer.max_steps:
+            self._point(trainer, pl_module)
+
+    def _point(self, trainer: Trainer, pl_module: Any) -> None:
+        names = sorted(self._sums)
+        sums = pl_module.sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
+        found = dict(zip(names, sums, strict=True))
+        self._sums = {}
+        now = time.monotonic()
+        elapsed, self._since = now - self._since, now
+        tokens = found.pop("tokens")
+        self.tokens += round(tokens)
+        self.seconds += elapsed
+        self.latest = {f"train/{name}": value / tokens for name, value in found.items()}
+        self.latest["train/tokens_per_s"] = tokens / elapsed
+        self.latest["train/lr"] = trainer.optimizers[0].param_groups[0]["lr"]
+        self._keep(trainer.global_step, self.latest)
+        for logger in trainer.loggers:
+            logger.log_metrics({**self.latest, "trainer/tokens": self.tokens}, step=trainer.global_step)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.sanity_checking and trainer.state.fn == "fit":
+            self.seconds += time.monotonic() - self._since
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._since = time.monotonic()  # evaluation is no training time
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        found = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+        self._keep(trainer.global_step, found)
+
+    def _keep(self, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            points = self.curves.setdefault(name, [])
+            if points and points[-1][0] >= step:  # a step repeated after a crash: the last value counts
+                points[:] = [point for point in points if point[0] < step]
+            points.append([step, value])
+
+    def thinned(self) -> dict[str, list[list[float]]]:
+        """The curves with at most 200 points each, six digits each."""
+        return {
+            name: [[int(step), float(f"{value:.6g}")] for step, value in thin(points)]
+            for name, points in sorted(self.curves.items())
+        }
+
+
+def at_update(trainer: Trainer, batch_idx: int) -> bool:
+    """Whether the micro-batch that just ended completed an optimiser update."""
+    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+
+
+class StepCheckpoints(Callback):
+    """Writes a checkpoint every so many updates and at the end of training; keeps the newest.
+
+    Args:
+        folder: where ``step-00001500.ckpt`` and its kin are written.
+        every_steps: optimiser updates between two checkpoints.
+        keep: how many of the newest stay.
+    """
+
+    def __init__(self, folder: Path, every_steps: int, keep: int) -> None:
+        self.folder = folder
+        self.every_steps = every_steps
+        self.keep = keep
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = trainer.global_step
+        if at_update(trainer, batch_idx) and (step % self.every_steps == 0 or step == trainer.max_steps):
+            trainer.save_checkpoint(checkpoint_path(self.folder, step))
+            if trainer.is_global_zero:
+                for old in checkpoints(self.folder)[: -self.keep]:
+                    old.unlink()
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}.ckpt"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints of a run, oldest first."""
+    return sorted(folder.glob("step-*.ckpt"))
+
+
+class Progress(Callback):
+    """A bar over all updates of the run with loss, tokens/s and time left; plain lines where there is no terminal.
+
+    Args:
+        curves: where loss and speed come from.
+        plain_every_s: seconds between two plain lines.
+    """
+
+    def __init__(self, curves: Curves, plain_every_s: float = 20.0) -> None:
+        self.curves = curves
+        self.plain_every_s = plain_every_s
+        self._bar: Any = None
+        self._began = (0.0, 0)
+        self._said = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        from tqdm import tqdm
+
+        self._began = (time.monotonic(), trainer.global_step)
+        self._bar = tqdm(
+            total=trainer.max_steps, initial=trainer.global_step, unit="step", disable=None, dynamic_ncols=True
+        )
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self._bar is None or not at_update(trainer, batch_idx):
+            return
+        if not self._bar.disable:
+            self._bar.update(trainer.global_step - self._bar.n)
+            self._bar.set_postfix_str(self._text(), refresh=False)
+        elif time.monotonic() - self._said > self.plain_every_s:
+            self._said = time.monotonic()
+            step, total = trainer.global_step, trainer.max_steps
+            left = self.seconds_left(step, total)
+            print(f"step {step}/{total}  {self._text()}  {clock(left)} left", file=sys.stderr, flush=True)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._bar is None or trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        found = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+        text = "  ".join(f"{name} {value:.4g}" for name, value in sorted(found.items()))
+        self._bar.write(f"step {trainer.global_step}/{trainer.max_steps}  {text}", file=sys.stderr)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _text(self) -> str:
+        latest = self.curves.latest
+        if not latest:
+            return ""
+        return f"loss {latest['train/loss']:.3f}, {latest['train/tokens_per_s']:,.0f} tokens/s"
+
+    def seconds_left(self, step: int, total: int) -> float:
+        """Seconds to the last update at the pace since this process began."""
+        began, first = self._began
+        return (time.monotonic() - began) / max(step - first, 1) * (total - step)
+
+
+def clock(seconds: float) -> str:
+    """``3:05`` or ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class StatusFile(Callback):
+    """Keeps ``status.json`` in the run folder: state, step, loss, tokens/s, seconds left.
+
+    Args:
+        path: the file.
+        curves: where loss and speed come from.
+        progress: where the time left comes from.
+        every_s: seconds between two writes.
+    """
+
+    def __init__(self, path: Path, curves: Curves, progress: Progress, every_s: float = 10.0) -> None:
+        self.path = path
+        self.curves = curves
+        self.progress = progress
+        self.every_s = every_s
+        self._written = 0.0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
+            self._written = time.monotonic()
+            left = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
+            self.write("training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(left))
+
+    def write(self, state: str, **values: Any) -> None:
+        """Writes the state with the latest figures."""
+        body = {"state": state, "updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        body |= {"tokens": self.curves.tokens, **self.curves.latest, **values}
+        write_atomic(self.path, (json.dumps(body, indent=1) + "\n").encode())

@@ -1,0 +1,81 @@
+"""What every task shares: optimiser and schedule from the recipe, exact loss normalisation, exact sums."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from repro.record import Measurement
+
+OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
+ScheduleMaker = Callable[[Optimizer], LRScheduler]
+
+
+class Task(LightningModule):
+    """Base of all tasks.
+
+    Subclasses return from ``training_step`` a dict with the ``loss`` to differentiate and ``sums``: local float64
+    sums for the curves, with their token count under ``tokens`` (the callback :class:`~repro.tasks.callbacks.Curves`
+    adds them over micro-batches and ranks).
+
+    Args:
+        net: the network.
+        optimizer: maker of the optimiser from parameters.
+        schedule: maker of the learning-rate schedule from the optimiser; stepped once for each update.
+    """
+
+    def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
+        super().__init__()
+        self.net = net
+        self.optimizer_maker = optimizer
+        self.schedule_maker = schedule
+
+    def configure_optimizers(self) -> Any:
+        trained = [p for p in self.parameters() if p.requires_grad]
+        optimizer = self.optimizer_maker(trained)
+        schedule = self.schedule_maker(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def share_of_step(self, local_sum: Tensor, step_tokens: Tensor) -> Tensor:
+        """The loss of one micro-batch on one rank such that an update follows the mean over *all* its tokens.
+
+        Averaging over ranks (DDP) and over micro-batches (Lightning) is undone, and the sum divided by the
+        tokens of the whole global batch, which the data plan states: a mean of means would weigh tokens unequally.
+
+        Args:
+            local_sum: loss summed over the local tokens, scalar.
+            step_tokens: target tokens of the update, over all ranks and micro-batches, scalar.
+        """
+        ranks = 1 if self._trainer is None else self.trainer.world_size
+        parts = 1 if self._trainer is None else self.trainer.accumulate_grad_batches
+        return local_sum * (ranks * parts) / step_tokens
+
+    def sum_over_ranks(self, values: Tensor) -> Tensor:
+        """Adds a tensor over all ranks; float64 stays float64."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(values)
+        return values
+
+    def gather_objects(self, item: Any) -> list[Any]:
+        """The ``item`` of every rank, in rank order, on every rank."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return [item]
+        out: list[Any] = [None] * torch.distributed.get_world_size()
+        torch.distributed.all_gather_object(out, item)
+        return out
+
+    def measurements(self) -> list[Measurement]:
+        """The numbers of the last test, for the record. Subclasses say which."""
+        return []
+
+    def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
+        """A few fixed examples of the last test for people to look at: column names and rows."""
+        return [], []
+
+    def outputs(self) -> str | None:
+        """The decoded outputs of the last test, one line each, or None where a task decodes nothing."""
+        return None

@@ -1,0 +1,97 @@
+"""Weights & Biases, which mirrors a run and never stands in its way. Works without the package and without network."""
+
+import hashlib
+import netrc
+import os
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from repro.recipe import Recipe
+
+PROJECT_NAME = "repro"
+_REACH_S = 3.0
+
+
+def wandb_id(run_id: str) -> str:
+    """A stable id for a run: a requeued job continues its own run and no other. W&B forbids ``/ : @ #``."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:16]
+
+
+def mode() -> str:
+    """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online where there is a key and a network."""
+    asked = os.environ.get("WANDB_MODE", "").lower()
+    if asked in ("disabled", "dryrun", "offline", "online"):
+        return {"dryrun": "offline"}.get(asked, asked)
+    url = urlparse(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
+    if not has_key(url.hostname or ""):
+        return "offline"
+    return "online" if _reachable(url.hostname or "", url.port or (443 if url.scheme == "https" else 80)) else "offline"
+
+
+def has_key(host: str) -> bool:
+    """Whether a key is set for the host, in the environment or in ``.netrc``; the key itself is never read out."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def _reachable(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_REACH_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def logger(recipe: Recipe, seed: int, folder: Path) -> Any:
+    """A Lightning logger for W&B, or None where it is disabled, not installed or does not start.
+
+    Group: experiment and scale. Tags: paper, scale, published tables. Display name: the run id.
+    """
+    how = mode()
+    if how == "disabled":
+        return None
+    try:
+        import wandb
+        from lightning.pytorch.loggers import WandbLogger
+
+        run_id = recipe.run_id(seed)
+        tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
+        made = WandbLogger(
+            name=run_id,
+            id=wandb_id(run_id),
+            save_dir=folder,
+            project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
+            offline=how == "offline",
+            group=f"{recipe.experiment}/{recipe.scale}",
+            job_type="train",
+            tags=sorted({recipe.paper, recipe.scale, *(t[:64] for t in tables)}),
+            config={"recipe": recipe.config, "seed": seed, "hash": recipe.hash8},
+            settings=wandb.Settings(init_timeout=20, silent=True, console="off"),
+        )
+        made.experiment.define_metric("trainer/global_step")
+        made.experiment.define_metric("*", step_metric="trainer/global_step")
+        for metric, goal in (("val/loss", "min"), ("val/ppl", "min"), ("val/bleu", "max")):
+            made.experiment.define_metric(metric, step_metric="trainer/global_step", summary=goal)
+    except Exception as error:  # W&B trouble of any kind never stops a run
+        print(f"W&B is off for this run: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        return None
+    return made
+
+
+def finish(made: Any) -> str | None:
+    """Ends the W&B run; returns its address where it has one."""
+    if made is None:
+        return None
+    try:
+        url = made.experiment.url
+        made.experiment.finish()
+    except Exception as error:
+        print(f"W&B did not finish: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        return None
+    return url if isinstance(url, str) and url else None

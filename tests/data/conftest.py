@@ -1,0 +1,32 @@
+"""A data folder per test and one small prepared store for all."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from repro.data.sources import prepare
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder."""
+    folder = tmp_path / "data"
+    monkeypatch.setenv("REPRO_DATA", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_DATA", str(folder))
+        prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+    return folder
+
+
+@pytest.fixture
+def numbers_store(_prepared: Path, data_folder: Path) -> Path:
+    """A data folder with ``numbers-en-de/bpe300-n300`` in it, a copy that a test may damage."""
+    shutil.copytree(_prepared, data_folder)
+    return data_folder / "numbers-en-de" / "bpe300-n300"

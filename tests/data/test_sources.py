@@ -1,0 +1,275 @@
+"""Obtaining raw text: from files, from the hub (a stand-in), generated; and every refusal."""
+
+import dataclasses
+import gzip
+import hashlib
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from repro.data import registry
+from repro.data.registry import SOURCES, Source
+from repro.data.sources import ensure_generated, list_sources, prepare, verify
+from repro.data.store import open_store
+from repro.data.tokenizers import ByteBpe
+from repro.errors import UserError
+
+LINES = {
+    "train.en": [f"a dog and {n} cats run ." for n in range(40)],
+    "train.de": [f"ein Hund und {n} Katzen laufen .  " for n in range(40)],
+    "val.en": ["one", "two"],
+    "val.de": ["eins", "zwei"],
+    "test_2016_flickr.en": ["three"],
+    "test_2016_flickr.de": ["drei\u2028vier"],  # no line break for us
+}
+
+
+def content(key: str) -> bytes:
+    return "".join(f"{line}\n" for line in LINES[key]).encode()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Source:
+    """Multi30k with other content: the registry's entry with the hashes of the lines above."""
+    stripped = "".join(f"{line.strip()}\n" for line in LINES["train.de"]).encode()
+    source = dataclasses.replace(
+        SOURCES["multi30k"],
+        sha256={key: hashlib.sha256(content(key)).hexdigest() for key in LINES},
+        sha256_stripped={"train.de": hashlib.sha256(stripped).hexdigest()},
+    )
+    monkeypatch.setitem(registry.SOURCES, "multi30k", source)
+    return source
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files, plain, gzipped and xz."""
+    where = tmp_path / "files"
+    where.mkdir()
+    for i, key in enumerate(LINES):
+        write, end = [(bytes, ""), (gzip.compress, ".gz"), (lzma.compress, ".xz")][i % 3]
+        (where / f"{key}{end}").write_bytes(write(content(key)))
+    return where
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def test_files_become_a_store(data_folder: Path, small: Source, folder: Path) -> None:
+    said: list[str] = []
+    path = prepare("multi30k", folder, vocab_size=280, say=said.append)
+    assert path == data_folder / "multi30k" / "bpe280"
+    store = open_store("multi30k", "bpe280")
+    for key, lines in LINES.items():
+        assert store.lines(*key.split(".")) == lines
+    assert store.lines("test", "de") == LINES["test_2016_flickr.de"]
+    assert store.manifest.missing_splits == ["test_2017_flickr", "test_2017_mscoco"]
+    assert store.manifest.source == {"kind": "files", "id": "bentrevett/multi30k", "revision": None}
+    assert "test_2017_flickr, test_2017_mscoco" in said[-1]
+    assert verify("multi30k") == ["bpe280"]
+
+
+def test_a_whole_store_is_kept_and_said_so(data_folder: Path, small: Source, folder: Path) -> None:
+    inode = prepare("multi30k", folder, vocab_size=280, say=quiet).stat().st_ino
+    said: list[str] = []
+    assert prepare("multi30k", None, vocab_size=280, say=said.append).stat().st_ino == inode
+    assert said == ["kept multi30k/bpe280: it is there and whole"]
+
+
+def test_the_vocabulary_is_learned_from_train_only(data_folder: Path, small: Source, folder: Path) -> None:
+    prepare("multi30k", folder, vocab_size=280, say=quiet)
+    expected = ByteBpe.train(LINES["train.en"] + LINES["train.de"], 280)
+    assert open_store("multi30k", "bpe280").manifest.tokenizer["sha256"] == expected.sha256
+
+
+def test_a_given_tokeniser_is_used(data_folder: Path, small: Source, folder: Path, tmp_path: Path) -> None:
+    given = ByteBpe.train(LINES["train.en"], 270)
+    given.save(tmp_path / "mine.json")
+    path = prepare("multi30k", folder, tokenizer=tmp_path / "mine.json", say=quiet)
+    assert path.name == f"given270-{given.sha256[:8]}"
+    store = open_store("multi30k", path.name)
+    assert store.tokens("val", "en").tolist() == [i for line in LINES["val.en"] for i in given.encode(line)]
+
+
+def test_wrong_content_is_refused(data_folder: Path, small: Source, folder: Path) -> None:
+    (folder / "val.de").unlink(missing_ok=True)
+    for path in folder.glob("val.de*"):
+        path.unlink()
+    (folder / "val.de.gz").write_bytes(gzip.compress(content("val.de").replace(b"zwei", b"drei")))
+    with pytest.raises(UserError, match=r"val\.de\.gz: sha256 .* use the original files"):
+        prepare("multi30k", folder)
+    assert not list(data_folder.glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "said"),
+    [
+        ("train.en", None, r"no train\.en\[\.gz\|\.xz\]; needed: train, val, test_2016_flickr"),
+        ("test_2017_flickr.en.gz", gzip.compress(b"x\n"), r"no test_2017_flickr\.de"),
+        ("train.de.gz", gzip.compress(content("train.de"))[:-20], r"cannot read .*train\.de\.gz"),
+        ("train.de.gz", b"no gzip", r"cannot read .*train\.de\.gz"),
+        ("train.de.xz", b"no xz", r"cannot read .*train\.de\.xz"),
+    ],
+)
+def test_bad_files_are_named(
+    data_folder: Path, small: Source, folder: Path, name: str, written: bytes | None, said: str
+) -> None:
+    for path in folder.glob(f"{name.removesuffix('.gz').removesuffix('.xz')}*"):
+        path.unlink()
+    if written is not None:
+        (folder / name).write_bytes(written)
+    with pytest.raises(UserError, match=said):
+        prepare("multi30k", folder)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (b"one\n", r"val\.en has 1 lines, val\.de has 2 lines"),
+        (b"\xff\n\n", r"not UTF-8 at byte 0"),
+        (b"", "0 lines"),
+    ],
+)
+def test_sides_that_do_not_match(
+    data_folder: Path, small: Source, folder: Path, monkeypatch: pytest.MonkeyPatch, written: bytes, said: str
+) -> None:
+    monkeypatch.setitem(registry.SOURCES, "multi30k", dataclasses.replace(small, sha256={}))
+    for path in folder.glob("val.en*"):
+        path.unlink()
+    (folder / "val.en").write_bytes(written)
+    with pytest.raises(UserError, match=said):
+        prepare("multi30k", folder)
+
+
+def hub(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[tuple[Any, ...]]:
+    """Puts a stand-in for the ``datasets`` package in place; returns the calls it gets."""
+    calls: list[tuple[Any, ...]] = []
+
+    def load_dataset(name: str, revision: str | None = None) -> Any:
+        calls.append((name, revision))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    module = ModuleType("datasets")
+    module.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return calls
+
+
+class Rows(dict[str, list[str]]):
+    """Columns of one split, as the library gives them."""
+
+    info = SimpleNamespace(
+        download_checksums={f"hf://datasets/bentrevett/multi30k@{'a1' * 20}/train.jsonl": {"num_bytes": 3}}
+    )
+
+
+def split_rows(split: str) -> Rows:
+    return Rows({part: LINES[f"{split}.{part}"] for part in ("en", "de")})
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+def test_the_hub_becomes_a_store(
+    data_folder: Path, small: Source, monkeypatch: pytest.MonkeyPatch, stripped: bool
+) -> None:
+    rows = {theirs: split_rows(ours) for ours, theirs in small.hub_splits.items()}
+    if stripped:
+        rows["train"]["de"] = [line.strip() for line in LINES["train.de"]]
+    calls = hub(monkeypatch, rows)
+    prepare("multi30k", vocab_size=280, say=quiet)
+    assert calls == [("bentrevett/multi30k", None)]
+    store = open_store("multi30k", "bpe280")
+    assert store.lines("test", "en") == LINES["test_2016_flickr.en"]
+    # the revision that came is recorded, though none was asked for
+    assert store.manifest.source == {"kind": "hub", "id": "bentrevett/multi30k", "revision": "a1" * 20}
+
+
+def test_a_hub_out_of_reach_names_the_other_way(
+    data_folder: Path, small: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub(monkeypatch, ConnectionError("Couldn't reach it on the Hub\nand a long story"))
+    with pytest.raises(
+        UserError, match="Couldn't reach it on the Hub.*repro data prepare multi30k --from DIR"
+    ) as caught:
+        prepare("multi30k")
+    assert "\n" not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match=r"`datasets` is not installed.*--from DIR"):
+        prepare("multi30k")
+
+
+def test_other_content_on_the_hub_is_refused(
+    data_folder: Path, small: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {theirs: split_rows(ours) for ours, theirs in small.hub_splits.items()}
+    rows["validation"]["de"] = ["eins", "drei"]
+    hub(monkeypatch, rows)
+    with pytest.raises(UserError, match=r"multi30k val\.de"):
+        prepare("multi30k")
+    del rows["validation"]
+    with pytest.raises(UserError, match=r"has no split val; .*--from DIR"):
+        prepare("multi30k")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"name": "multi3ok"}, "unknown data set 'multi3ok'; nearest: multi30k"),
+        ({"name": "wmt14-en-de"}, "wmt14-en-de: its loader is not there yet"),
+        ({"name": "numbers-en-de", "from_dir": Path("x")}, "is generated; leave out --from"),
+        ({"name": "multi30k", "size": 5}, "leave out --size 5"),
+        ({"name": "numbers-en-de", "size": 0}, "--size 0"),
+        ({"name": "multi30k", "from_dir": Path("no/such")}, "no such folder"),
+        ({"name": "multi30k", "tokenizer": Path("a.json"), "vocab_size": 9}, "leave out --vocab-size 9"),
+        ({"name": "multi30k", "tokenizer": Path("no.json")}, "no such tokeniser file: no.json"),
+        ({"name": "numbers-en-de", "size": 20, "vocab_size": 9999}, "9999 is too large.*the largest is"),
+    ],
+)
+def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        prepare(**options, say=quiet)
+    assert not list(data_folder.glob("*/*"))
+
+
+def test_the_list_shows_sources_and_stores(numbers_store: Path) -> None:
+    told = {info.name: info for info in list_sources()}
+    assert set(told) == {"multi30k", "wmt14-en-de", "numbers-en-de"}
+    assert told["multi30k"].revision == "unpinned"
+    assert told["wmt14-en-de"].obtained == "loader: none yet"
+    assert told["numbers-en-de"].stores == ("bpe300-n300",)
+    assert told["multi30k"].stores == ()
+    assert all(info.licence and info.size and info.languages == ("en", "de") for info in told.values())
+
+
+def test_verify_checks_every_store(numbers_store: Path) -> None:
+    assert verify("numbers-en-de") == ["bpe300-n300"]
+    path = numbers_store / "train.en.tokens.bin"
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(UserError, match=r"sha256 of train\.en\.tokens\.bin"):
+        verify("numbers-en-de")
+    with pytest.raises(UserError, match="`repro data prepare multi30k --vocab-size 8000`"):
+        verify("multi30k")
+
+
+def test_only_generated_stores_are_made_on_their_own(data_folder: Path) -> None:
+    assert ensure_generated("numbers-en-de", "bpe290-n200")
+    assert len(open_store("numbers-en-de", "bpe290-n200").lines("train", "en")) == 200
+    assert not ensure_generated("numbers-en-de", "bpe290-n200")
+    assert not ensure_generated("multi30k", "bpe8000")
+    assert not (data_folder / "multi30k").exists()
+
+
+def test_sources_need_no_heavy_import() -> None:
+    code = (
+        "import sys, repro.data, repro.data.sources as s; s.list_sources(); "
+        "print([m for m in ('torch', 'lightning', 'datasets', 'pandas', 'tokenizers', 'sentencepiece') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

@@ -1,0 +1,46 @@
+"""GPU hours are the recipe's estimate, unknown where it does not say, never more than told."""
+
+import pytest
+
+from repro.errors import UserError
+from repro.launch.cost import Expectation, describe_cost, expectation
+from repro.launch.profile import load_profile
+from repro.launch.targets import resolve_targets
+from tests.launch.conftest import World
+
+
+def test_an_expectation_is_the_header_of_its_scale(world: World) -> None:
+    assert expectation("alpha/base", "paper") == Expectation(12, 8, "NVIDIA P100")
+    assert expectation("alpha/base", "paper").gpu_hours == 96
+    assert expectation("alpha/base", "cpu").gpu_hours == 0
+    assert expectation("beta/only", "paper") is None
+
+
+def test_the_sum_over_runs(world: World) -> None:
+    specs = resolve_targets(["alpha/base", "beta/only"], "paper", [1, 2, 3])
+    text = "\n".join(describe_cost(specs, load_profile("site").resources))
+    assert "288 GPU hours, 36 h of runs (8 x NVIDIA P100)" in text
+    assert "unknown for beta/only" in text
+    assert "6 x 8 GPUs for up to 1-00:00:00 an attempt, at most 1152 GPU hours" in text
+
+
+def test_a_cpu_run_costs_no_gpu(world: World) -> None:
+    text = "\n".join(
+        describe_cost(resolve_targets(["alpha/base"], "cpu", [1]), load_profile("cpu").resources)
+    )
+    assert "0 GPU hours, 0.5 h of runs (2 CPU cores)" in text
+    assert "2 CPU cores, no GPU" in text
+    assert "unknown" not in text
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{hours: 12}", "{hours: many, devices: 8, hardware: P100}", "12", "[1, 2, 3]",
+        "{hours: -1, devices: 1, hardware: x}",
+    ],
+)  # fmt: skip
+def test_a_malformed_header_is_named(world: World, header: str) -> None:
+    world.write("configs/gamma/bad.yaml", f"title: bad\nexpects: {{paper: {header}}}\n")
+    with pytest.raises(UserError, match=r"gamma/bad: `expects` gives"):
+        expectation("gamma/bad", "paper")

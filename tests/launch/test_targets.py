@@ -1,0 +1,106 @@
+"""A target names exactly the runs it should, and a typo names the nearest."""
+
+import pytest
+
+from repro.errors import UserError
+from repro.launch.targets import named_experiments, pending, resolve_targets, without_scale
+from tests.launch.conftest import World
+
+
+def names(targets: list[str], scale: str = "paper") -> list[str]:
+    return [s.experiment for s in resolve_targets(targets, scale, [1])]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("alpha", ["alpha/base", "alpha/grid@a", "alpha/grid@b"]),
+        ("alpha/base", ["alpha/base"]),
+        ("alpha/grid", ["alpha/grid@a", "alpha/grid@b"]),
+        ("alpha/grid@b", ["alpha/grid@b"]),
+        ("alpha:table2", ["alpha/base", "alpha/grid@a"]),
+        ("alpha:table3", ["alpha/base", "alpha/grid@b"]),
+        ("alpha:table2:big-row", ["alpha/grid@a"]),
+        ("alpha:table3:b-row", ["alpha/grid@b"]),
+    ],
+)
+def test_what_a_target_means(world: World, target: str, expected: list[str]) -> None:
+    assert names([target]) == expected
+
+
+def test_no_target_means_everything(world: World) -> None:
+    assert names([]) == ["alpha/base", "alpha/grid@a", "alpha/grid@b", "beta/only"]
+
+
+def test_each_run_once_in_the_order_named(world: World) -> None:
+    specs = resolve_targets(["beta/only", "alpha:table2", "alpha/base"], "paper", [3, 1])
+    assert [(s.experiment, s.seed) for s in specs] == [
+        (e, seed) for e in ("beta/only", "alpha/base", "alpha/grid@a") for seed in (3, 1)
+    ]
+
+
+def test_a_run_knows_its_folder(world: World) -> None:
+    (found,) = resolve_targets(["alpha/base"], "cpu", [2])
+    assert found.run_id == f"alpha/base/cpu/s2-{found.config_hash[:8]}"
+    assert found.run_dir == world.root / "runs" / found.run_id
+    (other,) = resolve_targets(["alpha/base"], "paper", [2])
+    assert other.config_hash != found.config_hash
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("alhpa", "nearest: alpha"),
+        ("alpha/bsae", "nearest: alpha/base"),
+        ("alpha/base@x", "nearest: alpha/base"),
+        ("alpha/grid@c", "nearest: alpha/grid@"),
+        ("alpha:tabel2", "nearest: alpha:table2"),
+        ("alpha:table2:smal-row", "nearest: alpha:table2:small-row"),
+        ("alpha:table2:unbuilt-row", "no recipe reproduces it yet"),
+        ("alpha:table9", "no recipe reproduces it yet"),
+        ("alhpa:table2", "unknown target 'alhpa'"),
+        ("alpha/base:table2", "write alpha:table2"),
+        ("", "unknown target ''"),
+        ("../alpha", "unknown target"),
+        ("alp", "unknown target"),
+    ],
+)
+def test_an_unknown_target_is_one_clear_line(world: World, target: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_targets([target], "paper", [1])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_group_leaves_out_what_lacks_the_scale(world: World) -> None:
+    assert names(["alpha"], "cpu") == ["alpha/base"]
+    assert without_scale(["alpha"], "cpu") == ["alpha/grid@a", "alpha/grid@b"]
+
+
+def test_an_experiment_named_outright_must_have_the_scale(world: World) -> None:
+    with pytest.raises(UserError, match=r"alpha/grid has no scale 'cpu'"):
+        resolve_targets(["alpha/base", "alpha/grid@a"], "cpu", [1])
+    with pytest.raises(UserError, match=r"beta: nothing to run at scale 'cpu'; there is: paper"):
+        resolve_targets(["beta"], "cpu", [1])
+    with pytest.raises(UserError, match=r"'cpuu'; nearest: cpu"):
+        resolve_targets(["alpha"], "cpuu", [1])
+
+
+@pytest.mark.parametrize("seeds", [[], [-1], [True], [1.5], [1, 1]])
+def test_bad_seeds(world: World, seeds: list[int]) -> None:
+    with pytest.raises(UserError, match="seed"):
+        resolve_targets(["alpha"], "paper", seeds)
+
+
+def test_recorded_runs_are_done(world: World) -> None:
+    first, second, third = resolve_targets(["alpha/base"], "cpu", [1, 2, 3])
+    world.record(first)
+    world.record(third, config_hash="f" * 64)  # an older configuration does not count
+    again = resolve_targets(["alpha/base"], "cpu", [1, 2, 3])
+    assert [s.done for s in again] == [True, False, False]
+    assert pending(again) == [second, third]
+    assert not resolve_targets(["alpha/base"], "paper", [1])[0].done
+
+
+def test_named_experiments_needs_no_scale(world: World) -> None:
+    assert named_experiments(["beta", "alpha/base", "beta/only"]) == ["beta/only", "alpha/base"]

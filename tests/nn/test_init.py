@@ -1,0 +1,71 @@
+"""Published initialisations; statistics of large matrices under a fixed seed."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.nn import CrossAttention, FeedForward, FullAttention, TokenEmbedding
+from repro.nn.init import glorot, normal_002
+
+D = 256
+
+
+def uniform_within(weight: Tensor, bound: float) -> bool:
+    """Whether a large matrix looks uniform on ``[-bound, bound]``: its extremes, mean and spread."""
+    weight = weight.detach()
+    near = 0.999 * bound < float(weight.abs().max()) <= bound
+    return near and abs(float(weight.mean())) < 0.01 * bound and _spread(weight, bound / math.sqrt(3))
+
+
+def _spread(weight: Tensor, std: float) -> bool:
+    return abs(float(weight.detach().std()) / std - 1.0) < 0.01
+
+
+def test_glorot_of_fused_projections_counts_them_as_one_matrix() -> None:
+    torch.manual_seed(0)
+    full, cross = FullAttention(D, 4), CrossAttention(D, 4)
+    glorot(full)
+    glorot(cross)
+    assert uniform_within(full.qkv.weight, math.sqrt(6 / (4 * D)))
+    assert uniform_within(full.out.weight, math.sqrt(6 / (2 * D)))
+    assert uniform_within(cross.q.weight, math.sqrt(6 / (2 * D)))
+    assert uniform_within(cross.kv.weight, math.sqrt(6 / (3 * D)))
+
+
+def test_glorot_of_the_rest() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(2000, D), nn.LayerNorm(D)])
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 9.0)
+    glorot(model)
+    assert uniform_within(model[0].inner.weight, math.sqrt(6 / (4 * D)))
+    assert _spread(model[1].table.weight, 1 / math.sqrt(D))
+    assert model[1].table.weight.abs().max() > 3.5 / math.sqrt(D)  # normal, not uniform
+    assert torch.equal(model[2].weight, torch.ones(D))
+    for bias in (model[0].inner.bias, model[0].outer.bias, model[2].bias):
+        assert torch.equal(bias, torch.zeros_like(bias))
+
+
+def test_normal_002() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(2000, D), nn.LayerNorm(D)])
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 9.0)
+    normal_002(model)
+    for weight in (model[0].inner.weight, model[0].outer.weight, model[1].table.weight):
+        assert _spread(weight, 0.02)
+    assert torch.equal(model[0].inner.bias, torch.zeros(3 * D))
+    assert torch.equal(model[0].outer.bias, torch.zeros(D))
+    assert torch.equal(model[2].weight, torch.ones(D))
+    assert torch.equal(model[2].bias, torch.zeros(D))
+
+
+@pytest.mark.parametrize("init", [glorot, normal_002])
+def test_layers_without_bias_are_initialised_too(init: object) -> None:
+    model = nn.ModuleList([FeedForward(8, 16, bias=False), nn.LayerNorm(8, bias=False)])
+    nn.init.constant_(model[1].weight, 9.0)
+    init(model)  # type: ignore[operator]
+    assert model[0].inner.weight.std() > 0
+    assert torch.equal(model[1].weight, torch.ones(8))

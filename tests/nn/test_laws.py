@@ -1,0 +1,130 @@
+"""The three laws of every mixer; the mixers are listed in tests/nn/mixers.py. All in float64."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.nn import Layout
+from tests.nn.mixers import (
+    CAUSAL,
+    D_MODEL,
+    DIRECTIONS,
+    MIXERS,
+    build,
+    difference,
+    even_takes,
+    feed,
+    gradients,
+    valid,
+)
+
+TOLERANCE = 1e-12
+LENGTHS = [19, 19, 11]
+CHUNKS = {
+    "ones": even_takes(LENGTHS, 1),
+    "fives": even_takes(LENGTHS, 5),
+    "eights": even_takes(LENGTHS, 8),
+    "ragged": [[3, 0, 5], [1, 8, 1], [8, 3, 0], [2, 2, 2], [5, 6, 3]],
+}
+
+
+def random_rows(seed: int = 1) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(n, D_MODEL, generator=generator, dtype=torch.float64) for n in LENGTHS]
+
+
+def whole(mixer: nn.Module, rows: list[Tensor]) -> list[Tensor]:
+    """Every row alone and in one piece, without a state."""
+    return [mixer(row[None], None, Layout(True, positions=torch.arange(len(row)))).y[0] for row in rows]
+
+
+def weighted(outputs: list[Tensor]) -> Tensor:
+    """A scalar that treats no two outputs alike."""
+    generator = torch.Generator().manual_seed(5)
+    return sum((y * torch.randn(y.shape, generator=generator, dtype=y.dtype)).sum() for y in outputs)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("name", CAUSAL)
+def test_law_1_chunks_by_concatenation_equal_the_whole(name: str, chunks: str) -> None:
+    mixer = build(name)
+    rows = [row.requires_grad_() for row in random_rows()]
+    expected = whole(mixer, rows)
+    got, _ = feed(mixer, rows, CHUNKS[chunks], mixer.init_state(len(rows)))
+    for y, wanted in zip(got, expected, strict=True):
+        assert difference(y, wanted) < TOLERANCE
+    if MIXERS[name].carries_gradient:
+        same_gradients(got, expected, rows, mixer)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("name", CAUSAL)
+@torch.no_grad()
+def test_law_1_chunks_written_in_place_equal_the_whole(name: str, chunks: str) -> None:
+    mixer, rows = build(name), random_rows()
+    # Padding is written too, behind the valid tokens, so a row needs room for one chunk of it.
+    state = mixer.init_state(len(rows), capacity=max(LENGTHS) + 8)
+    got, _ = feed(mixer, rows, CHUNKS[chunks], state)
+    for y, wanted in zip(got, whole(mixer, rows), strict=True):
+        assert difference(y, wanted) < TOLERANCE
+
+
+@pytest.mark.parametrize("token", [0, 1, 6, 12])
+@pytest.mark.parametrize("name", CAUSAL)
+@torch.no_grad()
+def test_law_2_a_token_changes_no_output_before_it(name: str, token: int) -> None:
+    mixer = build(name)
+    x = torch.randn(2, 13, D_MODEL, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    other = x.clone()
+    other[:, token] += 3.0
+    layout = Layout(True, positions=torch.arange(13))
+    before, after = mixer(x, None, layout).y, mixer(other, None, layout).y
+    assert torch.equal(before[:, :token], after[:, :token])
+    assert difference(before[:, token], after[:, token]) > 1e-3
+
+
+@pytest.mark.parametrize("steps", [1, 7, 63])
+@pytest.mark.parametrize(("name", "causal"), DIRECTIONS)
+def test_law_3_equals_the_naive_loop(name: str, causal: bool, steps: int) -> None:
+    mixer = build(name)
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(2, steps, D_MODEL, dtype=torch.float64, generator=generator).requires_grad_()
+    layout = Layout(causal, positions=torch.arange(steps))
+    compare(mixer(x, None, layout).y, MIXERS[name].reference(mixer, x, causal, None, None), x, mixer)
+
+
+@pytest.mark.parametrize(("name", "causal"), DIRECTIONS)
+def test_law_3_with_padding(name: str, causal: bool) -> None:
+    mixer = build(name)
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(3, 9, D_MODEL, dtype=torch.float64, generator=generator).requires_grad_()
+    lengths = torch.tensor([9, 1, 6])
+    y = mixer(x, None, Layout(causal, lengths=lengths, positions=torch.arange(9))).y
+    y = y.masked_fill(~valid(lengths, 9)[..., None], 0.0)
+    compare(y, MIXERS[name].reference(mixer, x, causal, lengths, None), x, mixer)
+
+
+@pytest.mark.parametrize(("name", "causal"), DIRECTIONS)
+def test_law_3_with_a_ragged_past(name: str, causal: bool) -> None:
+    mixer = build(name)
+    rows = random_rows()
+    take = [6, 0, 3]
+    _, state = feed(mixer, rows, [take], mixer.init_state(len(rows)))
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(3, 4, D_MODEL, dtype=torch.float64, generator=generator).requires_grad_()
+    start, lengths = torch.tensor(take), torch.tensor([4, 3, 1])
+    y = mixer(x, state, Layout(causal, start, lengths, start[:, None] + torch.arange(4))).y
+    y = y.masked_fill(~valid(lengths, 4)[..., None], 0.0)
+    past = [row[:n] for row, n in zip(rows, take, strict=True)]
+    compare(y, MIXERS[name].reference(mixer, x, causal, lengths, past), x, mixer)
+
+
+def compare(got: Tensor, expected: Tensor, x: Tensor, mixer: nn.Module) -> None:
+    assert difference(got, expected) < TOLERANCE
+    same_gradients([got], [expected], [x], mixer)
+
+
+def same_gradients(got: list[Tensor], expected: list[Tensor], inputs: list[Tensor], mixer: nn.Module) -> None:
+    wanted = gradients(weighted(expected), inputs, mixer)
+    for key, grad in gradients(weighted(got), inputs, mixer).items():
+        assert difference(grad, wanted[key]) < TOLERANCE, key

@@ -1,0 +1,86 @@
+"""One line of algebra: ``norm_out(shortcut(x) + dropout(body(norm_in(x))))``."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from repro.nn import Layout, Mixed, PostNorm, PreNorm, Sublayer
+from repro.nn.mixer import State
+
+LAYOUT = Layout(True)
+
+
+class Doubles(nn.Module):
+    """Doubles its input, counts its calls in the state, reports a loss, and keeps the layout it was given."""
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        self.layout = layout
+        return Mixed(2.0 * x, None if state is None else state + 1, x.sum((1, 2)))
+
+
+class Times(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+def tokens() -> Tensor:
+    return torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def plain_norm(x: Tensor, eps: float) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+
+
+def test_post_norm() -> None:
+    x = tokens()
+    sublayer = PostNorm(Doubles(), 4, dropout=0.0).double()
+    assert torch.allclose(sublayer(x, None, LAYOUT).y, plain_norm(x + 2 * x, 1e-6), rtol=0, atol=1e-12)
+
+
+def test_pre_norm() -> None:
+    x = tokens()
+    sublayer = PreNorm(Doubles(), 4, dropout=0.0).double()
+    assert torch.allclose(sublayer(x, None, LAYOUT).y, x + 2 * plain_norm(x, 1e-6), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [PostNorm, PreNorm])
+def test_epsilon_is_a_setting(kind: type) -> None:
+    x = 1e-3 * tokens()
+    wanted = {PostNorm: plain_norm(3 * x, 1e-2), PreNorm: x + 2 * plain_norm(x, 1e-2)}[kind]
+    assert torch.allclose(kind(Doubles(), 4, 0.0, eps=1e-2).double()(x, None, LAYOUT).y, wanted, atol=1e-12)
+
+
+def test_every_part_stands_in_its_place() -> None:
+    x = tokens()
+    sublayer = Sublayer(Doubles(), Times(3.0), Times(5.0), Times(7.0), 0.0)
+    assert torch.allclose(sublayer(x, None, LAYOUT).y, 5.0 * (7.0 * x + 2.0 * (3.0 * x)))
+    normed = Sublayer(Doubles(), nn.Identity(), nn.LayerNorm(4), Times(0.5), 0.0).double()
+    assert torch.allclose(normed(x, None, LAYOUT).y, layer_norm(0.5 * x + 2.0 * x, (4,)))
+
+
+def test_dropout_touches_the_branch_and_not_the_shortcut() -> None:
+    torch.manual_seed(0)
+    x = torch.ones(1, 10, 100)
+    sublayer = Sublayer(Doubles(), nn.Identity(), nn.Identity(), nn.Identity(), 0.5)
+    y = sublayer(x, None, LAYOUT).y
+    assert sorted(set(y.flatten().tolist())) == [1.0, 5.0]
+    assert 0.4 < (y == 5.0).float().mean() < 0.6
+    assert torch.equal(sublayer.eval()(x, None, LAYOUT).y, 3.0 * x)
+
+
+def test_the_body_gets_the_state_the_layout_and_the_stream_before_the_norm() -> None:
+    x, body = tokens(), Doubles()
+    layout = Layout(True, lengths=torch.tensor([3, 1]), positions=torch.arange(3))
+    mixed = PreNorm(body, 4, dropout=0.0).double()(x, torch.zeros(2), layout)
+    assert mixed.state.tolist() == [1.0, 1.0]
+    assert body.layout.stream is x
+    assert body.layout.lengths is layout.lengths
+    assert body.layout.positions is layout.positions
+    assert layout.stream is None
+    assert torch.allclose(mixed.aux, plain_norm(x, 1e-6).sum((1, 2)))

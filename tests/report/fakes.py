@@ -1,0 +1,135 @@
+"""A small house: one published paper, recipes and records, all below a temporary folder."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from repro.recipe import load_recipe
+from repro.record import Measurement, RunRecord, write_record
+from repro.report.header import Header
+
+PUBLISHED = """
+schema_version: 1
+paper:
+  key: toy
+  title: A Toy Paper
+  authors: [Ada Lovelace, Alan Turing]
+  year: 2020
+  venue: Toys 2020
+  arxiv: '2001.00001'
+  url: https://arxiv.org/abs/2001.00001
+  official_code: [https://github.com/toy/toy]
+  version_used: v1
+tables:
+  - id: table1
+    number: Table 1
+    title: Toys
+    dataset: toy-text
+    split: test
+    metrics:
+      bleu: {unit: BLEU, better: higher, description: 'sacreBLEU'}
+      ppl: {unit: perplexity, better: lower, description: 'per word'}
+      speed: {unit: tokens/s, better: higher, description: 'while training'}
+    rows:
+      - {id: big, label: Big, model: toy, is_this_papers_model: true, params: 2000, settings: {}, values: {bleu: 30.0, ppl: 4.0}}
+      - {id: base, label: Base, model: toy, is_this_papers_model: true, params: 1000, settings: {}, values: {bleu: 28.0, ppl: 5.0, speed: 900}}
+      - {id: small, label: Small, model: toy, is_this_papers_model: true, params: null, settings: {}, values: {bleu: 27.8}}
+      - {id: drawn, label: Drawn, model: toy, is_this_papers_model: true, params: null, settings: {}, values: {}}
+      - {id: rival, label: Rival, model: rnn, is_this_papers_model: false, params: null, settings: {}, values: {bleu: 20.0}}
+    checked: arXiv source
+    notes: Toys are small.
+  - id: external-rerun
+    number: external
+    title: Somebody's rerun
+    dataset: toy-text
+    split: test
+    metrics:
+      bleu: {unit: BLEU, better: higher, description: 'sacreBLEU'}
+    rows:
+      - {id: rerun, label: Rerun, model: toy, is_this_papers_model: true, params: null, settings: {}, values: {bleu: 29.0}}
+    checked: unconfirmed
+    notes: ''
+trends:
+  - {id: bigger-is-better, claim: Bigger is better., table: table1, metric: bleu, order_best_first: [big, base, small]}
+  - {id: base-ties-small, claim: Base and small are alike., table: table1, metric: bleu, order_best_first: [base, small], tolerance: 0.5}
+  - {id: lower-perplexity, claim: Bigger is surer., table: table1, metric: ppl, order_best_first: [big, base]}
+missing: [Seeds]
+"""  # noqa: E501
+
+RECIPE = """
+title: Toy
+reproduces:
+{goals}
+trainer: {{max_steps: 100}}
+model: {{class_path: repro.tasks.Translation, init_args: {{width: {width}}}}}
+"""
+
+
+class House:
+    """Writes recipes and records below ``root`` and reads them back through the code under test."""
+
+    def __init__(self, root: Path) -> None:
+        self.results = root / "results"
+        self.configs = root / "configs"
+        self.publish(PUBLISHED)
+        (self.configs / "toy").mkdir(parents=True)
+
+    def publish(self, text: str, key: str = "toy") -> None:
+        path = self.results / "published" / f"{key}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def recipe(self, row: str, *goals: str, width: int = 8, name: str | None = None, scale: str = "") -> str:
+        """A recipe of one row; goals default to its BLEU."""
+        entries = goals or (f"{{table: table1, row: {row}, metric: bleu, measured: test/bleu}}",)
+        text = RECIPE.format(goals="\n".join(f"  - {g}" for g in entries), width=width)
+        return self.write(name or row, text, scale)
+
+    def write(self, name: str, text: str, scale: str = "") -> str:
+        """A recipe file as it stands."""
+        (self.configs / "toy" / f"{name}{'.' if scale else ''}{scale}.yaml").write_text(text)
+        return f"toy/{name}"
+
+    def run(self, experiment: str, values: list[float], scale: str = "paper", **changes: Any) -> list[RunRecord]:
+        """Records of seeds 0, 1, ... with these test BLEUs; ``changes`` replace fields of the record."""
+        return [self.record(experiment, seed, value, scale, **changes) for seed, value in enumerate(values)]
+
+    def record(
+        self, experiment: str, seed: int, value: float, scale: str = "paper", **changes: Any
+    ) -> RunRecord:
+        """One record, written."""
+        made = make_record(experiment, seed, value, scale)
+        made = dataclasses.replace(made, **changes)
+        write_record(made, self.results / "runs")
+        return made
+
+
+def make_record(experiment: str, seed: int, value: float, scale: str = "paper") -> RunRecord:
+    """A record of the recipe as it stands, with one test BLEU."""
+    recipe = load_recipe(experiment, scale)
+    return RunRecord(
+        experiment=experiment,
+        scale=scale,
+        seed=seed,
+        run_id=recipe.run_id(seed),
+        command=f"repro run {experiment} --scale {scale} --seed {seed}",
+        config=recipe.config,
+        config_hash=Header(recipe).config_hash,
+        commit="0123456789abcdef",
+        dirty=False,
+        versions={"torch": "2.13.0"},
+        hardware={"device": "CPU", "count": 1},
+        precision="32-true",
+        data={"name": "toy-text"},
+        parameters=1234,
+        steps=100,
+        tokens=5000,
+        wall_seconds=61.0,
+        gpu_hours=0.0,
+        peak_bytes=2**20,
+        metrics=[Measurement("test/bleu", value, "BLEU", "test", {"beam": 4}, 50, value + 1.0)],
+        curves={"train/loss": [[0, 3.0], [50, 2.0], [100, 1.5]], "val/bleu": [[50, 10.0], [100, value]]},
+        checkpoint_sha256=None,
+        outputs_sha256=None,
+        finished=f"2026-01-0{seed + 1}T00:00:00Z",
+    )
