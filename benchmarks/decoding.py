@@ -2,8 +2,8 @@
 
     python benchmarks/decoding.py
 
-Prints a table and one JSON line. The model has random weights and no sentence ends early, so every method takes the
-same number of steps; that all find the same tokens is checked.
+Prints a table and one JSON line. The model has random weights and no sentence ends early, so every method
+takes the same number of steps; that all find the same tokens is checked.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Weights & Biases, which mirrors a run and never stands in its way. Works without the package and without network."""
+"""Weights & Biases, which mirrors a run and never stands in its way. Needs neither package nor network."""
 
 import hashlib
 import netrc
@@ -12,6 +12,8 @@ from repro.recipe import Recipe
 
 PROJECT_NAME = "repro"
 _REACH_S = 3.0
+# What W&B shows as a run's summary: the best, not the last.
+SUMMARIES = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/exact_match": "max"}
 
 
 def wandb_id(run_id: str) -> str:
@@ -20,18 +22,22 @@ def wandb_id(run_id: str) -> str:
 
 
 def mode() -> str:
-    """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online where there is a key and a network."""
+    """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online given a key and a network."""
     asked = os.environ.get("WANDB_MODE", "").lower()
     if asked in ("disabled", "dryrun", "offline", "online"):
         return {"dryrun": "offline"}.get(asked, asked)
     url = urlparse(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
     if not has_key(url.hostname or ""):
         return "offline"
-    return "online" if _reachable(url.hostname or "", url.port or (443 if url.scheme == "https" else 80)) else "offline"
+    return (
+        "online"
+        if _reachable(url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        else "offline"
+    )
 
 
 def has_key(host: str) -> bool:
-    """Whether a key is set for the host, in the environment or in ``.netrc``; the key itself is never read out."""
+    """Whether a key is set for the host, in the environment or in ``.netrc``; it is never read out."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:
@@ -62,26 +68,27 @@ def logger(recipe: Recipe, seed: int, folder: Path) -> Any:
 
         run_id = recipe.run_id(seed)
         tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
-        made = WandbLogger(
-            name=run_id,
+        run = wandb.init(
             id=wandb_id(run_id),
-            save_dir=folder,
+            name=run_id,
+            resume="allow",
+            mode=how,
+            dir=folder,
             project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
-            offline=how == "offline",
             group=f"{recipe.experiment}/{recipe.scale}",
             job_type="train",
-            tags=sorted({recipe.paper, recipe.scale, *(t[:64] for t in tables)}),
+            tags=sorted({tag[:64] for tag in (recipe.paper, recipe.scale, *tables)}),
             config={"recipe": recipe.config, "seed": seed, "hash": recipe.hash8},
             settings=wandb.Settings(init_timeout=20, silent=True, console="off"),
         )
-        made.experiment.define_metric("trainer/global_step")
-        made.experiment.define_metric("*", step_metric="trainer/global_step")
-        for metric, goal in (("val/loss", "min"), ("val/ppl", "min"), ("val/bleu", "max")):
-            made.experiment.define_metric(metric, step_metric="trainer/global_step", summary=goal)
+        run.define_metric("trainer/global_step")
+        run.define_metric("*", step_metric="trainer/global_step")
+        for metric, goal in SUMMARIES.items():
+            run.define_metric(metric, step_metric="trainer/global_step", summary=goal)
+        return WandbLogger(experiment=run)
     except Exception as error:  # W&B trouble of any kind never stops a run
         print(f"W&B is off for this run: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
         return None
-    return made
 
 
 def finish(made: Any) -> str | None:
@@ -89,7 +96,7 @@ def finish(made: Any) -> str | None:
     if made is None:
         return None
     try:
-        url = made.experiment.url
+        url = None if made.experiment.settings._offline else made.experiment.url
         made.experiment.finish()
     except Exception as error:
         print(f"W&B did not finish: {type(error).__name__}: {str(error).splitlines()[0][:160]}")

@@ -13,12 +13,16 @@ from repro.recipe import SCALES
 def register(verbs: Any) -> None:
     """Adds this family's verbs."""
     submit = verbs.add_parser("submit", help="a Slurm script for the runs of a target")
-    targets = submit.add_argument("targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment")
+    targets = submit.add_argument(
+        "targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment"
+    )
     targets.completer = complete_experiments  # type: ignore[attr-defined]
     submit.add_argument("--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/")
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
-    submit.add_argument("--dry-run", action="store_true", help="print the script, and the GPU hours on stderr")
+    submit.add_argument(
+        "--dry-run", action="store_true", help="print the script, and the GPU hours on stderr"
+    )
     submit.set_defaults(handler=submit_runs)
 
     doctor = verbs.add_parser("doctor", help="GPUs, ranks, disk, stores, W&B, Slurm: what works here")

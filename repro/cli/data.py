@@ -17,10 +17,14 @@ def register(verbs: Any) -> None:
 
     prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set, once")
     prepare.add_argument("name", metavar="NAME").completer = complete_sources
-    prepare.add_argument("--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder")
+    prepare.add_argument(
+        "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
+    )
     prepare.add_argument("--vocab-size", type=int, metavar="N", help="subwords of the shared vocabulary")
     prepare.add_argument("--size", type=int, metavar="N", help="training pairs, for generated data")
-    prepare.add_argument("--tokenizer", type=Path, metavar="FILE", help="an existing .json or SentencePiece .model")
+    prepare.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="an existing .json or SentencePiece .model"
+    )
     prepare.set_defaults(handler=prepare_data)
 
     verify = actions.add_parser("verify", help="check every hash of a prepared store")
@@ -51,7 +55,11 @@ def prepare_data(args: argparse.Namespace) -> None:
     from repro.data.sources import prepare
 
     path = prepare(
-        args.name, from_dir=args.from_dir, vocab_size=args.vocab_size, size=args.size, tokenizer=args.tokenizer
+        args.name,
+        from_dir=args.from_dir,
+        vocab_size=args.vocab_size,
+        size=args.size,
+        tokenizer=args.tokenizer,
     )
     print(path)
 

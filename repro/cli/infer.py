@@ -14,17 +14,29 @@ def register(verbs: Any) -> None:
     translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
     add_run(translate)
     translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
-    translate.add_argument("--batch", type=int, default=32, metavar="N", help="lines translated at once (default 32)")
+    translate.add_argument(
+        "--batch", type=int, default=32, metavar="N", help="lines translated at once (default 32)"
+    )
     translate.set_defaults(handler=translate_lines)
 
-    generate = verbs.add_parser("generate", help="sample: continuations of prompts, or translations, line by line")
+    generate = verbs.add_parser(
+        "generate", help="sample: continuations of prompts, or translations, line by line"
+    )
     add_run(generate)
     generate.add_argument("--temperature", type=float, default=1.0)
     generate.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest tokens")
-    generate.add_argument("--top-p", type=float, metavar="P", help="sample among the likeliest tokens of mass P")
-    generate.add_argument("--max-new", type=int, default=100, metavar="N", help="most new tokens (default 100)")
-    generate.add_argument("--samples", type=int, default=1, metavar="N", help="samples of each line (default 1)")
-    generate.add_argument("--seed", dest="sample_seed", type=int, default=0, help="of the sampling (default 0)")
+    generate.add_argument(
+        "--top-p", type=float, metavar="P", help="sample among the likeliest tokens of mass P"
+    )
+    generate.add_argument(
+        "--max-new", type=int, default=100, metavar="N", help="most new tokens (default 100)"
+    )
+    generate.add_argument(
+        "--samples", type=int, default=1, metavar="N", help="samples of each line (default 1)"
+    )
+    generate.add_argument(
+        "--seed", dest="sample_seed", type=int, default=0, help="of the sampling (default 0)"
+    )
     generate.set_defaults(handler=generate_lines)
 
 
@@ -35,7 +47,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
     run.completer = complete_experiments  # type: ignore[attr-defined]
     parser.add_argument("--scale", choices=SCALES, help="of an experiment (default: the first that was run)")
-    parser.add_argument("--run-seed", type=int, default=None, help="of an experiment (default: the first that was run)")
+    parser.add_argument(
+        "--run-seed", type=int, default=None, help="of an experiment (default: the first that was run)"
+    )
 
 
 def translate_lines(args: argparse.Namespace) -> int:
@@ -70,29 +84,27 @@ def batches(size: int) -> Iterator[list[str]]:
     """Lines of standard input, in batches; from a terminal, one at a time.
 
     Raises:
-        UserError: an empty line, or bytes that are not UTF-8; names the line.
+        UserError: an empty line, or bytes that are not UTF-8; names the line. Those before it come first.
     """
-    stream = sys.stdin
-    interactive = stream.isatty()
+    interactive = sys.stdin.isatty()
     if interactive:
         print("one sentence a line; end with Ctrl-D", file=sys.stderr)
     held: list[str] = []
-    number = 0
-    while True:
-        number += 1
+    problem = ""
+    for number, content in enumerate(sys.stdin.buffer, 1):  # as bytes: text is decoded ahead, in blocks
         try:
-            line = stream.readline()
+            line = content.decode().strip()
         except UnicodeDecodeError:
-            raise UserError(f"line {number} of standard input is not UTF-8") from None
-        if not line:
+            problem = f"line {number} of standard input is not UTF-8"
             break
-        if not line.strip():
-            if held:
-                yield held
-            raise UserError(f"line {number} of standard input is empty; give one sentence a line")
-        held.append(line.strip())
+        if not line:
+            problem = f"line {number} of standard input is empty; give one sentence a line"
+            break
+        held.append(line)
         if len(held) == (1 if interactive else size):
             yield held
             held = []
     if held:
         yield held
+    if problem:
+        raise UserError(problem)

@@ -13,6 +13,7 @@ from repro.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, ReproError, UserE
 
 Handler = Callable[[argparse.Namespace], int | None]
 INTERRUPTED = 130
+FEW = 6  # choices that are listed whole in an error
 
 
 class _Parser(argparse.ArgumentParser):
@@ -20,15 +21,19 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message and "(choose from" in message:
-            said = message.split("invalid choice: ", 1)[1].split(" (choose", 1)[0].strip("'")
-            choices = [c.strip(" ')") for c in message.split("(choose from ", 1)[1].split(",")]
-            message = f"{message.split(' (choose', 1)[0]}{nearest(said, choices)}; see `{self.prog} --help`"
+            head, _, listed = message.partition(" (choose from ")
+            said = head.split("invalid choice: ", 1)[1].strip("'")
+            choices = [c.strip(" ')") for c in listed.split(",")]
+            there = f"; choose from: {', '.join(choices)}" if len(choices) <= FEW else nearest(said, choices)
+            message = f"{head}{there}; see `{self.prog} --help`"
         raise UserError(message)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = _Parser(prog="repro", description="Do the published results of eight Transformer papers hold, today?")
+    parser = _Parser(
+        prog="repro", description="Do the published results of eight Transformer papers hold, today?"
+    )
     parser.add_argument("--version", action="version", version=f"repro {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
@@ -72,12 +77,22 @@ def _dispatch(given: list[str]) -> int:
         argcomplete.autocomplete(parser)
     known, rest = parser.parse_known_args(given)
     if hasattr(known, "overrides"):
-        known.overrides = runs.parse_overrides(rest)
+        known.overrides = runs.parse_overrides(rest, _options(parser, given))
     elif rest:
-        options = [option for action in parser._actions for option in action.option_strings]
-        raise UserError(f"unknown argument {rest[0]!r}{nearest(rest[0], options)}; see `repro {known.verb} --help`")
+        close = nearest(rest[0], _options(parser, given))
+        raise UserError(f"unknown argument {rest[0]!r}{close}; see `repro {known.verb} --help`")
     handler: Handler = known.handler
     return handler(known) or EXIT_OK
+
+
+def _options(parser: argparse.ArgumentParser, given: list[str]) -> list[str]:
+    """The options of the verb, and of its action, that the arguments name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word in given:
+                if word in action.choices:
+                    return _options(action.choices[word], given)
+    return [option for action in parser._actions for option in action.option_strings]
 
 
 def _complain(message: str) -> None:

@@ -1,10 +1,12 @@
 """``fit | validate | test | predict --config FILE``: plain LightningCLI over the same recipes."""
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from repro.errors import EXIT_BAD_INPUT, UserError
-from repro.recipe import HEADER
+from repro.recipe import HEADER, read_yaml
 
 VERBS = ("fit", "validate", "test", "predict")
 
@@ -24,11 +26,52 @@ def call(arguments: list[str]) -> int | None:
     import contextlib
     import io
 
+    from repro.experiment.build import explain, restrict_imports
+    from repro.experiment.run import quiet
+
+    quiet()
+    restrict_imports()
+    if not {"--help", "-h"} & set(arguments):
+        _check_files(arguments)
+        arguments = [
+            *arguments,
+            "--weights_only=true",
+        ]  # a checkpoint holds tensors and plain values, or is refused
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(_Tee(said)):
+            _run(arguments)
+    except SystemExit as stop:
+        if stop.code == EXIT_BAD_INPUT:
+            raise UserError(explain(said.getvalue())) from None
+        raise
+    return None
+
+
+def _check_files(arguments: list[str]) -> None:
+    """Refuses files that are missing, damaged checkpoints, and YAML that LightningCLI would read leniently."""
+    for path in _values(arguments, "--config", "-c"):
+        read_yaml(Path(path))
+    for path in _values(arguments, "--ckpt_path"):
+        if path.endswith(".ckpt"):  # Lightning knows words like `last` too
+            from repro.experiment.checkpoint import read
+
+            read(Path(path))
+
+
+def _values(arguments: list[str], *names: str) -> Iterator[str]:
+    """Values given as ``--name VALUE`` or ``--name=VALUE``."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in names and (equals or following):
+            yield value if equals else following
+
+
+def _run(arguments: list[str]) -> None:
     from lightning.pytorch import LightningDataModule
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-    from repro.experiment.build import Checkpoints, one_line, restrict_imports
-    from repro.experiment.run import quiet
+    from repro.experiment.build import Checkpoints, check_together, explain
     from repro.tasks import Task
 
     class Cli(LightningCLI):
@@ -37,28 +80,23 @@ def call(arguments: list[str]) -> int | None:
                 parser.add_argument(f"--{key}", type=Any, default=None)
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
 
-    quiet()
-    restrict_imports()
-    if "--help" in arguments or "-h" in arguments:
-        Cli(Task, LightningDataModule, subclass_mode_model=True, subclass_mode_data=True, args=arguments)
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(_Tee(said)):
-            Cli(
-                Task,
-                LightningDataModule,
-                subclass_mode_model=True,
-                subclass_mode_data=True,
-                save_config_kwargs={"overwrite": True},
-                auto_configure_optimizers=False,
-                load_from_checkpoint_support=False,
-                args=arguments,
-            )
-    except SystemExit as stop:
-        if stop.code == EXIT_BAD_INPUT:
-            raise UserError(one_line(said.getvalue())) from None
-        raise
-    return None
+        def instantiate_classes(self) -> None:
+            try:
+                super().instantiate_classes()
+                check_together(self.model, self.datamodule)
+            except (ValueError, TypeError) as error:
+                raise UserError(explain(str(error))) from error
+
+    Cli(
+        Task,
+        LightningDataModule,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        save_config_kwargs={"overwrite": True},
+        auto_configure_optimizers=False,
+        load_from_checkpoint_support=False,
+        args=arguments,
+    )
 
 
 class _Tee:

@@ -11,7 +11,9 @@ from repro.paths import results_dir
 
 def register(verbs: Any) -> None:
     """Adds this family's verbs."""
-    lister = verbs.add_parser("list", help="published rows, recipes, scales, published and measured values, verdicts")
+    lister = verbs.add_parser(
+        "list", help="published rows, recipes, scales, published and measured values, verdicts"
+    )
     lister.add_argument("paper", nargs="?", metavar="PAPER").completer = complete_papers
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_rows)
@@ -20,7 +22,7 @@ def register(verbs: Any) -> None:
     tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
     tables.set_defaults(handler=make_tables)
 
-    completion = verbs.add_parser("completion", help="shell completion: eval \"$(repro completion bash)\"")
+    completion = verbs.add_parser("completion", help='shell completion: eval "$(repro completion bash)"')
     completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
     completion.set_defaults(handler=print_completion)
 
@@ -39,9 +41,9 @@ def list_rows(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
         return
-    from repro.report.terminal import list_table
+    from repro.report.terminal import rows_table
 
-    print(list_table(rows))
+    print(rows_table(rows))
 
 
 def make_tables(args: argparse.Namespace) -> int:

@@ -5,10 +5,11 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.errors import UserError
+from repro.errors import UserError, nearest
 from repro.paths import results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, parse_yaml, scales_of
 
@@ -30,14 +31,18 @@ def register(verbs: Any) -> None:
     run.set_defaults(handler=run_one)
 
     reproduce = verbs.add_parser("reproduce", help="every run that has no record yet, then the tables")
-    targets = reproduce.add_argument("targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment")
+    targets = reproduce.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment"
+    )
     targets.completer = complete_experiments  # type: ignore[attr-defined]
     reproduce.add_argument("--scale", choices=SCALES, default="paper")
     reproduce.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
     reproduce.add_argument("--dry-run", action="store_true", help="only say what would run")
     reproduce.set_defaults(handler=reproduce_all)
 
-    show = verbs.add_parser("show", help="a run's configuration, metrics and curve; two runs: their differences")
+    show = verbs.add_parser(
+        "show", help="a run's configuration, metrics and curve; two runs: their differences"
+    )
     show.add_argument("runs", nargs="+", metavar="RUN", help="run id, run folder or record file")
     show.add_argument("--json", action="store_true")
     show.set_defaults(handler=show_runs)
@@ -58,13 +63,22 @@ def complete_experiments(prefix: str, **_: Any) -> list[str]:
     return [n for n in (*names, *sorted({n.split("/")[0] for n in names})) if n.startswith(prefix)]
 
 
-def parse_overrides(rest: list[str]) -> list[tuple[str, Any]]:
-    """``--trainer.max_steps 10`` and ``--trainer.max_steps=10`` as (key, value) pairs."""
+def parse_overrides(rest: list[str], options: Sequence[str] = ()) -> list[tuple[str, Any]]:
+    """``--trainer.max_steps 10`` and ``--trainer.max_steps=10`` as (key, value) pairs.
+
+    Args:
+        rest: arguments that are no options of the verb.
+        options: the verb's options, to be offered for a misspelt one.
+
+    Raises:
+        UserError: an argument that is no setting, or a setting without a value.
+    """
     pairs = []
     words = iter(rest)
     for word in words:
         if not word.startswith("--") or "." not in word:
-            raise UserError(f"unknown argument {word!r}; settings look like --trainer.max_steps 10")
+            close = nearest(word, options) if word.startswith("--") else ""
+            raise UserError(f"unknown argument {word!r}{close}; settings look like --trainer.max_steps 10")
         key, equals, text = word[2:].partition("=")
         if not equals:
             text = next(words, "")
@@ -99,6 +113,8 @@ def show_params(args: argparse.Namespace) -> None:
 
 
 def run_one(args: argparse.Namespace) -> None:
+    if not 0 <= args.seed < 2**32:
+        raise UserError(f"--seed must be from 0 to {2**32 - 1}, not {args.seed}")
     recipe = recipe_of(args)
     words = ["repro", "run", args.experiment, "--scale", args.scale, "--seed", str(args.seed)]
     words += [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
@@ -125,7 +141,7 @@ def conclude(record: Any) -> None:
 
     write_tables()
     print()
-    print(terminal_table(record))
+    print(terminal_table([record]))
     print(f"\nrun     {runs_dir() / record.run_id}")
     print(f"page    {results_dir() / 'index.html'}")
     print(f"plots   {results_dir() / 'plots'}")
@@ -178,7 +194,6 @@ def find_record(word: str) -> Any:
     Raises:
         UserError: nothing of that name has a record; nearest run ids offered, or what state the run is in.
     """
-    from repro.errors import nearest
     from repro.record import RunRecord, read_records
 
     for path in (Path(word), Path(word) / "record.json", runs_dir() / word / "record.json"):
@@ -192,4 +207,5 @@ def find_record(word: str) -> Any:
     if status.is_file():
         state = json.loads(status.read_text(encoding="utf-8"))
         raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
-    raise UserError(f"no run {word!r}{nearest(word, [r.run_id for r in records])}")
+    close = nearest(word, [r.run_id for r in records])
+    raise UserError(f"no run {word!r} has a record{close}; `repro run` makes one")

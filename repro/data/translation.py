@@ -245,7 +245,7 @@ class TranslationData(ResumingData):
         return self.eval_loader(self.val_split)
 
     def test_dataloader(self) -> list[FixedLoader[Rows, PairBatch]]:
-        """This rank's test batches, and the validation batches: beside each test score stands the validation score."""
+        """This rank's test batches, then its validation batches: each test score has its validation score."""
         return [self.eval_loader(self.test_split), self.eval_loader(self.val_split)]
 
     def predict_dataloader(self) -> FixedLoader[Rows, PairBatch]:

@@ -3,21 +3,28 @@
 import contextlib
 import copy
 import io
-import os
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from lightning.pytorch import LightningDataModule, Trainer
 
-from repro.errors import UserError, nearest
-from repro.recipe import Config, Recipe
+from repro.errors import UserError
+from repro.experiment.complaints import one_line
+from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
 
 # What a YAML file may name. Everything else is refused before it is imported.
-IMPORTABLE = ("repro.nn", "repro.models", "repro.tasks", "repro.data", "torch.nn", "torch.optim", "lightning.pytorch")
+IMPORTABLE = (
+    "repro.nn",
+    "repro.models",
+    "repro.tasks",
+    "repro.data",
+    "torch.nn",
+    "torch.optim",
+    "lightning.pytorch",
+)
 
 
 @dataclass
@@ -28,11 +35,21 @@ class Checkpoints:
         every_steps: optimiser updates between two checkpoints.
         average_last: how many of the last checkpoints are averaged into the model that is tested.
         keep: how many are kept on disk; at least ``average_last``.
+
+    Raises:
+        ValueError: a number below 1.
     """
 
     every_steps: int
     average_last: int = 1
     keep: int = 2
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ValueError(
+                    f"checkpoints.{field.name} must be at least 1, not {getattr(self, field.name)}"
+                )
 
 
 @dataclass
@@ -46,7 +63,7 @@ class Parts:
 
 
 def restrict_imports() -> None:
-    """Limits what configuration values may name to this package and the parts of torch and lightning it needs."""
+    """Limits what configurations may name to this package and the parts of torch and lightning it needs."""
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(IMPORTABLE))
 
 
@@ -69,12 +86,34 @@ def build(recipe: Recipe, with_data: bool = True, meta: bool = False) -> Parts:
         device = torch.device("meta") if meta else contextlib.nullcontext()
         with device:
             built = parser.instantiate(config)
+        check_together(built["model"], built.get("data"))
     except (ValueError, TypeError) as error:
-        raise UserError(f"{recipe.experiment} ({recipe.scale}): {error}") from error
-    except _BadConfig as error:
-        raise UserError(f"{recipe.experiment} ({recipe.scale}): {error}") from None
+        raise UserError(f"{recipe.experiment} ({recipe.scale}): {explain(str(error))}") from error
     trainer = built.get("trainer") or Namespace()
     return Parts(built["model"], built.get("data"), trainer.as_dict(), built.get("checkpoints"))
+
+
+def check_together(task: Task, data: LightningDataModule | None) -> None:
+    """What constructors cannot see: makers that run later, and parts that must fit each other.
+
+    Raises:
+        ValueError: says what does not fit.
+    """
+    task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+    vocabulary = getattr(task.net, "vocabulary", None)
+    stored = getattr(data, "vocab_size", None)
+    if vocabulary is not None and stored is not None and vocabulary.size != stored:
+        raise ValueError(
+            f"the network's vocabulary has {vocabulary.size} entries and the data's {stored}; "
+            "set model.init_args.net.init_args.vocabulary.init_args.size and data.init_args.vocab_size to one"
+        )
+
+
+def explain(message: str) -> str:
+    """A complaint of the configuration parser about a recipe, in one line."""
+    return one_line(
+        message, IMPORTABLE, {"trainer": Trainer, "checkpoints": Checkpoints}, (*HEADER, *SECTIONS)
+    )
 
 
 def _parser(sections: Config) -> ArgumentParser:
@@ -89,32 +128,10 @@ def _parser(sections: Config) -> ArgumentParser:
     return parser
 
 
-class _BadConfig(Exception):
-    pass
-
-
 def _parse(parser: ArgumentParser, sections: Config) -> Namespace:
     noise = io.StringIO()
     try:
         with contextlib.redirect_stderr(noise):
             return parser.parse_object(copy.deepcopy(sections))  # the parser writes into what it is given
     except Exception as error:  # jsonargparse raises several kinds; each is bad input
-        raise _BadConfig(one_line(str(error), parser)) from error
-
-
-def one_line(message: str, parser: ArgumentParser | None = None) -> str:
-    """The part of jsonargparse's report that says what is wrong: the innermost cause, on one line."""
-    lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
-    telling = re.compile(r"not accepted|does not accept|Unexpected|not a valid|No action|is required|Expected|not allowed|denied|not found|Unable to import|nrecognized")
-    found = [line for line in lines if telling.search(line)] or lines
-    text = found[-1] if found else message
-    match = re.search(r"(?:No action for key|Key) [\"']([\w.]+)[\"']", text)
-    if match and parser is not None:
-        known = [action.dest for action in parser._actions if action.dest]
-        text += nearest(match.group(1), known)
-    return text[:400]
-
-
-def threads() -> int:
-    """CPU threads torch computes with."""
-    return int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
+        raise ValueError(str(error)) from error

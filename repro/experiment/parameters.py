@@ -10,7 +10,7 @@ from repro.recipe import Recipe, read_yaml
 
 
 def count(recipe: Recipe) -> dict[str, Any]:
-    """Parameters by part and kind, the published count of the row that the recipe reproduces, and the difference.
+    """Parameters by part and kind, the published count of the row reproduced, and the difference.
 
     Shared parameters count once. ``parts`` sums to ``total``, and so does ``kinds``.
     """
@@ -73,7 +73,9 @@ def describe(counted: dict[str, Any]) -> str:
         return "\n".join([*lines, "no count is published for this row" if counted["scale"] == "paper"
                           else f"no count is published at scale {counted['scale']}"])  # fmt: skip
     lines.append(f"  {'published':<12} {published:>15,}   as printed, rounded to {unit_of(published):,}")
-    lines.append(f"  {'difference':<12} {counted['difference']:>+15,}   {counted['difference'] / published:+.2%}")
+    lines.append(
+        f"  {'difference':<12} {counted['difference']:>+15,}   {counted['difference'] / published:+.2%}"
+    )
     if counted["per_token"]:
         lines += ["", *_vocabulary_lines(counted)]
     return "\n".join(lines)
@@ -86,11 +88,11 @@ def _vocabulary_lines(counted: dict[str, Any]) -> list[str]:
     tokens, rest = divmod(missing, width)
     low, high = (size + (missing + sign * half) / width for sign in (-1, 1))
     return [
-        "The paper does not state the vocabulary of its counts. Every other part is fixed by its table, and a token",
-        f"costs {width:,} parameters, so the difference is {tokens:+,} tokens and {rest} parameters: {missing:,} = "
-        f"{tokens:,} × {width:,} + {rest}.",
-        f"The published count belongs to a vocabulary of about {size + tokens:,} ({low:,.0f} to {high:,.0f} with "
-        f"rounding); ours has {size:,}.",
+        "The paper does not state the vocabulary of its counts. Every other part is fixed by its table, and a",
+        f"token costs {width:,} parameters, so the difference is {tokens:+,} tokens and {rest} parameters:",
+        f"{missing:,} = {tokens:,} × {width:,} + {rest}.",  # noqa: RUF001
+        f"The published count belongs to a vocabulary of about {size + tokens:,} ({low:,.0f} to {high:,.0f}",
+        f"with rounding); ours has {size:,}.",
     ]
 
 

@@ -1,6 +1,7 @@
 """A trained run, ready for use on new text."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
 from repro.experiment.build import build
 from repro.experiment.run import MODEL_FILE
+from repro.models.generate import continue_prompt, sample
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.translation import Search, Translation, decode_batch
@@ -49,8 +51,8 @@ class Trained:
         ids = [*self.tokenizer.encode(line), self.tokenizer.eos_id]
         if len(ids) > self.max_length:
             raise UserError(
-                f"a source of {len(ids)} tokens is longer than the {self.max_length} that the model was trained on; "
-                f"split it: {line[:40]!r}..."
+                f"a source of {len(ids)} tokens is longer than the {self.max_length} that the model was "
+                f"trained on; split it: {line[:40]!r}..."
             )
         return ids
 
@@ -69,8 +71,10 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
     if found:
         return found[-1].parent
     if word in experiments():
-        raise UserError(f"{word} has no finished run here; make one: repro run {word} --scale {scale or 'cpu'}")
-    raise UserError(f"no run {word!r}{nearest(word, experiments())}")
+        raise UserError(
+            f"{word} has no finished run here; make one: repro run {word} --scale {scale or 'cpu'}"
+        )
+    raise UserError(f"no run {word!r}{nearest(word, experiments())}; `repro run EXPERIMENT` makes one")
 
 
 def _is_plain(word: str) -> bool:
@@ -117,3 +121,49 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
     source, lengths = pad([trained.encode(line) for line in lines], trained.tokenizer.pad_id)
     ids = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search)
     return [trained.tokenizer.decode(row) for row in ids]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn; see :func:`repro.models.generate.sample`.
+
+    Raises:
+        UserError: a value out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    max_new: int = 100
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise UserError(f"--temperature must be above 0 and finite, not {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise UserError(f"--top-k must be at least 1, not {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UserError(f"--top-p must be above 0 and at most 1, not {self.top_p}")
+        if self.max_new < 1:
+            raise UserError(f"--max-new must be at least 1, not {self.max_new}")
+
+
+def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, seed: int) -> list[str]:
+    """Samples for one line: translations from an encoder-decoder, continuations from a language model."""
+    net, tokenizer = trained.task.net, trained.tokenizer
+    draw = partial(
+        sample,
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    if hasattr(net, "encode"):
+        source, lengths = pad([trained.encode(line)] * samples, tokenizer.pad_id)
+        state = net.start(source, lengths, capacity=sampling.max_new)
+        first = torch.full((samples,), tokenizer.bos_id)
+        drawn = draw(net, state, first, sampling.max_new, tokenizer.eos_id)
+        rows = [ids[:length] for ids, length in zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)]
+        return [tokenizer.decode(ids) for ids in rows]
+    prompt = tokenizer.encode(line)
+    drawn_rows = continue_prompt(net, [prompt] * samples, sampling.max_new, tokenizer.eos_id, draw).ids
+    return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]

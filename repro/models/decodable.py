@@ -144,12 +144,23 @@ def top(values: Tensor, n: int) -> tuple[Tensor, Tensor]:
     if n == size:
         everything = values.sort(dim=-1, descending=True, stable=True)
         return everything.values, everything.indices
-    best = values.topk(n)
-    edge = best.values[:, -1:]
-    places = torch.arange(size, device=values.device)
-    tied = torch.where(values == edge, places, size - 1).topk(n, largest=False).values
-    above = best.values > edge
-    behind = torch.arange(n, device=values.device) - above.sum(-1, keepdim=True)
-    index = torch.where(above, best.indices, tied.gather(-1, behind.clamp(min=0))).sort(dim=-1).values
+    best = values.topk(n + 1)
+    index = best.indices[:, :n]
+    # The last one may have equals that were left out. On a CPU it costs nothing to look whether; on a GPU looking
+    # would synchronise, and settling does not.
+    if values.device.type != "cpu" or bool((best.values[:, n - 1] == best.values[:, n]).any()):
+        index = _settle(values, best.values[:, :n], index)
+    index = index.sort(dim=-1).values
     ordered = values.gather(-1, index).sort(dim=-1, descending=True, stable=True)
     return ordered.values, index.gather(-1, ordered.indices)
+
+
+def _settle(values: Tensor, largest: Tensor, index: Tensor) -> Tensor:
+    """Of the values equal to the last of the ``largest (R, n)``, takes those with the lowest indices."""
+    size, n = values.shape[-1], index.shape[-1]
+    edge = largest[:, -1:]
+    places = torch.arange(size, device=values.device)
+    tied = torch.where(values == edge, places, size - 1).topk(n, largest=False).values
+    above = largest > edge
+    behind = torch.arange(n, device=values.device) - above.sum(-1, keepdim=True)
+    return torch.where(above, index, tied.gather(-1, behind.clamp(min=0)))

@@ -29,9 +29,9 @@ def beam_search(
     """The best sequence found for each row, by ``log P / ((5 + length) / 6)^alpha``, the end symbol counted.
 
     At each step, those of a sentence's ``beam`` best continuations that end are finished, and its ``beam``
-    best that do not end live on. A hypothesis at its longest length is finished as it stands. A sentence stops
-    when no live hypothesis can beat its best finished one at any length it may still reach. Of equal scores the
-    lower beam wins, then the lower token id.
+    best that do not end live on. A hypothesis at its longest length is finished as it stands. A sentence
+    stops when no live hypothesis can beat its best finished one at any length it may still reach. Of equal
+    scores the lower beam wins, then the lower token id.
 
     Args:
         model: in any mode; dropout is off meanwhile.

@@ -1,4 +1,4 @@
-"""Output heads: from hidden states to the log-likelihood of targets. Full logits exist only where asked for."""
+"""Output heads: from hidden states to the log-likelihood of targets. Full logits exist only on request."""
 
 from typing import Any, NamedTuple
 
@@ -32,30 +32,33 @@ class TokenScores(NamedTuple):
 
 
 class _TokenScores(torch.autograd.Function):
-    """Both scores from one pass over the logits, with one pass and one buffer for their gradient."""
+    """Both scores from one table of log-probabilities, with one buffer for their gradient.
+
+    The logits are not kept: the table alone gives the gradient, so they are freed before the backward pass.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        norm = logits.logsumexp(-1)
-        gold = logits.gather(-1, targets[..., None]).squeeze(-1)
-        ctx.save_for_backward(logits, norm, targets)
-        return norm - gold, norm - logits.mean(-1)
+        exact = torch.promote_types(logits.dtype, torch.float32)
+        log_probs = logits.log_softmax(-1, dtype=exact)
+        ctx.save_for_backward(log_probs, targets)
+        ctx.dtype = logits.dtype
+        return -log_probs.gather(-1, targets[..., None]).squeeze(-1), -log_probs.mean(-1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         grad_nll, grad_uniform = grads
-        logits, norm, targets = ctx.saved_tensors
-        grad = (logits - norm[..., None]).exp_()
+        log_probs, targets = ctx.saved_tensors
+        grad = log_probs.exp()
         grad.mul_((grad_nll + grad_uniform)[..., None])
-        grad.sub_((grad_uniform / logits.shape[-1])[..., None])
+        grad.sub_((grad_uniform / log_probs.shape[-1])[..., None])
         grad.scatter_add_(-1, targets[..., None], -grad_nll[..., None])
-        return grad, None
+        return grad.to(ctx.dtype), None
 
 
 def token_scores(logits: Tensor, targets: Tensor) -> TokenScores:
     """Scores targets ``(...)`` under logits ``(..., V)``, in float32 or better."""
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return TokenScores(*_TokenScores.apply(exact, targets))
+    return TokenScores(*_TokenScores.apply(logits, targets))
 
 
 class LinearHead(nn.Module):

@@ -21,7 +21,7 @@ def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[str] = 
     """Every published table of a paper with ours below each row, then the runs at reduced scale."""
     document: Document = [
         Heading(1, paper.title),
-        Paragraph(f"{', '.join(paper.authors)}. {paper.venue}, {paper.year}. {paper.url}"),
+        Paragraph(f"{', '.join(paper.authors)}. {_venue(paper)}. {paper.url}"),
         Paragraph(f"Published numbers: {paper.version_used}."),
     ]
     entries = comparison.of(paper)
@@ -35,6 +35,10 @@ def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[str] = 
     if paper.missing:
         document += [Heading(2, "Not in the published file"), Bullets(paper.missing)]
     return document
+
+
+def _venue(paper: Paper) -> str:
+    return paper.venue if str(paper.year) in paper.venue else f"{paper.venue}, {paper.year}"
 
 
 def _table(table: Table, entries: list[Entry]) -> Document:
@@ -80,7 +84,7 @@ def _paper_line(table: Table, row: Row, metrics: list[Metric], entries: list[Ent
 
 def _paper_verdict(entries: list[Entry]) -> str:
     """Why no number of ours follows below, said once where all cells agree; empty where one follows."""
-    said = {}
+    said: dict[str, list[str]] = {}
     for entry in entries:
         if any(cell.estimate for cell in entry.ours):
             continue
@@ -89,10 +93,10 @@ def _paper_verdict(entries: list[Entry]) -> str:
             pairs = {(c.goal.experiment, c.goal.scale) for c in (entry.reduced or entry.cells)}
             named = (f"{e} ({scale})" if entry.reduced else e for e, scale in sorted(pairs))
             words += f": {', '.join(dict.fromkeys(named))}"
-        said[entry.metric.name if entry.metric else ""] = words
-    if len(said) == len(entries) and len(set(said.values())) == 1:
-        return next(iter(said.values()))
-    return "; ".join(f"{name}: {words}" for name, words in said.items())
+        said.setdefault(words, []).append(entry.metric.name if entry.metric else "")
+    if len(said) == 1 and sum(map(len, said.values())) == len(entries):
+        return next(iter(said))
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in said.items())
 
 
 def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> tuple[str, ...]:
@@ -103,7 +107,8 @@ def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> t
     for name, cell in cells.items():
         if cell.estimate:
             prefix = f"{name}: " if len(cells) > 1 else ""
-            change = f"{text.signed(cell.difference)}, " if cell.difference is not None else ""
+            decimals = text.digits_after(cell.estimate.mean)
+            change = "" if cell.difference is None else f"{text.signed(cell.difference, decimals)}, "
             verdicts.append(f"{prefix}{cell.verdict} ({change}n = {cell.estimate.n})")
     parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))
     return "", f"ours: {experiment}", parameters, *values, "; ".join(verdicts)
@@ -158,8 +163,7 @@ def claims_document(found: list[Claim]) -> Document:
             (c.trend.claim, c.scale or text.NOTHING, c.verdict, _standings(c), "; ".join(c.notes))
             for c in here
         )
-        kinds = tuple("ours" if c.verdict in ("holds", "does not", "undecided") else "" for c in here)
-        document += [Heading(2, paper.title), Grid(header, rows, kinds=kinds)]
+        document += [Heading(2, paper.title), Grid(header, rows)]
     return document
 
 

@@ -58,12 +58,8 @@ def _ours(comparison: Comparison) -> Grid:
             continue
         where = f"{entry.row.label} ({entry.paper.key}, {entry.table.number})"
         published = text.printed(entry.published) + (" (unconfirmed)" if entry.unconfirmed else "")
-        numbers = (
-            published,
-            text.plus_minus(cell.estimate),
-            str(cell.estimate.n),
-            text.signed(cell.difference),
-        )
+        change = text.signed(cell.difference, text.digits_after(cell.estimate.mean))
+        numbers = (published, text.plus_minus(cell.estimate), str(cell.estimate.n), change)
         verdict = cell.verdict + (" (see notes)" if cell.notes else "")
         rows.append((where, f"{entry.metric.name} ({entry.metric.unit})", *numbers, verdict))
     return Grid(header, tuple(rows), frozenset(range(2, 6)))

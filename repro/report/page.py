@@ -25,7 +25,7 @@ tr.ours td { background: var(--ours); font-weight: 600; }
 summary { cursor: pointer; font-size: 1.25rem; font-weight: 600; padding: .5rem 0; }
 details { border-bottom: 1px solid var(--line); }
 figure { margin: 1rem 0; }
-figure img { max-width: 100%; height: auto; background: #fff; border-radius: .5rem; }
+figure img { max-width: 100%; height: auto; }
 figcaption, li, footer { color: var(--faint); font-size: .875rem; }
 """.strip()
 

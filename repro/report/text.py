@@ -57,9 +57,9 @@ def plus_minus(best: Estimate | None) -> str:
     return f"{number(best.mean, decimals)} ± {number(half, decimals)}"
 
 
-def signed(value: float | None) -> str:
-    """A difference with its sign."""
-    return NOTHING if value is None else ("−" if value < 0 else "+") + number(abs(value))  # noqa: RUF001
+def signed(value: float | None, decimals: int | None = None) -> str:
+    """A difference with its sign; see :func:`number`."""
+    return NOTHING if value is None else ("−" if value < 0 else "+") + number(abs(value), decimals)  # noqa: RUF001
 
 
 def count(value: int | None) -> str:

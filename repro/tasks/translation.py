@@ -93,7 +93,7 @@ class Translation(Task):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         self.validated = self._collect(self._gathered[0], data.val_split)
-        self.log_dict({f"val/{name}": value for name, value in self.validated.summary().items()}, rank_zero_only=True)
+        self.log_dict({f"val/{name}": value for name, value in self.validated.summary().items()}, sync_dist=True)
 
     def on_test_epoch_start(self) -> None:
         self._gathered = [{} for _ in self._test_splits()]
@@ -105,7 +105,7 @@ class Translation(Task):
         splits = self._test_splits()
         self.tested = {split: self._collect(got, split) for split, got in zip(splits, self._gathered, strict=True)}
         summary = self.tested[splits[0]].summary()
-        self.log_dict({f"test/{name}": value for name, value in summary.items()}, rank_zero_only=True)
+        self.log_dict({f"test/{name}": value for name, value in summary.items()}, sync_dist=True)
 
     def _test_splits(self) -> list[str]:
         data = self.trainer.datamodule  # type: ignore[attr-defined]

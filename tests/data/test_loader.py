@@ -1,7 +1,6 @@
 """Positions of the training loader, alone and under a real Trainer."""
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def test_workers_leave_the_global_generator_alone() -> None:
 
 def test_a_position_inside_an_epoch_is_bound_to_its_micro_batches() -> None:
     loader = PlannedLoader(lambda epoch: list(range(12)), build, parts=2)
-    with pytest.raises(UserError, match="accumulate_grad_batches 1.*now it is 2"):
+    with pytest.raises(UserError, match=r"accumulate_grad_batches 1.*now it is 2"):
         loader.load_state_dict({"epoch": 0, "batch": 3, "parts": 1})
     loader.load_state_dict({"epoch": 3, "batch": 6, "parts": 1})  # a whole epoch of 6 steps
     assert loader.state_dict() == {"epoch": 3, "batch": 12, "parts": 2}

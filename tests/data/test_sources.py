@@ -196,7 +196,7 @@ def test_a_hub_out_of_reach_names_the_other_way(
 ) -> None:
     hub(monkeypatch, ConnectionError("Couldn't reach it on the Hub\nand a long story"))
     with pytest.raises(
-        UserError, match="Couldn't reach it on the Hub.*repro data prepare multi30k --from DIR"
+        UserError, match=r"Couldn't reach it on the Hub.*repro data prepare multi30k --from DIR"
     ) as caught:
         prepare("multi30k")
     assert "\n" not in str(caught.value)
@@ -269,7 +269,8 @@ def test_only_generated_stores_are_made_on_their_own(data_folder: Path) -> None:
 def test_sources_need_no_heavy_import() -> None:
     code = (
         "import sys, repro.data, repro.data.sources as s; s.list_sources(); "
-        "print([m for m in ('torch', 'lightning', 'datasets', 'pandas', 'tokenizers', 'sentencepiece') if m in sys.modules])"
+        "heavy = ('torch', 'lightning', 'datasets', 'pandas', 'tokenizers', 'sentencepiece'); "
+        "print([m for m in heavy if m in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

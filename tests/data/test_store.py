@@ -127,7 +127,7 @@ def test_verify_notices_one_changed_byte(numbers_store: Path) -> None:
     content[10] ^= 1
     path.write_bytes(content)
     store = open_store(NAME, VARIANT)  # sizes are right
-    with pytest.raises(UserError, match="sha256 of test.en.txt") as caught:
+    with pytest.raises(UserError, match=r"sha256 of test\.en\.txt") as caught:
         verify(store)
     assert REMEDY in str(caught.value)
 
@@ -184,9 +184,9 @@ def test_a_data_folder_that_cannot_be_made(data_folder: Path) -> None:
 
 def test_unknown_names_are_named(numbers_store: Path) -> None:
     store = open_store(NAME, VARIANT)
-    with pytest.raises(UserError, match="no split 'dev'.*test, train, val"):
+    with pytest.raises(UserError, match=r"no split 'dev'.*test, train, val"):
         store.lines("dev", "en")
-    with pytest.raises(UserError, match="no 'fr'.*en, de"):
+    with pytest.raises(UserError, match=r"no 'fr'.*en, de"):
         store.tokens("train", "fr")
 
 

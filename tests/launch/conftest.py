@@ -72,9 +72,10 @@ class World:
         write_record(
             RunRecord(
                 experiment=spec.experiment, scale=spec.scale, seed=spec.seed, run_id=spec.run_id,
-                command="repro run", config={}, config_hash=config_hash, commit=None, dirty=None, versions={}, hardware={},
-                precision="32", data={}, parameters=1, steps=1, tokens=1, wall_seconds=1.0, gpu_hours=0.0, peak_bytes=1,
-                metrics=[], curves={}, checkpoint_sha256=None, outputs_sha256=None, finished="2026-01-02T03:04:05Z",
+                command="repro run", config={}, config_hash=config_hash, commit=None, dirty=None,
+                versions={}, hardware={}, precision="32", data={}, parameters=1, steps=1, tokens=1,
+                wall_seconds=1.0, gpu_hours=0.0, peak_bytes=1, metrics=[], curves={}, checkpoint_sha256=None,
+                outputs_sha256=None, finished="2026-01-02T03:04:05Z",
             ),
             self.root / "results" / "runs",
         )  # fmt: skip

@@ -18,9 +18,9 @@ from tests.launch.conftest import PROFILE, World, spec
 GOLDEN = Path(__file__).parent / "golden.sbatch"
 SHIPPED = Path(__file__).parents[2] / "slurm" / "clusters"
 HOSTILE = [
-    "a;b", "$(touch x)", "`touch x`", "a b", "a\nb", "a\n#SBATCH --uid=0", "'", '"', "a'b\"c", "a\\b", "*", "a|b", "a>b",
-    "~root", "-x", "--wrap=id", "été", "a\0b", "a\rb", "%j", "#", "", "a" * 300, "a\u202eb", "$HOME",
-    "!!", "a&b", "a\tb",
+    "a;b", "$(touch x)", "`touch x`", "a b", "a\nb", "a\n#SBATCH --uid=0", "'", '"', "a'b\"c", "a\\b", "*",
+    "a|b", "a>b", "~root", "-x", "--wrap=id", "été", "a\0b", "a\rb", "%j", "#", "", "a" * 300, "a\u202eb",
+    "$HOME", "!!", "a&b", "a\tb",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Tiny float64 models with random weights for tests of decoding, and slow, obvious searches to compare with."""
+"""Tiny float64 models with random weights for tests of decoding, and slow, obvious searches to compare."""
 
 import itertools
 from functools import partial
@@ -21,8 +21,8 @@ def _blocks() -> Blocks:
 
 
 def _varied(model: nn.Module) -> None:
-    # With fresh weights all tokens are about equally likely and a token mostly repeats itself; these scales make
-    # the next token depend on the source and the whole prefix, and sentences end at many different lengths.
+    # With fresh weights a token mostly repeats itself; these scales make the next one depend on the source
+    # and the whole prefix, and sentences end at many different lengths.
     glorot(model)
     for parameter in model.parameters():
         parameter.data.mul_(2.0 if parameter.dim() == 2 else 1.0)
@@ -41,35 +41,65 @@ def language_model(vocab_size: int, seed: int = 0) -> DecoderLM:
     return DecoderLM(8, 2, partial(Vocabulary, size=vocab_size, tied=False), _blocks(), init=_varied).double()
 
 
-def log_probs_of(model: EncoderDecoder | DecoderLM, source: list[int] | None, prefix: list[int]) -> Tensor:
-    """Log-probabilities ``(T, V)`` after every token of a prefix, from one plain forward pass of one row."""
+def log_probs_of(
+    model: EncoderDecoder | DecoderLM, source: list[int] | None, prefixes: list[list[int]]
+) -> Tensor:
+    """Log-probabilities ``(N, T, V)`` after every token of N prefixes of one length, by one plain pass."""
     training = model.training
     model.eval()
     with torch.no_grad():
-        ids = torch.tensor([prefix])
-        hidden = model(ids) if source is None else model(torch.tensor([source]), None, ids)
+        ids = torch.tensor(prefixes)
+        hidden = model(ids) if source is None else model(torch.tensor([source] * len(prefixes)), None, ids)
         model.train(training)
-        return model.vocabulary.log_probs(hidden.y[0])
+        return model.vocabulary.log_probs(hidden.y)
 
 
-def log_prob(model: EncoderDecoder | DecoderLM, source: list[int] | None, prompt: list[int], new: list[int]) -> float:
-    """log P of new tokens after a prompt."""
-    scores = log_probs_of(model, source, [*prompt, *new[:-1]])[len(prompt) - 1 :]
-    return float(scores.gather(1, torch.tensor(new)[:, None]).sum())
-
-
-def every_sequence(vocab_size: int, longest: int, eos: int) -> list[list[int]]:
-    """All that end in ``eos`` within ``longest`` tokens, and all of that length that do not end."""
-    others = [token for token in range(vocab_size) if token != eos]
-    found = [[*body, eos] for size in range(longest) for body in itertools.product(others, repeat=size)]
-    return found + [list(body) for body in itertools.product(others, repeat=longest)]
+def every_sequence(
+    model: EncoderDecoder | DecoderLM, source: list[int] | None, prompt: list[int], longest: int, eos: int
+) -> list[tuple[float, list[int]]]:
+    """log P and tokens of all that end within ``longest`` tokens, and all of that length that do not."""
+    others = [token for token in range(model.vocabulary.size) if token != eos]
+    found = []
+    for size in range(1, longest + 1):
+        last = [eos] if size < longest else [eos, *others]
+        news = [[*body, end] for body in itertools.product(others, repeat=size - 1) for end in last]
+        scores = log_probs_of(model, source, [[*prompt, *new[:-1]] for new in news])[:, len(prompt) - 1 :]
+        totals = scores.gather(2, torch.tensor(news)[:, :, None]).sum((1, 2))
+        found += list(zip(totals.tolist(), news, strict=True))
+    return found
 
 
 def greedy_by_hand(
-    model: EncoderDecoder | DecoderLM, source: list[int] | None, prompt: list[int], longest: int, eos: int | None
-) -> list[int]:
-    """Greedy decoding by plain forward passes, the end symbol included."""
-    new: list[int] = []
+    model: EncoderDecoder | DecoderLM,
+    source: list[int] | None,
+    prompt: list[int],
+    longest: int,
+    eos: int | None,
+) -> tuple[float, list[int]]:
+    """Greedy decoding by plain forward passes: log P and tokens, the end symbol included."""
+    total, new = 0.0, []
     while len(new) < longest and (not new or new[-1] != eos):
-        new.append(int(log_probs_of(model, source, [*prompt, *new])[-1].argmax()))
-    return new
+        scores = log_probs_of(model, source, [[*prompt, *new]])[0, -1]
+        new.append(int(scores.argmax()))
+        total += float(scores.max())
+    return total, new
+
+
+def beam_by_hand(
+    model: EncoderDecoder, source: list[int], bos: int, longest: int, eos: int, beam: int, alpha: float
+) -> tuple[float, list[int]]:
+    """Beam search over lists, by plain passes, that never stops early: score and tokens of the best."""
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    for length in range(1, longest + 1):
+        scores = log_probs_of(model, source, [[bos, *new] for _, new in live])[:, -1].tolist()
+        grown = [
+            (total + score, [*new, token])
+            for (total, new), row in zip(live, scores, strict=True)
+            for token, score in enumerate(row)
+        ]
+        grown.sort(key=lambda pair: -pair[0])
+        penalty = ((5 + length) / 6) ** alpha
+        finished += [(p / penalty, new) for p, new in grown[:beam] if new[-1] == eos or length == longest]
+        live = [(p, new) for p, new in grown if new[-1] != eos][:beam]
+    return max(finished, key=lambda pair: pair[0])

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from repro import recipe
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord, write_record
 from repro.report.header import Header
@@ -86,11 +87,15 @@ class House:
         return self.write(name or row, text, scale)
 
     def write(self, name: str, text: str, scale: str = "") -> str:
-        """A recipe file as it stands."""
+        """A recipe file as it stands; which files there are is cached for the life of a command."""
+        recipe._files.cache_clear()
+        recipe._experiments.cache_clear()
         (self.configs / "toy" / f"{name}{'.' if scale else ''}{scale}.yaml").write_text(text)
         return f"toy/{name}"
 
-    def run(self, experiment: str, values: list[float], scale: str = "paper", **changes: Any) -> list[RunRecord]:
+    def run(
+        self, experiment: str, values: list[float], scale: str = "paper", **changes: Any
+    ) -> list[RunRecord]:
         """Records of seeds 0, 1, ... with these test BLEUs; ``changes`` replace fields of the record."""
         return [self.record(experiment, seed, value, scale, **changes) for seed, value in enumerate(values)]
 
@@ -106,15 +111,15 @@ class House:
 
 def make_record(experiment: str, seed: int, value: float, scale: str = "paper") -> RunRecord:
     """A record of the recipe as it stands, with one test BLEU."""
-    recipe = load_recipe(experiment, scale)
+    made = load_recipe(experiment, scale)
     return RunRecord(
         experiment=experiment,
         scale=scale,
         seed=seed,
-        run_id=recipe.run_id(seed),
+        run_id=made.run_id(seed),
         command=f"repro run {experiment} --scale {scale} --seed {seed}",
-        config=recipe.config,
-        config_hash=Header(recipe).config_hash,
+        config=made.config,
+        config_hash=Header(made).config_hash,
         commit="0123456789abcdef",
         dirty=False,
         versions={"torch": "2.13.0"},

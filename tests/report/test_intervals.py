@@ -7,7 +7,15 @@ from repro.report.intervals import estimate, t_quantile, welch
 
 @pytest.mark.parametrize(
     ("freedom", "expected"),
-    [(1, 12.706205), (2, 4.302653), (3, 3.182446), (9, 2.262157), (30, 2.042272), (100, 1.983972), (1e6, 1.959966)],
+    [
+        (1, 12.706205),
+        (2, 4.302653),
+        (3, 3.182446),
+        (9, 2.262157),
+        (30, 2.042272),
+        (100, 1.983972),
+        (1e6, 1.959966),
+    ],
 )
 def test_quantiles_equal_the_printed_tables(freedom, expected):
     assert t_quantile(freedom) == pytest.approx(expected, abs=2e-6)

@@ -43,7 +43,9 @@ def test_unconfirmed_cells_follow_the_words_of_the_file():
 
 def test_a_row_can_say_that_it_is_unconfirmed(house):
     house.publish(
-        PUBLISHED.replace("settings: {}, values: {bleu: 30.0", "settings: {unconfirmed: [bleu]}, values: {bleu: 30.0")
+        PUBLISHED.replace(
+            "settings: {}, values: {bleu: 30.0", "settings: {unconfirmed: [bleu]}, values: {bleu: 30.0"
+        )
     )
     rows = load_paper("toy").tables["table1"].rows
     assert rows["big"].unconfirmed == {"bleu"}
@@ -63,7 +65,11 @@ def test_unknown_paper_offers_the_nearest():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("values: {bleu: 27.8}", "values: {blue: 27.8}", "'blue' is not a metric of the table; nearest: bleu"),
+        (
+            "values: {bleu: 27.8}",
+            "values: {blue: 27.8}",
+            "'blue' is not a metric of the table; nearest: bleu",
+        ),
         ("order_best_first: [big, base]", "order_best_first: [big, bass]", "no row 'bass'.*nearest: base"),
         ("table: table1, metric: ppl, order", "table: table9, metric: ppl, order", "no table 'table9'"),
         ("table: table1, metric: ppl, order", "table: table1, metric: pl, order", "no metric 'pl'"),

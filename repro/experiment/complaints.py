@@ -1,0 +1,145 @@
+"""One line out of the configuration parser's many: which key is wrong, why, and what was probably meant."""
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from repro.errors import nearest
+
+_KEY = re.compile(r'(?:Parser key|Problem with given key) "([^"]+)":')
+_CLASS = re.compile(r"Problem with given class_path '([^']+)':")
+_MAKER = re.compile(r"callable class: .*Got value: Namespace\(class_path='([^']+)'")
+_LIMIT = 400
+
+
+def one_line(
+    message: str,
+    allowed: tuple[str, ...] = (),
+    groups: Mapping[str, type] | None = None,
+    top: tuple[str, ...] = (),
+) -> str:
+    """The part of a parser's report that says what is wrong: where, why, and the nearest right spelling.
+
+    The report is a tree: keys and class paths lead to the innermost cause, and the alternatives of a union
+    follow one another. The first branch that is not merely "None is also possible" is what the user meant.
+
+    Args:
+        message: of jsonargparse, many lines with the whole configuration in them.
+        allowed: prefixes of the class paths that configurations may name; nothing else is looked into.
+        groups: classes behind the top-level keys that have no class path.
+        top: the top-level keys.
+    """
+    text = re.sub(r"^usage:.*?error: ", "", message, flags=re.DOTALL)
+    place: list[str] = []
+    owner = ""
+    causes: list[str] = []
+    for line in text.splitlines():
+        if re.match(r"\s*(Given value|Subtypes)", line):
+            if causes:
+                break
+            continue
+        if found := _KEY.search(line):
+            place.append(found[1])
+        if found := _CLASS.search(line):
+            owner = found[1]
+            place.append("init_args")
+        if found := _MAKER.search(line):  # a maker's class stands in the value, after the complaint
+            owner = found[1]
+            place += ["init_args"] if "is not accepted" in line else []
+        if cause := _cause(line):
+            causes.append(cause)
+    if not causes:
+        return " ".join(text.split())[:_LIMIT]
+    return _said(".".join(place), owner, causes, _Known(allowed, groups or {}, top))[:_LIMIT]
+
+
+def _cause(line: str) -> str:
+    """What a line says beside keys, class paths and headings; empty for the ``None`` of a union."""
+    rest = _CLASS.sub("", _KEY.sub("", line)).strip(" -")
+    rest = re.sub(r"^Type \S.*? expects a function or a callable class: ?", "", rest)
+    rest = re.sub(r"\.? Got value: (?:Namespace\(|\{).*", "", rest).strip()
+    headings = ("Does not validate against", "Errors:", "Expected a <class 'NoneType'>")
+    return "" if rest.startswith(headings) else rest
+
+
+def _said(place: str, owner: str, causes: list[str], known: "_Known") -> str:
+    cause = causes[0]
+    where = f"{place}: " if place else ""
+    named = where.replace(".init_args: ", ": ")  # the class path itself is wrong, not what it is given
+    if found := re.search(r"Option '([^']+)' is not accepted", cause):
+        return f"{place} has no key {found[1]!r}{nearest(found[1], known.keys(owner))}"
+    if found := re.search(r"Subcommand '\w+' does not accept option '(?:([^'.]+)\.)?([^'.]+)", cause):
+        where = f"{found[1]} has" if found[1] else "there is"
+        return f"{where} no key {found[2]!r}{nearest(found[2], known.keys('', found[1] or ''))}"
+    if found := re.search(r"Group '([^']+)' does not accept option '([^'.]+)", cause):
+        group = f"{place}.{found[1]}" if place else found[1]
+        return f"{group} has no key {found[2]!r}{nearest(found[2], known.keys(owner, found[1]))}"
+    if found := re.search(r"Importing '([^']+)' is not allowed", cause):
+        starts = ", ".join(known.allowed)
+        return f"{named}class_path {found[1]} is not allowed; it must start with one of: {starts}"
+    if found := re.search(r"module '([^']+)' has no attribute '([^']+)'", cause):
+        return f"{named}{found[1]} has no {found[2]!r}{nearest(found[2], known.public(found[1]))}"
+    if all(c.startswith("Expected a ") for c in causes):
+        return where + _expected(causes)
+    return where + cause
+
+
+def _expected(causes: list[str]) -> str:
+    """``Expected a <class 'int'>. Got value: ten`` as ``must be int, not 'ten'``; alternatives are joined."""
+    kinds, value = [], ""
+    for cause in causes:
+        kind, _, got = cause.removeprefix("Expected a ").partition(". Got value: ")
+        value = value or got
+        literal = re.fullmatch(r"typing\.Literal\[(.*)\]", kind)
+        kinds.append(literal[1] if literal else re.sub(r"<class '([\w.]+)'>", r"\1", kind))
+    return f"must be {' or '.join(dict.fromkeys(kinds))}" + (f", not {value!r}" if value else "")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What may be looked into for right spellings."""
+
+    allowed: tuple[str, ...]
+    groups: Mapping[str, type]
+    top: tuple[str, ...]
+
+    def keys(self, class_path: str, group: str = "") -> list[str]:
+        """What a class takes, or one of its dataclass parameters, or a top-level group; empty if unknown."""
+        if not class_path:
+            return _parameters(self.groups.get(group)) if group else list(self.top)
+        module, _, name = class_path.rpartition(".")
+        found = getattr(self._module(module), name, None)
+        return _fields(found, group) if group else _parameters(found)
+
+    def public(self, module: str) -> list[str]:
+        """Public names of a module."""
+        return [name for name in vars(self._module(module) or object) if not name.startswith("_")]
+
+    def _module(self, name: str) -> Any:
+        if not any(name == prefix or name.startswith(f"{prefix}.") for prefix in self.allowed):
+            return None
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            return None
+
+
+def _parameters(found: Any) -> list[str]:
+    try:
+        return list(inspect.signature(found).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _fields(found: Any, parameter: str) -> list[str]:
+    """The fields of the dataclass that a parameter takes."""
+    try:
+        kind = inspect.signature(found).parameters[parameter].annotation
+    except (TypeError, ValueError, KeyError):
+        return []
+    kinds = [k for k in (kind, *get_args(kind)) if dataclasses.is_dataclass(k)]
+    return [field.name for k in kinds for field in dataclasses.fields(k)]

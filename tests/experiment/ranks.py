@@ -1,0 +1,55 @@
+"""Run by test_ranks.py in several real processes: trains or tests a tiny recipe and prints what rank 0 found.
+
+Usage: python ranks.py train|test WORLD PARTS OUT
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from repro.experiment.run import prepare, quiet
+from repro.recipe import Recipe, load_recipe
+
+STEPS = 20
+
+
+def recipe(world: int, parts: int) -> Recipe:
+    """The base recipe, tiny, without dropout, on ``world`` processes."""
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    settings = {
+        **{f"model.net.{key}": value for key, value in sizes.items()},
+        "model.net.blocks.sublayer.dropout": 0.0,
+        "model.net.blocks.feed_forward.d_ff": 64,
+        "model.schedule.d_model": 32,
+        "model.schedule.warmup_steps": 10,
+        "model.beam": 2,
+        "model.max_extra": 4,
+        "data.batch_tokens": 600,
+        "data.eval_batch_tokens": 700,
+        "trainer.max_steps": STEPS,
+        "trainer.val_check_interval": STEPS,
+        "trainer.accelerator": "cpu",
+        "trainer.devices": world,
+        "trainer.accumulate_grad_batches": parts,
+    }
+    if world > 1:
+        settings["trainer.strategy"] = "ddp"
+    return load_recipe("attention-is-all-you-need/base", "cpu", list(settings.items()))
+
+
+def main(what: str, world: int, parts: int, out: Path) -> None:
+    quiet()
+    run = prepare(recipe(world, parts), seed=1)
+    if what == "train":
+        run.trainer.fit(run.parts.task, datamodule=run.parts.data)
+        found = {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
+    else:
+        run.trainer.test(run.parts.task, datamodule=run.parts.data, verbose=False)
+        found = {m.name: [m.value, m.count, m.validation] for m in run.parts.task.measurements()}
+        found["outputs"] = run.parts.task.outputs()
+    if run.trainer.is_global_zero:
+        out.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -1,0 +1,52 @@
+"""Several real processes (gloo) compute what one computes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.paths import PROJECT
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
+SCRIPT = Path(__file__).with_name("ranks.py")
+
+
+def launch(what: str, world: int, folder: Path, parts: int = 1) -> Any:
+    """Runs ranks.py and returns what rank 0 wrote."""
+    out = folder / f"{what}-{world}-{parts}.json"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
+    env |= {"REPRO_RUNS": str(folder / f"runs-{world}-{parts}")}
+    words = [sys.executable, str(SCRIPT), what, str(world), str(parts), str(out)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(out.read_text())
+
+
+def test_evaluation_is_exact_at_any_world_size(numbers_store: Path, tmp_path: Path) -> None:
+    one, two, three = (launch("test", world, tmp_path) for world in (1, 2, 3))
+    for many in (two, three):
+        assert many["outputs"] == one["outputs"]
+        assert many["test/bleu"] == one["test/bleu"]
+        assert many["test/exact_match"] == one["test/exact_match"]
+        assert many["test/nll"][1] == one["test/nll"][1], "token counts differ"
+        for name in ("test/nll", "test/loss"):
+            assert many[name][0] == pytest.approx(one[name][0], rel=1e-6)
+            assert many[name][2] == pytest.approx(one[name][2], rel=1e-6)
+
+
+@pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2)])
+def test_shares_of_a_batch_follow_the_whole_batch(
+    numbers_store: Path, tmp_path: Path, world: int, parts: int
+) -> None:
+    whole = launch("train", 1, tmp_path)
+    shares = launch("train", world, tmp_path, parts)
+    assert shares["tokens"] == whole["tokens"]
+    assert len(whole["loss"]) == len(shares["loss"]) == 20
+    for (step, wanted), (same, found) in zip(whole["loss"], shares["loss"], strict=True):
+        assert same == step
+        assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
+    assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"

@@ -1,0 +1,144 @@
+"""One experiment from recipe to record; interrupted and resumed; refused where it must be."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from repro.errors import UserError
+from repro.experiment import checkpoint
+from repro.experiment import run as running
+from repro.experiment.run import MODEL_FILE, RECORD_FILE, claimed, make_trainer, prepare, run
+from repro.recipe import Recipe, load_recipe
+from repro.record import RunRecord
+from repro.tasks.callbacks import checkpoints
+
+TINY = {
+    "model.net.d_model": 16,
+    "model.net.encoder_layers": 1,
+    "model.net.decoder_layers": 1,
+    "model.net.blocks.feed_forward.d_ff": 16,
+    "model.schedule.d_model": 16,
+    "model.beam": 1,
+    "model.max_extra": 1,
+    "data.eval_batch_tokens": 16000,
+    "trainer.max_steps": 6,
+    "trainer.val_check_interval": 3,
+    "trainer.accelerator": "cpu",
+    "checkpoints.every_steps": 2,
+    "checkpoints.average_last": 2,
+}
+
+
+def tiny(**more: Any) -> Recipe:
+    return load_recipe("attention-is-all-you-need/base", "cpu", list({**TINY, **more}.items()))
+
+
+@pytest.fixture()
+def fresh(numbers_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run and results folders of a test's own, beside the shared store."""
+    monkeypatch.setenv("REPRO_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("REPRO_RESULTS", str(tmp_path / "results"))
+    return tmp_path
+
+
+def test_a_run_leaves_model_tokeniser_status_and_record(fresh: Path) -> None:
+    recipe = tiny()
+    record = run(recipe, seed=1, command="repro run ...")
+    folder = recipe.run_dir(1)
+    assert record.run_id == f"attention-is-all-you-need/base/cpu/s1-{recipe.hash8}"
+    assert record.steps == 6
+    assert record.tokens > 1000
+    assert [path.name for path in checkpoints(folder / "checkpoints")] == ["step-00000004.ckpt", "step-00000006.ckpt"]
+    assert {"config.yaml", "status.json", MODEL_FILE, RECORD_FILE, "tokenizer.json"} <= {p.name for p in folder.iterdir()}
+    (written,) = (fresh / "results" / "runs").rglob("*.json")
+    assert RunRecord.from_json(written.read_text()).to_json() == record.to_json()
+    assert written.with_suffix(".outputs.txt").read_text().count("\n") == 1000
+    names = {m.name for m in record.metrics}
+    assert names == {"test/bleu", "test/exact_match", "test/nll", "test/ppl", "test/loss"}
+    assert all(m.validation is not None for m in record.metrics)
+    assert str(fresh) not in record.to_json(), "a record holds no absolute path"
+    mean = checkpoint.average(checkpoints(folder / "checkpoints"))
+    final = checkpoint.read(folder / MODEL_FILE)["state_dict"]
+    assert all(torch.equal(final[name], mean[name]) for name in mean)
+
+
+def test_a_finished_run_is_not_run_again(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run(tiny(), seed=1, command="x")
+    monkeypatch.setattr(running, "fit", None)
+    assert run(tiny(), seed=1, command="x").to_json() == first.to_json()
+
+
+class Stop(pl.Callback):
+    """Ends the process's work after an update, as a kill would, just behind a checkpoint."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            raise RuntimeError("stopped")
+
+
+def final_weights(recipe: Recipe) -> dict[str, torch.Tensor]:
+    weights: dict[str, torch.Tensor] = checkpoint.read(recipe.run_dir(1) / MODEL_FILE)["state_dict"]
+    return weights
+
+
+def test_an_interrupted_run_resumes_and_ends_the_same(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without dropout; random states are restored by a later piece.
+    recipe = tiny(**{"model.net.dropout": 0.0, "model.net.blocks.sublayer.dropout": 0.0})
+    whole = run(recipe, seed=1, command="x")
+    wanted = final_weights(recipe)
+    shutil.rmtree(fresh / "runs")
+    shutil.rmtree(fresh / "results")
+
+    original = running.make_trainer
+    monkeypatch.setattr(
+        running, "make_trainer", lambda given, calls, folder: original(given, [*calls, Stop(4)], folder)
+    )
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(recipe, seed=1, command="x")
+    monkeypatch.setattr(running, "make_trainer", original)
+    resumed = run(recipe, seed=1, command="x")
+    found = final_weights(recipe)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert resumed.tokens == whole.tokens
+    assert resumed.curves["train/loss"] == whole.curves["train/loss"]
+
+
+def test_a_checkpoint_of_another_signature_is_refused(fresh: Path) -> None:
+    mine, other = tiny(), tiny(**{"model.label_smoothing": 0.2})
+    run(other, seed=1, command="x")
+    shutil.copytree(other.run_dir(1) / "checkpoints", mine.run_dir(1) / "checkpoints")
+    with pytest.raises(UserError, match=r"differs in model\.init_args\.label_smoothing: 0\.2 → 0\.1"):
+        run(mine, seed=1, command="x")
+
+
+def test_a_folder_is_claimed_by_one_process(fresh: Path) -> None:
+    folder = fresh / "runs" / "a"
+    with claimed(folder), pytest.raises(UserError, match="being run by another process"), claimed(folder):
+        pass
+    with claimed(folder):
+        pass
+
+
+def test_validation_intervals_count_updates(tmp_path: Path) -> None:
+    given = {"max_steps": 8, "val_check_interval": 3, "accumulate_grad_batches": 2, "accelerator": "cpu"}
+    assert make_trainer(given, [], tmp_path).val_check_interval == 6
+
+
+def test_no_steps_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="max_steps must be a positive number"):
+        make_trainer({"max_steps": -1}, [], tmp_path)
+
+
+def test_seeds_differ_and_repeat(fresh: Path) -> None:
+    def first_weight(seed: int) -> torch.Tensor:
+        return next(iter(prepare(tiny(), seed).parts.task.parameters())).detach()
+
+    assert torch.equal(first_weight(1), first_weight(1))
+    assert not torch.equal(first_weight(1), first_weight(2))

@@ -1,0 +1,155 @@
+"""From sources and prompts to token ids."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from repro.models.generate import (
+    Hypotheses,
+    Search,
+    beam_search,
+    continue_prompt,
+    greedy,
+    sample,
+    translate,
+    translate_scored,
+)
+from repro.nn import State
+from tests.models.tiny import beam_by_hand, greedy_by_hand, language_model, translator
+
+PAD, BOS, EOS, SIZE = 0, 1, 2, 12
+LENGTHS = [7, 3, 5, 1, 6, 4]
+PROMPTS = [[3, 1, 4, 1, 5], [7], [9, 2], [6, 5, 3, 8, 9, 7, 10], [4, 4, 4]]
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    source = torch.randint(3, SIZE, (len(LENGTHS), 7), generator=torch.Generator().manual_seed(103))
+    lengths = torch.tensor(LENGTHS)
+    return source.masked_fill(torch.arange(7) >= lengths[:, None], PAD), lengths
+
+
+def test_translate_is_the_papers_search_without_special_symbols() -> None:
+    model = translator(SIZE, seed=5)
+    source, lengths = batch()
+    found = translate_scored(model, source, lengths, BOS, EOS, PAD, beam=3, alpha=0.6, max_extra=4)
+    raw = []
+    for row, n in enumerate(LENGTHS):
+        score, new = beam_by_hand(model, source[row, :n].tolist(), BOS, n + 4, EOS, 3, 0.6)
+        raw.append(new)
+        assert found.ids[row] == [token for token in new if token not in {PAD, BOS, EOS}]
+        assert found.scores[row] == pytest.approx(score, abs=1e-10)
+    assert any(new[-1] == EOS for new in raw)
+    assert any(new[-1] != EOS for new in raw)
+    assert translate(model, source, lengths, BOS, EOS, PAD, beam=3, max_extra=4) == found.ids
+    assert model.training  # dropout was off meanwhile and is on again
+
+
+def test_a_translation_never_depends_on_its_batch_mates() -> None:
+    model = translator(SIZE, seed=5)
+    source, lengths = batch()
+    together = translate_scored(model, source, lengths, BOS, EOS, PAD)
+    for row, n in enumerate(LENGTHS):
+        alone = translate_scored(model, source[row : row + 1, :n], None, BOS, EOS, PAD)
+        assert alone.ids[0] == together.ids[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+    backwards = translate_scored(model, source.flip(0), lengths.flip(0), BOS, EOS, PAD)
+    assert backwards.ids[::-1] == together.ids
+
+
+def test_an_end_symbol_first_gives_an_empty_translation() -> None:
+    model = _favouring(EOS)
+    source, lengths = batch()
+    found = translate_scored(model, source, lengths, BOS, EOS, PAD, beam=2)
+    assert found.ids == [[]] * len(LENGTHS)
+    assert max(found.scores) < 0
+
+
+def test_the_longest_length_is_the_sources_and_max_extra() -> None:
+    model = _favouring(5)
+    source, lengths = batch()
+    for extra in (0, 2):
+        found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra)
+        assert [len(new) for new in found] == [n + extra for n in LENGTHS]
+    found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5)
+    assert [len(new) for new in found] == [2, 1, 1, 1, 1, 1]
+
+
+def test_nothing_to_translate_and_empty_sources() -> None:
+    model = translator(SIZE)
+    source, lengths = batch()
+    assert translate_scored(model, source[:0], lengths[:0], BOS, EOS, PAD) == Hypotheses([], [])
+    lengths[4] = 0
+    with pytest.raises(ValueError, match="source 4 has length 0"):
+        translate(model, source, lengths, BOS, EOS, PAD)
+    with pytest.raises(ValueError, match="source 0 has length 0"):
+        translate(model, source[:, :0], None, BOS, EOS, PAD)
+    with pytest.raises(ValueError, match="beam must be at least 1, not 0"):
+        translate(model, source[:2], lengths[:2], BOS, EOS, PAD, beam=0)
+
+
+def test_prompts_of_any_lengths_continue_as_by_hand() -> None:
+    model = language_model(SIZE, seed=6)
+    found = continue_prompt(model, PROMPTS, 9, EOS)
+    ended = 0
+    for row, prompt in enumerate(PROMPTS):
+        total, new = greedy_by_hand(model, None, prompt, 9, EOS)
+        assert found.ids[row] == [token for token in new if token != EOS]
+        assert found.scores[row] == pytest.approx(total, abs=1e-10)
+        ended += new[-1] == EOS
+    assert 0 < ended < len(PROMPTS)
+    without_end = continue_prompt(model, PROMPTS, 9)
+    assert [len(new) for new in without_end.ids] == [9] * len(PROMPTS)
+
+
+@pytest.mark.parametrize("search", [greedy, partial(beam_search, beam=3), partial(sample, top_k=1)])
+def test_prompts_in_a_batch_equal_prompts_one_by_one(search: Search) -> None:
+    model = language_model(SIZE, seed=6)
+    together = continue_prompt(model, PROMPTS, 9, EOS, search)
+    for row, prompt in enumerate(PROMPTS):
+        alone = continue_prompt(model, [prompt], 9, EOS, search)
+        assert alone.ids[0] == together.ids[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+
+
+def test_prompts_of_one_token_need_no_first_pass() -> None:
+    model = language_model(SIZE, seed=6)
+    found = continue_prompt(model, [[7], [3]], 4)
+    assert found.ids == [greedy_by_hand(model, None, [token], 4, None)[1] for token in (7, 3)]
+
+
+def test_capacity_is_as_large_as_needed_and_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = language_model(SIZE, seed=6)
+    largest = []
+    init_state = model.init_state
+
+    def smaller(batch: int, capacity: int | None = None) -> State:
+        assert capacity is not None
+        largest.append(capacity)
+        return init_state(batch, capacity - 1)
+
+    continue_prompt(model, PROMPTS, 9)
+    monkeypatch.setattr(model, "init_state", smaller)
+    with pytest.raises(IndexError):
+        continue_prompt(model, PROMPTS, 9)
+    assert largest == [7 + 9 - 1]
+
+
+def test_bad_prompts() -> None:
+    model = language_model(SIZE)
+    assert continue_prompt(model, [], 5) == Hypotheses([], [])
+    with pytest.raises(ValueError, match="prompt 1 is empty"):
+        continue_prompt(model, [[3], []], 5)
+    with pytest.raises(ValueError, match="max_new must be at least 1, not 0"):
+        continue_prompt(model, [[3]], 0)
+
+
+def _favouring(token: int) -> torch.nn.Module:
+    """A translator whose likeliest next token is always this one."""
+    model = translator(SIZE)
+    norm = model.decoder.layers[-1]["feed_forward"].norm_out
+    norm.bias.data.fill_(5.0)  # every hidden state is about (5, ..., 5)
+    model.vocabulary.head.proj.weight.data.zero_()
+    model.vocabulary.head.proj.weight.data[token] = 0.2
+    return model

@@ -1,0 +1,161 @@
+"""Hostile texts must not break a format, and must still be legible."""
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from repro.report import latex, markdown, page, sheet
+from repro.report.blocks import Bullets, Figure, Grid, Heading, Paragraph
+from repro.report.compare import compare
+from repro.report.text import clean
+from tests.report.fakes import PUBLISHED
+
+HOSTILE = [
+    "a | b",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "Tom & Jerry &lt;",
+    "back\\slash \\input{/etc/passwd} \\\\",
+    "50 % of $x$ #1 _em_ ~y~ ^z {a}",
+    "\x1b[31mred\x1b[0m \x9b2J \x07",
+    "two\nlines\r\nand\u2028more",
+    "[link](javascript:alert(1)) ![x](y)",
+    "`code` *bold* **b**",
+    "# heading",
+    "- item",
+    "1. item",
+    "\u202eoverride",
+    "",
+    "中文 ∞ ± β",
+]
+BLOCKS = [
+    Heading(1, "Title"),
+    *(Heading(2, h) for h in HOSTILE),
+    *(Paragraph(h) for h in HOSTILE),
+    Bullets(tuple(HOSTILE)),
+    Grid(("a", "b | c"), tuple((h, h) for h in HOSTILE), kinds=tuple(["ours", "paper"] * 8)),
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_clean_is_one_line_without_control_characters(text):
+    said = clean(text)
+    assert said == " ".join(said.split())
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]", said)
+
+
+def test_clean_keeps_words():
+    assert clean("a\tb\nc") == "a b c"
+    assert clean("Łukasz ∞ ±") == "Łukasz ∞ ±"
+
+
+def test_markdown_tables_keep_their_columns():
+    lines = markdown.render(BLOCKS).split("\n")
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 2 + len(HOSTILE)
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 3
+
+
+def test_markdown_has_no_markup_of_the_texts():
+    said = markdown.render(BLOCKS, notice=False)
+    assert not re.search(r"<(?!!--)", said)
+    assert not re.search(r"(?<!\\)\]\(", said)
+    assert not re.search(r"(?<!\\)[`~$]", said)
+    assert not re.search(r"^(?:- )?(?:#+ (?=heading)|- item|1\. item)", said, re.M)
+    assert len(re.findall(r"^# ", said, re.M)) == 1
+    assert len(re.findall(r"^- ", said, re.M)) == len(HOSTILE)
+
+
+def test_markdown_leaves_metric_names_legible():
+    assert markdown.escape("test/bleu_compound_split") == "test/bleu_compound_split"
+    assert markdown.escape("_em_") == "\\_em\\_"
+
+
+class _Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.texts = set(), set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_html_holds_no_tag_or_attribute_of_the_texts():
+    said = page.render("<b>t</b>", [(h or "empty", [*BLOCKS, Figure("a--b.svg", h)], True) for h in HOSTILE])
+    seen = _Tags()
+    seen.feed(said)
+    known = "html head meta title style body h1 h2 h3 p ul li div table tr th td figure figcaption img"
+    assert seen.tags == {*known.split(), "footer", "code"}
+    known = "lang charset name content class tabindex scope src alt loading"
+    assert seen.attributes == set(known.split())
+    assert "<script>alert(1)</script>" in seen.texts  # shown as text
+    assert "\x1b" not in said
+
+
+def test_html_needs_nothing_from_elsewhere():
+    said = page.render("t", [("s", [Figure("a--b@c d.svg", "caption")], False)])
+    assert 'src="plots/a--b%40c%20d.svg"' in said
+    assert "http" not in said
+    assert "<script" not in said
+    assert "prefers-color-scheme: dark" in said
+    assert 'name="viewport"' in said
+
+
+def _latex_is_balanced(said):
+    depth = 0
+    for token in re.findall(r"\\.|[{}]", said, re.S):
+        depth += {"{": 1, "}": -1}.get(token, 0)
+        assert depth >= 0
+    return depth == 0
+
+
+def test_latex_escapes_what_is_special():
+    said = latex.render(BLOCKS)
+    body = "\n".join(line for line in said.split("\n") if not line.startswith("%"))
+    assert _latex_is_balanced(body)
+    assert not re.search(r"(?<!\\)[%#_]", body)
+    # ∞ ± β in each of a heading, a paragraph, a bullet and two cells: two signs each, all else escaped.
+    assert body.count("$") == 2 * 3 * 5 + body.count(r"\$")
+    commands = set(re.findall(r"\\([a-zA-Z]+)", body))
+    assert "input" not in commands
+    rows = body.split("\\midrule\n\\endhead\n")[1].split("\\bottomrule")[0].strip().split("\n")
+    assert len(rows) == len(HOSTILE)
+    for row in rows:
+        assert row.endswith(r" \\")
+        assert len(re.findall(r"(?<!\\)&", row)) == 1
+        assert not row.startswith(("[", "*"))
+
+
+def test_latex_names_what_its_fonts_lack():
+    assert latex.escape("中") == "{[}U+4E2D{]}"
+    assert latex.escape("−5 ± 1 é") == "$-$5 $\\pm$ 1 é"  # noqa: RUF001
+
+
+def test_csv_has_one_line_per_number_and_reduced_scale_in_columns_of_its_own(house):
+    house.publish(PUBLISHED.replace("label: Big", 'label: "B,i\\"g\\n\\e[1m"'))
+    name = house.recipe("big")
+    house.recipe("big", scale="cpu", width=2)
+    house.run(name, [30.0, 30.0, 30.0])
+    house.run(name, [12.5], "cpu")
+    comparison = compare()
+    said = sheet.render(comparison, comparison.papers[0])
+    lines = list(csv.DictReader(io.StringIO(said)))
+    big = [x for x in lines if x["row"] == "big" and x["metric"] == "bleu"]
+    assert [(x["published"], x["mean"], x["reduced_mean"], x["reduced_scale"]) for x in big] == [
+        ("30.0", "", "", ""),
+        ("", "30.0", "", ""),
+        ("", "", "12.5", "cpu"),
+    ]
+    assert [x["verdict"] for x in big] == ["reproduced", "reproduced", "reduced scale"]
+    assert big[0]["label"].startswith('B,i"g')
+    assert "\x1b" not in said
+    assert {x["row"] for x in lines} == {"big", "base", "small", "drawn", "rival", "rerun"}
+    assert next(x for x in lines if x["row"] == "rerun")["unconfirmed"] == "True"

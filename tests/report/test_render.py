@@ -1,0 +1,179 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from repro import paths
+from repro.errors import UserError
+from repro.report.render import BEGIN, END, check_tables, render_all, render_headline, write_tables
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def fill(house):
+    """Three seeds at paper scale, a changed tree, a reduced run, a stale one."""
+    name = house.recipe("big", "{table: table1, row: big, metric: bleu, measured: test/bleu, tolerance: 0.5}")
+    house.recipe("big", scale="cpu", width=2)
+    house.run(name, [29.9, 30.0, 30.1])
+    house.record(name, 0, 99.0, "cpu", deviations=["Fewer | updates"])
+    base = house.recipe("base")
+    house.record(base, 0, 26.0, dirty=True)
+    house.record(base, 1, 26.5, commit="fedcba9876543210")
+    house.record(house.recipe("small"), 0, 1.0, config_hash="0" * 64)
+
+
+@pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md"])
+def test_golden(house, name):
+    fill(house)
+    said = render_all(house.results)[house.results / "tables" / name].decode()
+    assert said == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_golden_headline(house):
+    fill(house)
+    assert render_headline() == (GOLDEN / "headline.md").read_text(encoding="utf-8")
+
+
+def test_a_reduced_run_is_only_in_its_own_section(house):
+    fill(house)
+    said = render_all(house.results)[house.results / "tables" / "toy.md"].decode()
+    above, found, below = said.partition("## Reduced-scale runs")
+    assert found
+    assert "99" not in above
+    assert "| toy/big | cpu | test/bleu | 99.00 |" in below
+
+
+def test_every_file_is_there(house):
+    fill(house)
+    names = {path.relative_to(house.results).as_posix() for path in render_all(house.results)}
+    assert names == {
+        *(f"tables/{name}" for name in ("toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md")),
+        *(f"plots/toy--{name}.svg" for name in ("big--paper", "big--cpu", "base--paper")),
+        "index.html",
+    }
+
+
+def test_the_page_shows_rows_claims_runs_and_plots(house):
+    fill(house)
+    page = render_all(house.results)[house.results / "index.html"].decode()
+    shown = ("30.00 ± 0.25", "99.00", "Bigger is better.", 'src="plots/toy--big--paper.svg"', "not built yet")
+    for words in shown:
+        assert words in page
+
+
+def test_the_same_records_give_the_same_bytes(house):
+    fill(house)
+    assert render_all(house.results) == render_all(house.results)
+
+
+def test_render_writes_nothing(house):
+    fill(house)
+    before = sorted(house.results.rglob("*"))
+    render_all(house.results)
+    assert sorted(house.results.rglob("*")) == before
+
+
+def test_write_then_check(house):
+    fill(house)
+    assert len(check_tables()) == 9
+    assert len(write_tables()) == 9
+    assert check_tables() == []
+    assert write_tables() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["tables/toy.md", "tables/toy.csv", "tables/toy.tex", "index.html", "plots/toy--big--cpu.svg"]
+)
+def test_check_finds_an_edit_by_hand(house, name):
+    fill(house)
+    write_tables()
+    path = house.results / name
+    path.write_text(path.read_text().replace("toy", "top", 1))
+    (problem,) = check_tables()
+    assert problem.startswith(f"{name} differs from the records (line ")
+    write_tables()
+    assert check_tables() == []
+
+
+def test_check_finds_missing_new_and_left_over_files(house):
+    fill(house)
+    write_tables()
+    (house.results / "tables" / "toy.md").unlink()
+    (house.results / "plots" / "toy--gone--cpu.svg").write_text("<svg/>")
+    house.record("toy/base", 2, 27.0)
+    problems = check_tables()
+    assert "tables/toy.md is missing" in problems
+    assert "plots/toy--gone--cpu.svg belongs to no record" in problems
+    assert any(p.startswith("tables/runs.md differs") for p in problems)
+    write_tables()
+    assert not (house.results / "plots" / "toy--gone--cpu.svg").exists()
+    assert check_tables() == []
+
+
+def test_a_published_file_outside_its_schema_stops_the_tables(house):
+    path = house.results / "published" / "toy.yaml"
+    path.write_text(path.read_text().replace("year: 2020", "year: soon"))
+    with pytest.raises(UserError, match=r"paper\.year"):
+        write_tables()
+    assert not (house.results / "tables").exists()
+
+
+@pytest.fixture
+def readme(house, tmp_path, monkeypatch):
+    """The results are the checkout's own, so that its README is kept in step."""
+    monkeypatch.setattr(paths, "PROJECT", tmp_path)
+    path = tmp_path / "README.md"
+    path.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nRest\n")
+    return path
+
+
+def test_the_readme_is_checked_and_written(house, readme):
+    fill(house)
+    assert "README.md: the headline block differs from the records" in check_tables()
+    assert readme in write_tables()
+    said = readme.read_text()
+    assert said.startswith(f"# Title\n\n{BEGIN}\n| Paper |")
+    assert said.endswith(f"{END}\n\nRest\n")
+    assert render_headline() in said
+    assert check_tables() == []
+    readme.write_text(said.replace("30.00 ±", "31.00 ±"))
+    assert check_tables() == ["README.md: the headline block differs from the records"]
+
+
+@pytest.mark.parametrize(
+    "text", ["none", f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}{BEGIN}{END}", f"{BEGIN}{END}{END}"]
+)
+def test_a_readme_without_one_pair_of_markers(house, readme, text):
+    readme.write_text(text)
+    with pytest.raises(UserError, match="headline:begin"):
+        check_tables()
+    assert readme.read_text() == text
+
+
+def test_a_readme_of_other_results_is_left_alone(house, readme, monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "PROJECT", tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "README.md").write_text("untouched")
+    write_tables()
+    assert check_tables() == []
+    assert (tmp_path / "elsewhere" / "README.md").read_text() == "untouched"
+
+
+def test_an_unwritable_results_folder_is_the_users_to_mend(house):
+    (house.results / "tables").write_text("a file where a folder must be")
+    with pytest.raises(UserError, match="cannot write"):
+        write_tables()
+
+
+def test_nothing_here_needs_torch(house):
+    import subprocess
+
+    code = (
+        "import sys\nfrom repro.report import compare, render, terminal\n"
+        "compare.list_rows()\n"
+        "bad = {'torch', 'lightning', 'pandas', 'jsonschema', 'tabulate'} & set(sys.modules)\n"
+        "assert not bad, bad\nrender.write_tables()\n"
+        "bad = {'torch', 'lightning', 'pandas'} & set(sys.modules)\nassert not bad, bad\n"
+    )
+    fill(house)
+    subprocess.run([sys.executable, "-c", code], check=True)

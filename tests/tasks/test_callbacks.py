@@ -1,0 +1,120 @@
+"""Curves, checkpoints, progress and the status file, driven by a real Trainer on a toy task."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from repro.tasks.callbacks import Curves, Progress, StatusFile, StepCheckpoints, checkpoints, clock
+from repro.tasks.schedules import Constant
+from repro.tasks.task import Task
+
+# Losses summed over the tokens of each micro-batch, and how many tokens those are.
+BATCHES = [(6.0, 2), (1.0, 1), (8.0, 4), (3.0, 1), (5.0, 5), (2.0, 2), (4.0, 1), (9.0, 3)]
+
+
+class Toy(Task):
+    """Its loss does not depend on its weight, so that sums are known beforehand."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(1, 1), torch.optim.SGD, Constant)
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        total, tokens = batch
+        sums = {"loss": torch.tensor(total, dtype=torch.float64), "tokens": torch.tensor(tokens)}
+        return {"loss": self.net(torch.zeros(1, 1)).sum() * 0.0 + total, "sums": sums}
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("val/loss", torch.tensor(float(self.global_step)), batch_size=1)
+
+
+def train(callbacks: list[pl.Callback], steps: int, parts: int = 1, **settings: Any) -> pl.Trainer:
+    trainer = pl.Trainer(
+        max_steps=steps, accumulate_grad_batches=parts, accelerator="cpu", callbacks=callbacks, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+        check_val_every_n_epoch=None, **settings,
+    )  # fmt: skip
+    trainer.fit(Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0], batch_size=None))
+    return trainer
+
+
+def test_points_are_sums_over_sums() -> None:
+    curves = Curves(every_steps=2)
+    train([curves], steps=4, val_check_interval=4)
+    assert curves.curves["train/loss"] == [[2, 7.0 / 3], [4, 11.0 / 5]]
+    assert curves.tokens == 8
+    assert curves.curves["val/loss"] == [[4, 4.0]]
+
+
+def test_micro_batches_count_as_one_update() -> None:
+    curves = Curves(every_steps=1)
+    train([curves], steps=4, parts=2, val_check_interval=8)
+    assert curves.curves["train/loss"] == [[1, 7.0 / 3], [2, 11.0 / 5], [3, 7.0 / 7], [4, 13.0 / 4]]
+
+
+def test_a_repeated_step_replaces_what_came_after_it() -> None:
+    curves = Curves()
+    for step, value in ((1, 1.0), (2, 2.0), (3, 3.0), (2, 2.5)):
+        curves._keep(step, {"train/loss": value})
+    assert curves.curves["train/loss"] == [[1, 1.0], [2, 2.5]]
+
+
+def test_state_survives() -> None:
+    curves = Curves(every_steps=1)
+    train([curves], steps=2, val_check_interval=8)
+    again = Curves()
+    again.load_state_dict(curves.state_dict())
+    assert (again.curves, again.tokens, again.seconds) == (curves.curves, curves.tokens, curves.seconds)
+
+
+def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
+    curves = Curves()
+    curves.curves = {"train/loss": [[step, step / 3] for step in range(1, 1001)]}
+    points = curves.thinned()["train/loss"]
+    assert len(points) == 200
+    assert points[0] == [1, 0.333333]
+    assert points[-1][0] == 1000
+
+
+def test_checkpoints_come_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
+    train([StepCheckpoints(tmp_path, every_steps=3, keep=2)], steps=8, val_check_interval=8)
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000006.ckpt", "step-00000008.ckpt"]
+    loaded = torch.load(tmp_path / "step-00000008.ckpt", weights_only=True)
+    assert loaded["global_step"] == 8
+
+
+def test_status_and_plain_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves = Curves(every_steps=1)
+    progress = Progress(curves, plain_every_s=0.0)
+    status = StatusFile(tmp_path / "status.json", curves, progress, every_s=0.0)
+    train([curves, progress, status], steps=3, val_check_interval=3)
+    written = json.loads((tmp_path / "status.json").read_text())
+    assert (written["state"], written["step"], written["max_steps"], written["seconds_left"]) == ("training", 3, 3, 0)
+    assert written["train/loss"] == 8.0 / 4
+    said = capsys.readouterr().err
+    assert "step 2/3  loss 1.000" in said
+    assert "tokens/s" in said
+    assert "step 3/3  val/loss 3" in said
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.4, "1:05"), (3723, "1:02:03")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+def test_the_share_of_a_step_sums_to_the_mean_over_all_tokens() -> None:
+    task = Toy()
+    step_tokens = torch.tensor(7)
+
+    class Fake:
+        world_size, accumulate_grad_batches = 3, 2
+
+    task._trainer = Fake()  # type: ignore[assignment]
+    sums = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]  # three ranks of two micro-batches
+    shares: list[Tensor] = [task.share_of_step(torch.tensor(value), step_tokens) for value in sums]
+    assert float(sum(shares)) / 6 == pytest.approx(63.0 / 7)

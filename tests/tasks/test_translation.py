@@ -1,0 +1,121 @@
+"""The translation task against hand-made sums."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from repro.data.batches import PairBatch
+from repro.models import EncoderDecoder
+from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
+from repro.tasks import Constant, Translation
+from repro.tasks.translation import Scored, Tested
+
+SIZE = 11
+
+
+def task(**more: Any) -> Translation:
+    torch.manual_seed(0)
+    blocks = Blocks(
+        mixers=[lambda d: FullAttention(d, 2)],
+        feed_forward=lambda d: FeedForward(d, 16),
+        cross=lambda d: CrossAttention(d, 2),
+    )
+    net = EncoderDecoder(8, 1, 1, lambda width, d: Vocabulary(width, d, SIZE), blocks, dropout=0.0)
+    for module in net.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return Translation(net, torch.optim.SGD, Constant, **more).double()
+
+
+def batch() -> PairBatch:
+    lengths = torch.tensor([4, 2])
+    target = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]])
+    shifted = torch.tensor([[1, 5, 6, 7], [1, 8, 0, 0]])
+    source = torch.tensor([[4, 5, 2], [9, 2, 0]])
+    return PairBatch(
+        source, torch.tensor([3, 2]), shifted, target, lengths, torch.tensor([0, 1]), torch.tensor(24)
+    )
+
+
+def test_loss_is_the_smoothed_sum_over_the_tokens_of_the_whole_update() -> None:
+    module, pairs = task(label_smoothing=0.1), batch()
+    found = module.training_step(pairs, 0)
+    hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
+    log_probs = module.net.vocabulary.log_probs(hidden)
+    wanted, plain = 0.0, 0.0
+    for row, length in ((0, 4), (1, 2)):
+        for t in range(length):
+            gold = int(pairs.target_out[row, t])
+            p = log_probs[row, t]
+            others = sum(float(p[v]) for v in range(SIZE) if v != gold)
+            wanted -= 0.9 * float(p[gold]) + 0.1 / (SIZE - 1) * others
+            plain -= float(p[gold])
+    assert float(found["loss"]) == pytest.approx(wanted / 24)
+    assert float(found["sums"]["loss"]) == pytest.approx(wanted)
+    assert float(found["sums"]["nll"]) == pytest.approx(plain)
+    assert int(found["sums"]["tokens"]) == 6
+
+
+def test_without_smoothing_it_is_cross_entropy() -> None:
+    module, pairs = task(label_smoothing=0.0), batch()
+    logits = module.net.vocabulary.logits(module.net(pairs.source, pairs.source_lengths, pairs.target_in).y)
+    wanted = cross_entropy(logits.flatten(0, 1), pairs.target_out.flatten(), ignore_index=0, reduction="sum")
+    assert float(module.training_step(pairs, 0)["sums"]["loss"]) == pytest.approx(float(wanted))
+
+
+def test_padding_changes_nothing() -> None:
+    module, pairs = task(), batch()
+    wide = pairs._replace(
+        source=torch.nn.functional.pad(pairs.source, (0, 3)),
+        target_in=torch.nn.functional.pad(pairs.target_in, (0, 2)),
+        target_out=torch.nn.functional.pad(pairs.target_out, (0, 2)),
+    )
+    narrow, padded = (float(module.training_step(p, 0)["loss"]) for p in (pairs, wide))
+    assert padded == pytest.approx(narrow, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
+def test_smoothing_out_of_range(epsilon: float) -> None:
+    with pytest.raises(ValueError, match="label_smoothing must be in"):
+        task(label_smoothing=epsilon)
+
+
+def test_a_summary_weighs_tokens_and_sentences() -> None:
+    rows = [Scored(2.0, 3.0, 4, "eins"), Scored(6.0, 7.0, 1, "zwo")]
+    found = Tested("test", rows, ["one", "two"], ["eins", "zwei"]).summary()
+    assert found["nll"] == pytest.approx(8.0 / 5)
+    assert found["loss"] == pytest.approx(10.0 / 5)
+    assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)
+    assert found["exact_match"] == 50.0
+
+
+class FakeData:
+    val_split, test_split = "val", "test"
+
+    def references(self, split: str) -> list[str]:
+        return ["eins", "zwei"]
+
+    sources = references
+
+    def expected_tokens(self, split: str) -> int:
+        return 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({0: Scored(1.0, 1.0, 5, "a")}, "1 sentences scored, the split has 2"),
+        ({0: Scored(1.0, 1.0, 4, "a"), 1: Scored(1.0, 1.0, 2, "b")}, "6 tokens scored, the store has 5"),
+    ],
+)
+def test_a_lost_sentence_or_token_stops_the_evaluation(rows: dict[int, Scored], message: str) -> None:
+    module = task()
+
+    class FakeTrainer:
+        datamodule = FakeData()
+
+    module._trainer = FakeTrainer()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match=message):
+        module._collect(rows, "test")

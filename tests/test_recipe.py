@@ -1,0 +1,246 @@
+from pathlib import Path
+
+import pytest
+
+from repro import recipe
+from repro.errors import UserError
+from repro.recipe import (
+    differing_keys,
+    experiments,
+    flatten,
+    load_recipe,
+    merge,
+    parse_yaml,
+    read_yaml,
+    recipe_files,
+    scales_of,
+    set_key,
+    signature_hash,
+)
+
+BASE = """
+title: Toy
+reproduces: [{table: t, row: r, metric: m, measured: x}]
+trainer: {max_steps: 100, devices: 1}
+model:
+  class_path: a.Model
+  init_args:
+    net: {class_path: a.Net, init_args: {width: 8, layers: [{n: 1}, {n: 2}]}}
+data: {class_path: a.Data, init_args: {batch: 4, num_workers: 2}}
+"""
+GRID = """
+points:
+  l128: {data.batch: 128}
+  512: {data.batch: 512, title: Long}
+  plain:
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_CONFIGS", str(tmp_path))
+
+    def put(name: str, text: str) -> Path:
+        path = tmp_path / "toy" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        recipe._files.cache_clear()
+        recipe._experiments.cache_clear()
+        return path
+
+    put("base.yaml", BASE)
+    return put
+
+
+def test_yaml_reads_exponents_as_numbers():
+    assert parse_yaml("[1e-9, 1.5E+3, -2e3, 1_000, v1e9, 1e]") == [1e-9, 1500.0, -2000.0, 1000, "v1e9", "1e"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3", "line 3: the key 'a' stands twice"),
+        ("x:\n  a: 1\n  a: 2", "line 3: the key 'a' stands twice"),
+        ("a: [1, 2", "recipe, line"),
+        ("? [a]\n: 1", "unhashable"),
+        ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+    ],
+)
+def test_bad_yaml_is_one_line_that_names_the_place(text, said):
+    with pytest.raises(UserError, match=said) as error:
+        parse_yaml(text, "recipe")
+    assert "\n" not in str(error.value)
+
+
+def test_read_yaml_of_no_file_and_of_no_text(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read_yaml(tmp_path / "none.yaml")
+    (tmp_path / "odd.yaml").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="cannot read"):
+        read_yaml(tmp_path / "odd.yaml")
+
+
+def test_files_scales_and_points_are_found(write):
+    write("base.cpu.yaml", "trainer: {max_steps: 5}")
+    write("grid.yaml", BASE + GRID)
+    assert set(recipe_files()) == {"toy/base", "toy/grid"}
+    assert experiments() == ("toy/base", "toy/grid@l128", "toy/grid@512", "toy/grid@plain")
+    assert scales_of("toy/base") == ("paper", "cpu")
+    assert scales_of("toy/grid@l128") == ("paper",)
+
+
+def test_experiments_follow_the_configs_folder(write, tmp_path, monkeypatch):
+    assert experiments() == ("toy/base",)
+    other = tmp_path / "elsewhere"
+    (other / "toy").mkdir(parents=True)
+    (other / "toy" / "other.yaml").write_text(BASE)
+    monkeypatch.setenv("REPRO_CONFIGS", str(other))
+    assert experiments() == ("toy/other",)
+
+
+def test_an_overlay_of_an_unknown_scale_is_refused(write):
+    write("base.cpuu.yaml", "trainer: {max_steps: 5}")
+    with pytest.raises(UserError, match="'cpuu' is not a scale; nearest: cpu"):
+        recipe_files()
+
+
+def test_an_overlay_without_its_recipe_is_refused(write):
+    write("lost.cpu.yaml", "trainer: {max_steps: 5}")
+    with pytest.raises(UserError, match=r"lost\.yaml is not there"):
+        experiments()
+
+
+def test_overlay_point_and_overrides_apply_in_this_order(write):
+    write("grid.yaml", BASE + GRID)
+    write("grid.cpu.yaml", "data: {init_args: {batch: 2}}\ntrainer: {max_steps: 5}")
+    config = load_recipe("toy/grid@512", "cpu", [("trainer.max_steps", 7)]).config
+    assert config["data"]["init_args"] == {"batch": 512, "num_workers": 2}
+    assert config["trainer"] == {"max_steps": 7, "devices": 1}
+    assert config["title"] == "Long"
+    assert "points" not in config
+
+
+def test_a_point_without_keys_is_the_recipe_itself(write):
+    write("grid.yaml", BASE + GRID)
+    assert load_recipe("toy/grid@plain").sections == load_recipe("toy/base").sections
+
+
+def test_loading_twice_shares_nothing(write):
+    first = load_recipe("toy/base")
+    first.config["model"]["init_args"]["net"]["init_args"]["width"] = 99
+    set_key(first.config, "trainer.max_steps", 1)
+    assert load_recipe("toy/base").signature["model.init_args.net.init_args.width"] == 8
+    assert load_recipe("toy/base").config["trainer"]["max_steps"] == 100
+
+
+def test_a_changed_file_is_read_again(write):
+    before = load_recipe("toy/base").hash8
+    write("base.yaml", BASE.replace("max_steps: 100", "max_steps: 200"))
+    assert load_recipe("toy/base").hash8 != before
+
+
+@pytest.mark.parametrize(
+    ("experiment", "scale", "said"),
+    [
+        ("toy/bass", "paper", "unknown experiment 'toy/bass'; nearest: toy/base"),
+        ("toy/base", "gpu", "toy/base has no scale 'gpu'; it has: paper"),
+        ("toy/base@x", "paper", "toy/base has no points"),
+        ("toy/grid", "paper", "choose one of: toy/grid@l128"),
+        ("toy/grid@l1", "paper", "'toy/grid@l1' is not a point of toy/grid"),
+    ],
+)
+def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, said):
+    write("grid.yaml", BASE + GRID)
+    with pytest.raises(UserError, match=said):
+        load_recipe(experiment, scale)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("modle: {}", "unknown key 'modle'; nearest: model"),
+        ("- a", "a recipe is a mapping"),
+        (BASE + "points: [a, b]", "points are names with dotted keys"),
+        (BASE + "points: {a: 3}", "points are names with dotted keys"),
+        (BASE + "points: {a: {width: 3}}", "settings start with one of"),
+    ],
+)
+def test_a_malformed_recipe_is_refused(write, text, said):
+    write("odd.yaml", text)
+    with pytest.raises(UserError, match=said):
+        load_recipe(next(name for name in experiments() if name.startswith("toy/odd")))
+
+
+def test_signature_leaves_out_headers_and_infrastructure(write):
+    signature = load_recipe("toy/base").signature
+    assert "trainer.max_steps" in signature
+    assert not {"title", "trainer.devices", "data.init_args.num_workers"} & signature.keys()
+    assert signature["model.init_args.net.init_args.layers.1.n"] == 2
+
+
+def test_the_hash_ignores_infrastructure_and_nothing_else(write):
+    def hash8(*overrides):
+        return load_recipe("toy/base", overrides=list(overrides)).hash8
+
+    assert hash8() == hash8(("trainer.devices", 8), ("data.num_workers", 0), ("trainer.logger.x", 1))
+    assert hash8() != hash8(("model.net.width", 9))
+    assert hash8() != hash8(("data.batch", 8))
+
+
+def test_run_id_and_folder(write, monkeypatch, tmp_path):
+    monkeypatch.setenv("REPRO_RUNS", str(tmp_path / "runs"))
+    made = load_recipe("toy/base")
+    assert made.run_id(3) == f"toy/base/paper/s3-{made.hash8}"
+    assert made.run_dir(3) == tmp_path / "runs" / made.run_id(3)
+    assert made.paper == "toy"
+
+
+def test_the_hash_is_of_canonical_json():
+    # SHA-256 of {"a":1,"b":[1,2]}; a change of this number would orphan every record.
+    assert signature_hash({"b": [1, 2], "a": 1}).startswith("8baa7319")
+    assert signature_hash(parse_yaml("{day: 2020-01-01}")) == signature_hash({"day": "2020-01-01"})
+
+
+def test_flatten():
+    tree = {"a": {"b": 1, "c": {}}, "d": [1, 2], "e": [{"f": 3}], "g": []}
+    assert flatten(tree) == {"a.b": 1, "a.c": {}, "d": [1, 2], "e.0.f": 3, "g": []}
+
+
+def test_merge_replaces_arguments_of_another_class_and_leaves_its_inputs_alone():
+    base = {"class_path": "a.A", "init_args": {"x": 1, "y": [1]}}
+    over = {"init_args": {"y": [2]}}
+    assert merge(base, over) == {"class_path": "a.A", "init_args": {"x": 1, "y": [2]}}
+    assert merge(base, {"class_path": "a.B"}) == {"class_path": "a.B"}
+    assert merge(base, {"class_path": "a.A"}) == base
+    assert base == {"class_path": "a.A", "init_args": {"x": 1, "y": [1]}}
+
+
+def test_set_key_passes_through_arguments_and_lists(write):
+    config = load_recipe("toy/base").config
+    set_key(config, "model.net.width", 16)
+    set_key(config, "model.net.layers.1.n", 5)
+    set_key(config, "data.new", 1)
+    net = config["model"]["init_args"]["net"]["init_args"]
+    assert (net["width"], net["layers"]) == (16, [{"n": 1}, {"n": 5}])
+    assert config["data"]["init_args"]["new"] == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("width", "start with one of trainer, model, data, checkpoints"),
+        ("model.net.width.x", "model.net.width is a value, it has no 'x'"),
+        ("model.net.layers.9.n", "model.net.layers is a value, it has no '9'"),
+    ],
+)
+def test_set_key_refuses(write, key, said):
+    with pytest.raises(UserError, match=said):
+        set_key(load_recipe("toy/base").config, key, 1)
+
+
+def test_differing_keys():
+    assert differing_keys({"a": 1, "b": 2, "d": 4}, {"a": 1, "b": 3, "c": 4}) == [
+        "b: 2 → 3",
+        "c: (not set) → 4",
+        "d: 4 → (not set)",
+    ]

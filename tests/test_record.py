@@ -1,0 +1,163 @@
+import dataclasses
+import errno
+import json
+import os
+
+import pytest
+
+from repro import record as module
+from repro.errors import ReproError, UserError
+from repro.record import Measurement, RunRecord, read_records, thin, write_atomic, write_record
+
+
+@pytest.fixture
+def made():
+    return RunRecord(
+        experiment="toy/big",
+        scale="cpu",
+        seed=3,
+        run_id="toy/big/cpu/s3-01234567",
+        command="repro run toy/big",
+        config={"title": "Ünïcode", "model": {"width": 8}},
+        config_hash="0123456789abcdef",
+        commit="abc",
+        dirty=False,
+        versions={"torch": "2.13.0"},
+        hardware={"device": "CPU", "count": 1},
+        precision="32-true",
+        data={},
+        parameters=10,
+        steps=2,
+        tokens=20,
+        wall_seconds=1.5,
+        gpu_hours=0.0,
+        peak_bytes=1,
+        metrics=[Measurement("test/bleu", 30.0, "BLEU", "test", {"beam": 4}, 50, 31.0)],
+        curves={"val/loss": [[0, 2.0], [1, 1.0]]},
+        checkpoint_sha256=None,
+        outputs_sha256=None,
+        finished="2026-01-02T03:04:05Z",
+        deviations=["fewer updates"],
+    )
+
+
+def test_there_and_back(made):
+    assert RunRecord.from_json(made.to_json()) == made
+
+
+def test_the_json_is_stable_and_legible(made):
+    assert made.to_json() == RunRecord.from_json(made.to_json()).to_json()
+    assert "Ünïcode" in made.to_json()
+
+
+def test_metric_by_name(made):
+    assert made.metric("test/bleu").value == 30.0
+    assert made.metric("test/ppl") is None
+
+
+def test_file_stem(made):
+    assert made.file_stem == "cpu-s3-01234567-20260102030405"
+
+
+def test_write_and_read_with_outputs(made, tmp_path):
+    path = write_record(made, tmp_path, outputs="ein Hund\n")
+    assert path == tmp_path / "toy" / "big" / "cpu-s3-01234567-20260102030405.json"
+    assert path.with_suffix(".outputs.txt").read_text() == "ein Hund\n"
+    assert read_records(tmp_path) == [made]
+
+
+def test_records_are_never_overwritten(made, tmp_path):
+    path = write_record(made, tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(ReproError, match="never overwritten"):
+        write_record(dataclasses.replace(made, steps=9), tmp_path, outputs="x")
+    assert path.read_bytes() == before
+    assert len(list(path.parent.iterdir())) == 1
+
+
+def test_a_diverged_run_keeps_its_curve_and_loses_its_metric(made):
+    curve = [[0, 2.0], [1, float("nan")], [2, float("inf")]]
+    said = dataclasses.replace(made, curves={"val/loss": curve})
+    assert RunRecord.from_json(said.to_json()).curves == {"val/loss": [[0, 2.0], [1, None], [2, None]]}
+    said.metrics.append(Measurement("test/ppl", float("inf"), "perplexity", "test"))
+    with pytest.raises(ReproError, match="test/ppl is inf"):
+        said.to_json()
+
+
+def test_no_records_where_there_is_no_folder(tmp_path):
+    assert read_records(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw.update(schema_version=99), "schema_version 99, this version reads 1"),
+        (lambda raw: raw.pop("schema_version"), "schema_version None"),
+        (lambda raw: raw.pop("seed"), r"missing keys \['seed'\]"),
+        (lambda raw: raw.update(sead=1), r"unknown keys \['sead'\]"),
+        (lambda raw: raw["metrics"][0].update(colour=1), "a metric is malformed.*colour"),
+        (lambda raw: raw.update(metrics=None), "a metric is malformed"),
+        (lambda raw: raw.update(seed="3"), "seed is '3', which is not of the right type"),
+        (lambda raw: raw.update(seed=True), "seed is True"),
+        (lambda raw: raw.update(finished=5), "finished is 5"),
+        (lambda raw: raw.update(curves=[]), r"curves is \[\]"),
+        (lambda raw: raw["metrics"][0].update(value="30"), "metric test/bleu value is '30'"),
+        (lambda raw: raw["metrics"][0].update(protocol=[]), "metric test/bleu protocol"),
+    ],
+)
+def test_a_malformed_record_is_refused_with_its_name(made, tmp_path, change, said):
+    raw = json.loads(made.to_json())
+    change(raw)
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(raw))
+    with pytest.raises(UserError, match=said) as error:
+        read_records(tmp_path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema_version": NaN}', b"\xff\xfe"])
+def test_what_is_no_json_record_is_refused(tmp_path, data):
+    (tmp_path / "odd.json").write_bytes(data)
+    with pytest.raises(UserError, match=r"odd\.json"):
+        read_records(tmp_path)
+
+
+def test_thin_keeps_ends_and_order():
+    points = [[i, float(i)] for i in range(1000)]
+    few = thin(points, 7)
+    assert len(few) == 7
+    assert (few[0], few[-1]) == (points[0], points[-1])
+    assert few == sorted(few)
+    assert thin(points[:7], 7) == points[:7]
+    assert len(thin(points)) == 200
+
+
+def test_write_atomic_leaves_nothing_half_written(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "file.json"
+    write_atomic(path, b"one")
+    assert path.stat().st_mode & 0o777 == 0o644
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReproError, match="no space left") as error:
+        write_atomic(path, b"two")
+    assert error.value.exit_code == 1
+    assert path.read_bytes() == b"one"
+    assert [p.name for p in path.parent.iterdir()] == ["file.json"]
+
+
+def test_write_atomic_into_what_is_no_folder_is_the_users_to_mend(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="make the folder writable"):
+        write_atomic(tmp_path / "file" / "below", b"x")
+
+
+def test_a_refused_write_is_the_users_to_mend(tmp_path, monkeypatch):
+    def refuse(*_args, **_keys):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(module.tempfile, "mkstemp", refuse)
+    with pytest.raises(UserError, match="Permission denied"):
+        write_atomic(tmp_path / "x", b"x")
