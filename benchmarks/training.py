@@ -2,12 +2,12 @@
 
     python -m benchmarks.training
 
-One step is forward + loss + backward, no optimiser. Both models have the same widths, the same dropout sites, post-norm
-layers without a norm behind the stack, one matrix for both embeddings and the output, sinusoidal positions and label
-smoothing 0.1. Steps of the two alternate, so that a busy machine slows both; the ratio is the median of the ratios of
-neighbouring steps. "Its own matrix products" are the products of every linear layer and of the output layer, forward
-and backward, timed by ``torch.mm`` between the steps. Memory is the peak of a fresh process less what it held before
-its first step. Prints a table and one line of JSON.
+One step is forward + loss + backward, no optimiser. Both models have the same widths, the same dropout sites,
+post-norm layers without a norm behind the stack, one matrix for both embeddings and the output, sinusoidal
+positions and label smoothing 0.1. Steps of the two alternate, so that a busy machine slows both; a ratio is
+the median of the ratios of neighbouring steps. "Matrix products" are those of every linear layer of ours and
+of the output layer, forward and backward, timed by ``torch.mm`` between the steps. Memory is the peak of a
+fresh process less what it held before its first step. Prints a table and one line of JSON.
 """
 
 import argparse
@@ -241,7 +241,7 @@ def measure_peak(name: str, shape: Shape, padded: bool) -> int:
 
 
 def status_bytes(key: str) -> int:
-    """A line of ``/proc/self/status`` (Linux). ``ru_maxrss`` will not do: a child starts with its parent's."""
+    """A line of ``/proc/self/status`` (Linux); not ``ru_maxrss``, as a child starts with its parent's."""
     with open("/proc/self/status") as file:
         lines = dict(line.split(":", 1) for line in file)
     return int(lines[key].split()[0]) * 1024

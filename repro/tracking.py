@@ -5,13 +5,20 @@ import netrc
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlparse
 
 from repro.recipe import Recipe
 
 PROJECT_NAME = "repro"
 _REACH_S = 3.0
+Mode = Literal["disabled", "offline", "online"]
+MODES: dict[str, Mode] = {
+    "disabled": "disabled",
+    "offline": "offline",
+    "dryrun": "offline",
+    "online": "online",
+}
 # What W&B shows as a run's summary: the best, not the last.
 SUMMARIES = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/exact_match": "max"}
 
@@ -21,11 +28,11 @@ def wandb_id(run_id: str) -> str:
     return hashlib.sha256(run_id.encode()).hexdigest()[:16]
 
 
-def mode() -> str:
+def mode() -> Mode:
     """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online given a key and a network."""
     asked = os.environ.get("WANDB_MODE", "").lower()
-    if asked in ("disabled", "dryrun", "offline", "online"):
-        return {"dryrun": "offline"}.get(asked, asked)
+    if asked in MODES:
+        return MODES[asked]
     url = urlparse(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
     if not has_key(url.hostname or ""):
         return "offline"

@@ -49,7 +49,7 @@ def call(arguments: list[str]) -> int | None:
 
 
 def _check_files(arguments: list[str]) -> None:
-    """Refuses files that are missing, damaged checkpoints, and YAML that LightningCLI would read leniently."""
+    """Refuses missing files, damaged checkpoints, and YAML that LightningCLI would read leniently."""
     for path in _values(arguments, "--config", "-c"):
         read_yaml(Path(path))
     for path in _values(arguments, "--ckpt_path"):

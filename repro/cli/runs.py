@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 from repro.errors import UserError, nearest
 from repro.paths import results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, parse_yaml, scales_of
+from repro.record import write_atomic
 
 
 def register(verbs: Any) -> None:
@@ -122,9 +124,21 @@ def run_one(args: argparse.Namespace) -> None:
 
     if finished_record(recipe.run_dir(args.seed)):
         print(f"{recipe.run_id(args.seed)} is done; `repro show {recipe.run_id(args.seed)}` tells more")
+    require_writable(results_dir() / "runs")
     record = run(recipe, args.seed, shlex.join(words))
     if is_leader():
         conclude(record)
+
+
+def require_writable(folder: Path) -> None:
+    """Finds out before training, not after it, that the record could not be written.
+
+    Raises:
+        ReproError: as :func:`repro.record.write_atomic`.
+    """
+    probe = folder / f".writable-{os.getpid()}"
+    write_atomic(probe, b"")
+    probe.unlink()
 
 
 def is_leader() -> bool:

@@ -54,6 +54,7 @@ _MULTI30K = Source(
     splits=("train", "val", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
     required=("train", "val", "test_2016_flickr"),
     aliases={"test": "test_2016_flickr"},
+    vocab_size=4000,
     hub_id="bentrevett/multi30k",
     hub_splits={"train": "train", "val": "validation", "test_2016_flickr": "test"},
     sha256={

@@ -31,7 +31,9 @@ def read(path: Path) -> dict[str, Any]:
         raise UserError(f"no such checkpoint: {path}") from None
     except Exception as error:  # torch raises many kinds for damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path} is not a readable checkpoint ({reason[:160]}); delete it to go on without") from None
+        raise UserError(
+            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to go on without"
+        ) from None
     if not isinstance(loaded, dict) or "state_dict" not in loaded:
         raise UserError(f"{path} is not a checkpoint: it has no state_dict")
     return loaded
@@ -75,7 +77,8 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
             if value.is_floating_point():
                 total[name] = total[name] + value.double() if name in total else value.double()
     return {
-        name: (total[name] / len(paths)).to(value.dtype) if name in total else value for name, value in last.items()
+        name: (total[name] / len(paths)).to(value.dtype) if name in total else value
+        for name, value in last.items()
     }
 
 

@@ -11,7 +11,17 @@ import torch
 
 from repro.paths import PROJECT
 
-PACKAGES = ("torch", "lightning", "jsonargparse", "numpy", "tokenizers", "sentencepiece", "sacrebleu", "datasets", "wandb")
+PACKAGES = (
+    "torch",
+    "lightning",
+    "jsonargparse",
+    "numpy",
+    "tokenizers",
+    "sentencepiece",
+    "sacrebleu",
+    "datasets",
+    "wandb",
+)
 # A change to any of these may change a result; an edited README may not.
 SOURCES = ("repro", "configs", "pyproject.toml", "requirements.lock")
 

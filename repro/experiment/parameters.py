@@ -88,7 +88,7 @@ def _vocabulary_lines(counted: dict[str, Any]) -> list[str]:
     tokens, rest = divmod(missing, width)
     low, high = (size + (missing + sign * half) / width for sign in (-1, 1))
     return [
-        "The paper does not state the vocabulary of its counts. Every other part is fixed by its table, and a",
+        "The paper does not state the vocabulary of its counts. All other parts are fixed by its table, and a",
         f"token costs {width:,} parameters, so the difference is {tokens:+,} tokens and {rest} parameters:",
         f"{missing:,} = {tokens:,} × {width:,} + {rest}.",  # noqa: RUF001
         f"The published count belongs to a vocabulary of about {size + tokens:,} ({low:,.0f} to {high:,.0f}",

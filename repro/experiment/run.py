@@ -151,7 +151,9 @@ def fit(current: Run) -> None:
         if loaded["global_step"] >= current.trainer.max_steps:
             current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
             return
-    current.trainer.fit(current.parts.task, datamodule=current.parts.data, ckpt_path=resume, weights_only=True)
+    current.trainer.fit(
+        current.parts.task, datamodule=current.parts.data, ckpt_path=resume, weights_only=True
+    )
 
 
 def test(current: Run) -> str | None:
@@ -246,12 +248,16 @@ def claimed(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}; set REPRO_RUNS to a folder you can write to") from None
+        raise UserError(
+            f"cannot write {folder}: {error.strerror}; set REPRO_RUNS to a folder you can write to"
+        ) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UserError(f"{folder} is being run by another process; wait for it, or use another seed") from None
+            raise UserError(
+                f"{folder} is being run by another process; wait for it, or use another seed"
+            ) from None
         yield
 
 

@@ -146,7 +146,7 @@ def top(values: Tensor, n: int) -> tuple[Tensor, Tensor]:
         return everything.values, everything.indices
     best = values.topk(n + 1)
     index = best.indices[:, :n]
-    # The last one may have equals that were left out. On a CPU it costs nothing to look whether; on a GPU looking
+    # The last may have equals that were left out. On a CPU it costs nothing to look whether; on a GPU looking
     # would synchronise, and settling does not.
     if values.device.type != "cpu" or bool((best.values[:, n - 1] == best.values[:, n]).any()):
         index = _settle(values, best.values[:, :n], index)

@@ -1,6 +1,7 @@
 """Decoder-only language model."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,10 @@ class DecoderLM(nn.Module):
         dropout: on the embedding sums, in [0, 1).
         init: initialises the whole model, in place.
     """
+
+    # What the makers made: modules with more methods than nn.Module has.
+    positions: Any
+    vocabulary: Any
 
     def __init__(
         self,
@@ -58,7 +63,7 @@ class DecoderLM(nn.Module):
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
         """Continues sequences: as :meth:`forward` with a state, under the name that decoding uses."""
-        return self(ids, state, lengths)  # type: ignore[no-any-return]
+        return self(ids, state, lengths)
 
 
 def start_stream(stack: nn.Module, batch: int, capacity: int | None) -> State:
@@ -69,7 +74,7 @@ def start_stream(stack: nn.Module, batch: int, capacity: int | None) -> State:
 
 
 def place(x: Tensor, positions: nn.Module, past: State, lengths: Tensor | None) -> tuple[Tensor, Layout]:
-    """Gives token vectors ``(B, T, ·)`` their positions; returns them ``(B, T, D)`` with the causal layout."""
+    """Gives token vectors ``(B, T, ·)`` their positions: ``(B, T, D)``, and the causal layout."""
     steps = torch.arange(x.shape[1], device=x.device)
     start = None if past is None else past["start"]
     where = steps if start is None else start[:, None] + steps

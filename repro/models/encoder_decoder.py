@@ -1,6 +1,7 @@
 """Encoder-decoder for translation and other sequence-to-sequence tasks."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,8 @@ from repro.nn.stack import Blocks
 class EncoderDecoder(nn.Module):
     """An encoder over the source, a causal decoder over the target that attends to it; one shared vocabulary.
 
-    State: ``{"stream": {"start": (B·K,), "mix": ...}, "memory": {"cross": ...}}``: the stream has a row for each
-    hypothesis, the memory one for each source; K consecutive hypotheses share a source.
+    State: ``{"stream": {"start": (B·K,), "mix": ...}, "memory": {"cross": ...}}``: the stream has a row for
+    each hypothesis, the memory one for each source; K consecutive hypotheses share a source.
 
     Args:
         d_model: D.
@@ -30,6 +31,10 @@ class EncoderDecoder(nn.Module):
 
     Source: Vaswani et al. 2017, section 3.
     """
+
+    # What the makers made: modules with more methods than nn.Module has.
+    positions: Any
+    vocabulary: Any
 
     def __init__(
         self,
@@ -57,7 +62,7 @@ class EncoderDecoder(nn.Module):
     def _encode(self, x: Tensor, lengths: Tensor | None) -> Mixed:
         where = torch.arange(x.shape[1], device=x.device)
         x = self.dropout(self.positions(x, where))
-        return self.encoder(x, None, Layout(causal=False, lengths=lengths, positions=where))  # type: ignore[no-any-return]
+        return self.encoder(x, None, Layout(causal=False, lengths=lengths, positions=where))
 
     def forward(
         self, source: Tensor, source_lengths: Tensor | None, target: Tensor, lengths: Tensor | None = None
@@ -78,17 +83,20 @@ class EncoderDecoder(nn.Module):
         x, y = both.split([source.shape[1], target.shape[1]], dim=1)
         encoded = self._encode(x, source_lengths)
         x, layout = place(y, self.positions, None, lengths)
-        mixed: Mixed = self.decoder(self.dropout(x), self.decoder.attend_to(encoded.y, source_lengths), layout)
+        memory = self.decoder.attend_to(encoded.y, source_lengths)
+        mixed: Mixed = self.decoder(self.dropout(x), memory, layout)
         losses = [loss for loss in (encoded.aux, mixed.aux) if loss is not None]
         return Mixed(mixed.y, None, torch.stack(losses).sum(0) if losses else None)
 
-    def start(self, source: Tensor, lengths: Tensor | None, beams: int = 1, capacity: int | None = None) -> State:
+    def start(
+        self, source: Tensor, lengths: Tensor | None, beams: int = 1, capacity: int | None = None
+    ) -> State:
         """Encodes sources ``(B, S)`` once and makes an empty stream of ``B · beams`` hypotheses."""
         memory = self.decoder.attend_to(self.encode(source, lengths).y, lengths)
         return {"stream": start_stream(self.decoder, source.shape[0] * beams, capacity), "memory": memory}
 
     def decode(self, target: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
-        """Hidden states ``(B·K, T, D)`` of the next target ids ``(B·K, T)``, of which ``lengths`` are valid."""
+        """Hidden states ``(B·K, T, D)`` of the next ids ``(B·K, T)``, of which ``lengths`` are valid."""
         past = state["stream"]
         x, layout = place(self.vocabulary.embed(target), self.positions, past, lengths)
         mixed: Mixed = self.decoder(self.dropout(x), {"mix": past["mix"], **state["memory"]}, layout)

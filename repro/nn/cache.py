@@ -1,7 +1,7 @@
 """Key-value states: append tokens to rows of different lengths, by concatenation or in place.
 
-Rows are left-aligned: the valid keys of row b are ``[0, length[b])``. A growing state is
-``{"past": {...}, "length"}``, one with a capacity ``{"slots": {...}, "length"}``; the tensors inside are ``(B, S, ...)``.
+Rows are left-aligned: the valid keys of row b are ``[0, length[b])``. A growing state is ``{"past": {...},
+"length"}``, one with a capacity ``{"slots": {...}, "length"}``; the tensors inside are ``(B, S, ...)``.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ from torch import Tensor
 from repro.nn.mixer import Layout, State
 
 
-def empty_cache(batch: int, widths: Mapping[str, tuple[int, ...]], like: Tensor, capacity: int | None) -> State:
+def empty_cache(
+    batch: int, widths: Mapping[str, tuple[int, ...]], like: Tensor, capacity: int | None
+) -> State:
     """An empty key-value state.
 
     Args:
@@ -26,7 +28,9 @@ def empty_cache(batch: int, widths: Mapping[str, tuple[int, ...]], like: Tensor,
     return {kind: slots, "length": torch.zeros(batch, dtype=torch.long, device=like.device)}
 
 
-def append(state: State, new: Mapping[str, Tensor], layout: Layout) -> tuple[dict[str, Tensor], State, Tensor]:
+def append(
+    state: State, new: Mapping[str, Tensor], layout: Layout
+) -> tuple[dict[str, Tensor], State, Tensor]:
     """Appends the tokens of one call to every row.
 
     Args:
@@ -35,10 +39,12 @@ def append(state: State, new: Mapping[str, Tensor], layout: Layout) -> tuple[dic
         layout: its ``lengths`` say how many of the T tokens of each row are kept.
 
     Returns:
-        All keys ``(B, S, ...)`` by name, the new state, and which keys each query sees, boolean ``(B, 1, T, S)``.
+        All keys ``(B, S, ...)`` by name, the new state, and which keys each query sees, boolean
+        ``(B, 1, T, S)``.
 
     Raises:
-        IndexError: more tokens than the capacity (on CPU; unchecked on GPU, where a check would synchronise).
+        IndexError: more tokens than the capacity, padding of this call included (on CPU; unchecked on GPU,
+            where a check would synchronise).
     """
     length = state["length"]
     first = next(iter(new.values()))

@@ -1,12 +1,13 @@
 """The contract between sequence mixers and everything around them.
 
-A mixer turns ``x (B, T, D)`` into ``y (B, T, D)`` and may carry a *state* from one call to the next. A state is a
-nested dict or tuple of tensors with the batch axis first, and nothing else, so that detaching, reordering beams,
-resetting rows and counting bytes are the tree functions below and no mixer needs a cache class.
+A mixer turns ``x (B, T, D)`` into ``y (B, T, D)`` and may carry a *state* from one call to the next. A state
+is a nested dict or tuple of tensors with the batch axis first, and nothing else, so that detaching, reordering
+beams, resetting rows and counting bytes are the tree functions below and no mixer needs a cache class.
 
 Three laws hold for every mixer, each with one parametrised test (tests/nn/test_laws.py):
 
-I.   A sequence fed whole equals the same sequence fed in chunks with carried state, while memory covers the past.
+I.   A sequence fed whole equals the same sequence fed in chunks with carried state, while memory covers the
+     past.
 II.  Changing token t leaves every output before t untouched (causal layouts).
 III. Every mixer equals a naive loop, in outputs and gradients, at odd lengths.
 """
@@ -80,7 +81,7 @@ def tree_map(function: Callable[[Tensor], Tensor], tree: _Tree) -> _Tree:
     if isinstance(tree, dict):
         return {key: tree_map(function, value) for key, value in tree.items()}  # type: ignore[return-value]
     if isinstance(tree, tuple | list):
-        return type(tree)(tree_map(function, value) for value in tree)  # type: ignore[call-arg]
+        return type(tree)(tree_map(function, value) for value in tree)
     if tree is None:
         return tree
     raise TypeError(f"a state holds tensors, dicts and tuples only, not {type(tree).__name__}")
@@ -89,7 +90,12 @@ def tree_map(function: Callable[[Tensor], Tensor], tree: _Tree) -> _Tree:
 def leaves(tree: State) -> list[Tensor]:
     """Every tensor of a state, in order."""
     found: list[Tensor] = []
-    tree_map(lambda t: (found.append(t), t)[1], tree)
+
+    def keep(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    tree_map(keep, tree)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -15,7 +16,7 @@ class ResidualStack(nn.Module):
     State: ``{"mix": (layer 0, layer 1, ...), "cross": (...)}``; a name that is missing has no state.
 
     Args:
-        layers: one mapping for each layer, from ``mix``, ``cross`` (decoders) and ``feed_forward`` to its sublayer.
+        layers: for each layer its sublayers by name: ``mix``, ``cross`` (decoders) and ``feed_forward``.
         final_norm: applied to the last layer's output.
     """
 
@@ -26,11 +27,14 @@ class ResidualStack(nn.Module):
 
     def init_state(self, batch: int, capacity: int | None = None) -> State:
         """An empty state of every layer's mixer."""
-        return {"mix": tuple(layer["mix"].body.init_state(batch, capacity) for layer in self._each())}
+        return {"mix": tuple(body.init_state(batch, capacity) for body in self._bodies("mix"))}
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
         """What every layer's cross-attention keeps of ``memory (B, S, D)``."""
-        return {"cross": tuple(layer["cross"].body.attend_to(memory, lengths) for layer in self._each())}
+        return {"cross": tuple(body.attend_to(memory, lengths) for body in self._bodies("cross"))}
+
+    def _bodies(self, name: str) -> list[Any]:
+        return [layer[name].body for layer in self._each()]
 
     def _each(self) -> list[nn.ModuleDict]:
         return [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]

@@ -1,4 +1,4 @@
-"""A vocabulary: one place for the vectors of tokens going in and their scores coming out, and for tying the two."""
+"""A vocabulary: one place for token vectors going in, scores coming out, and for tying the two."""
 
 import math
 

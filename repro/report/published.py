@@ -232,9 +232,10 @@ def _is_unconfirmed(checked: str, row: str, metric: str, value: float) -> bool:
 
 
 def _confirms(clause: str, row: str, metric: str, value: float) -> bool:
-    subject, found, _ = clause.partition("confirmed by")
-    if not found or subject.rstrip().endswith("un"):
+    confirmed = re.search(r"\bconfirmed by", clause)  # the word border keeps "unconfirmed by" out
+    if confirmed is None:
         return False
+    subject = clause[: confirmed.start()]
     named_row = re.search(r"\brow ([\w.-]+)", subject)
     numbers = [float(n) for n in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w-])", subject)]
     metrics = re.search(r"\(([^)]*)\)", subject)

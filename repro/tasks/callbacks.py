@@ -162,7 +162,11 @@ class Progress(Callback):
 
         self._began = (time.monotonic(), trainer.global_step)
         self._bar = tqdm(
-            total=trainer.max_steps, initial=trainer.global_step, unit="step", disable=None, dynamic_ncols=True
+            total=trainer.max_steps,
+            initial=trainer.global_step,
+            unit="step",
+            disable=None,
+            dynamic_ncols=True,
         )
 
     def on_train_batch_end(
@@ -233,10 +237,12 @@ class StatusFile(Callback):
         if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
             self._written = time.monotonic()
             left = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
-            self.write("training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(left))
+            self.write(
+                "training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(left)
+            )
 
     def write(self, state: str, **values: Any) -> None:
         """Writes the state with the latest figures."""
-        body = {"state": state, "updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        body: dict[str, Any] = {"state": state, "updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         body |= {"tokens": self.curves.tokens, **self.curves.latest, **values}
         write_atomic(self.path, (json.dumps(body, indent=1) + "\n").encode())

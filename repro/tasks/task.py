@@ -28,6 +28,8 @@ class Task(LightningModule):
         schedule: maker of the learning-rate schedule from the optimiser; stepped once for each update.
     """
 
+    net: Any
+
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
         super().__init__()
         self.net = net

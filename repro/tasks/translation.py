@@ -7,10 +7,18 @@ import torch
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
-from repro.models.generate import translate
+from repro.models.generate import Translator, translate
 from repro.record import Measurement
 from repro.tasks.bleu import bleu
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
+
+UNITS = {
+    "bleu": "BLEU",
+    "exact_match": "percent of sentences",
+    "nll": "nats per subword",
+    "ppl": "perplexity per subword",
+    "loss": "nats per subword",
+}
 
 
 class Search(NamedTuple):
@@ -57,8 +65,8 @@ class Translation(Task):
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         self.label_smoothing = label_smoothing
         self.search = Search(beam, length_penalty, max_extra)
-        self.tested: dict[str, Tested] = {}
-        self.validated: Tested | None = None
+        self.tested: dict[str, ScoredSplit] = {}
+        self.validated: ScoredSplit | None = None
         self._gathered: list[dict[int, Scored]] = []
 
     # --- training -----------------------------------------------------------------------------------------------
@@ -93,7 +101,9 @@ class Translation(Task):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         self.validated = self._collect(self._gathered[0], data.val_split)
-        self.log_dict({f"val/{name}": value for name, value in self.validated.summary().items()}, sync_dist=True)
+        self.log_dict(
+            {f"val/{name}": value for name, value in self.validated.summary().items()}, sync_dist=True
+        )
 
     def on_test_epoch_start(self) -> None:
         self._gathered = [{} for _ in self._test_splits()]
@@ -103,7 +113,9 @@ class Translation(Task):
 
     def on_test_epoch_end(self) -> None:
         splits = self._test_splits()
-        self.tested = {split: self._collect(got, split) for split, got in zip(splits, self._gathered, strict=True)}
+        self.tested = {
+            split: self._collect(got, split) for split, got in zip(splits, self._gathered, strict=True)
+        }
         summary = self.tested[splits[0]].summary()
         self.log_dict({f"test/{name}": value for name, value in summary.items()}, sync_dist=True)
 
@@ -127,19 +139,23 @@ class Translation(Task):
         )
         return {i: Scored(n, s, count, tokenizer.decode(hyp)) for i, n, s, count, hyp in rows}
 
-    def _collect(self, local: "dict[int, Scored]", split: str) -> "Tested":
+    def _collect(self, local: "dict[int, Scored]", split: str) -> "ScoredSplit":
         """Joins the sentences of all ranks and checks that each was scored exactly once."""
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         parts = self.gather_objects(local)
         merged = {index: scored for part in parts for index, scored in part.items()}
         references = data.references(split)
         if sum(map(len, parts)) != len(references) or sorted(merged) != list(range(len(references))):
-            raise RuntimeError(f"{split}: {sum(map(len, parts))} sentences scored, the split has {len(references)}")
+            raise RuntimeError(
+                f"{split}: {sum(map(len, parts))} sentences scored, the split has {len(references)}"
+            )
         rows = [merged[index] for index in range(len(references))]
         tokens = sum(row.tokens for row in rows)
         if tokens != data.expected_tokens(split):
-            raise RuntimeError(f"{split}: {tokens} tokens scored, the store has {data.expected_tokens(split)}")
-        return Tested(split, rows, data.sources(split), references)
+            raise RuntimeError(
+                f"{split}: {tokens} tokens scored, the store has {data.expected_tokens(split)}"
+            )
+        return ScoredSplit(split, rows, data.sources(split), references)
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -147,25 +163,19 @@ class Translation(Task):
         """BLEU, exact match, likelihoods; each test score with the validation score of the same protocol."""
         test, val = list(self.tested.values())[:2]
         beam = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
-        protocols = {
+        protocols: dict[str, dict[str, Any]] = {
             "bleu": {**beam, "max_extra": self.search.max_extra, "signature": test.bleu()[1]},
             "exact_match": {**beam, "max_extra": self.search.max_extra},
         }
-        units = {
-            "bleu": "BLEU", "exact_match": "percent of sentences", "nll": "nats per subword",
-            "ppl": "perplexity per subword", "loss": "nats per subword",
-        }  # fmt: skip
+        beside = val.summary()
         found = []
         for name, value in test.summary().items():
-            forced = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": 0.0}
-            if name == "loss":
-                forced["label_smoothing"] = self.label_smoothing
+            smoothing = self.label_smoothing if name == "loss" else 0.0
+            forced = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
+            protocol = protocols.get(name, forced)
             count = len(test.rows) if name in protocols else test.tokens
             found.append(
-                Measurement(
-                    f"test/{name}", value, units[name], test.split, protocols.get(name, forced), count,
-                    val.summary()[name],
-                )  # fmt: skip
+                Measurement(f"test/{name}", value, UNITS[name], test.split, protocol, count, beside[name])
             )
         return found
 
@@ -173,7 +183,9 @@ class Translation(Task):
         """The first sentences of the test with their translations: column names and rows."""
         test = next(iter(self.tested.values()))
         triples = zip(test.sources, test.references, test.rows, strict=True)
-        return ["source", "reference", "translation"], [[s, r, row.text] for s, r, row in list(triples)[:count]]
+        return ["source", "reference", "translation"], [
+            [s, r, row.text] for s, r, row in list(triples)[:count]
+        ]
 
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
@@ -190,7 +202,7 @@ class Scored(NamedTuple):
     text: str
 
 
-class Tested(NamedTuple):
+class ScoredSplit(NamedTuple):
     """A whole split, scored; rows, sources and references in the order of the split."""
 
     split: str
@@ -220,7 +232,7 @@ class Tested(NamedTuple):
 
 
 def decode_batch(
-    net: nn.Module, source: Tensor, lengths: Tensor, tokenizer: Any, search: Search
+    net: Translator, source: Tensor, lengths: Tensor, tokenizer: Any, search: Search
 ) -> list[list[int]]:
     """Best hypothesis of each source ``(B, S)``, as token ids without the end symbol."""
     return translate(

@@ -18,7 +18,11 @@ def save(path: Path, **more: object) -> Path:
 def test_average_is_the_mean_and_keeps_types(tmp_path: Path) -> None:
     paths = []
     for i, value in enumerate((1.0, 2.0, 6.0)):
-        state = {"w": torch.full((2,), value), "h": torch.full((1,), value, dtype=torch.bfloat16), "n": torch.tensor(i)}
+        state = {
+            "w": torch.full((2,), value),
+            "h": torch.full((1,), value, dtype=torch.bfloat16),
+            "n": torch.tensor(i),
+        }
         paths.append(tmp_path / f"{i}.ckpt")
         torch.save({"state_dict": state}, paths[-1])
     found = checkpoint.average(paths)

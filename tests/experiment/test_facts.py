@@ -12,10 +12,15 @@ from repro.experiment import facts
 
 
 def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
 
 
-@pytest.fixture()
+@pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "repro").mkdir()
     (tmp_path / "repro" / "a.py").write_text("1")
@@ -35,7 +40,8 @@ def test_a_clean_checkout(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "dirty"), [("repro/a.py", True), ("repro/new.py", True), ("README.md", False), ("results.json", False)]
+    ("file", "dirty"),
+    [("repro/a.py", True), ("repro/new.py", True), ("README.md", False), ("results.json", False)],
 )
 def test_only_sources_make_it_dirty(checkout: Path, file: str, dirty: bool) -> None:
     (checkout / file).write_text("2")

@@ -32,8 +32,8 @@ class Run:
     def at_valid(self, decoded: Tensor) -> Tensor:
         """Decoder outputs where they mean something.
 
-        torch's decoder hides padded keys from padded queries, ours relies on causality alone, so the two differ
-        at padded targets, and only there: no valid query, and no loss, ever looks at them.
+        torch's decoder hides padded keys from padded queries, ours relies on causality alone, so the two
+        differ at padded targets, and only there: no valid query, and no loss, ever looks at them.
         """
         return decoded[valid(self.target_lengths, decoded.shape[1])]
 

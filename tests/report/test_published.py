@@ -52,6 +52,14 @@ def test_a_row_can_say_that_it_is_unconfirmed(house):
     assert rows["base"].unconfirmed == set()
 
 
+def test_a_clause_that_denies_confirms_nothing(house):
+    said = "checked: unconfirmed; row rerun %s by anybody"
+    house.publish(PUBLISHED.replace("checked: unconfirmed", said % "unconfirmed"))
+    assert load_paper("toy").tables["external-rerun"].rows["rerun"].unconfirmed == {"bleu"}
+    house.publish(PUBLISHED.replace("checked: unconfirmed", said % "confirmed"))
+    assert load_paper("toy").tables["external-rerun"].rows["rerun"].unconfirmed == set()
+
+
 def test_results_elsewhere_fall_back_to_the_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_RESULTS", str(tmp_path))
     assert len(paper_keys()) == PAPERS

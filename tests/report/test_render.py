@@ -41,6 +41,7 @@ def test_a_reduced_run_is_only_in_its_own_section(house):
     assert found
     assert "99" not in above
     assert "| toy/big | cpu | test/bleu | 99.00 |" in below
+    assert "| paper |" not in below
 
 
 def test_every_file_is_there(house):

@@ -94,7 +94,12 @@ def test_status_and_plain_progress(tmp_path: Path, capsys: pytest.CaptureFixture
     status = StatusFile(tmp_path / "status.json", curves, progress, every_s=0.0)
     train([curves, progress, status], steps=3, val_check_interval=3)
     written = json.loads((tmp_path / "status.json").read_text())
-    assert (written["state"], written["step"], written["max_steps"], written["seconds_left"]) == ("training", 3, 3, 0)
+    assert (written["state"], written["step"], written["max_steps"], written["seconds_left"]) == (
+        "training",
+        3,
+        3,
+        0,
+    )
     assert written["train/loss"] == 8.0 / 4
     said = capsys.readouterr().err
     assert "step 2/3  loss 1.000" in said

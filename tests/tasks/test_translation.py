@@ -10,7 +10,7 @@ from repro.data.batches import PairBatch
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
-from repro.tasks.translation import Scored, Tested
+from repro.tasks.translation import Scored, ScoredSplit
 
 SIZE = 11
 
@@ -84,7 +84,7 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
 
 def test_a_summary_weighs_tokens_and_sentences() -> None:
     rows = [Scored(2.0, 3.0, 4, "eins"), Scored(6.0, 7.0, 1, "zwo")]
-    found = Tested("test", rows, ["one", "two"], ["eins", "zwei"]).summary()
+    found = ScoredSplit("test", rows, ["one", "two"], ["eins", "zwei"]).summary()
     assert found["nll"] == pytest.approx(8.0 / 5)
     assert found["loss"] == pytest.approx(10.0 / 5)
     assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)

@@ -65,8 +65,8 @@ class FullAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Multi-head attention to another sequence, whose keys and values are made once by :meth:`attend_to`.
 
-    The state has one row for each *memory*; when there are more query rows than memories, consecutive rows share
-    one (the beams of a sentence), and nothing is copied.
+    The state has one row for each *memory*; when there are more query rows than memories, consecutive rows
+    share one (the beams of a sentence), and nothing is copied.
 
     Args: as :class:`FullAttention`.
 
@@ -92,7 +92,7 @@ class CrossAttention(nn.Module):
         self.dropout = dropout
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
-        """Keys and values of ``memory (B, S, D)``, of which each row has ``lengths (B,)`` valid; carries gradient."""
+        """Keys and values of ``memory (B, S, D)``, of which ``lengths (B,)`` are valid; carries gradient."""
         k, v = (split_heads(part, self.n_heads) for part in self.kv(memory).split(self.widths, dim=-1))
         if lengths is None:
             return {"k": k, "v": v}
@@ -111,7 +111,9 @@ class CrossAttention(nn.Module):
 def head_widths(d_model: int, n_heads: int, d_head: int | None, d_value: int | None) -> tuple[int, int]:
     """Widths of keys and of values, ``d_model / n_heads`` unless said."""
     if d_head is None and d_model % n_heads:
-        raise ValueError(f"n_heads {n_heads} does not divide d_model {d_model}; give d_head or another n_heads")
+        raise ValueError(
+            f"n_heads {n_heads} does not divide d_model {d_model}; give d_head or another n_heads"
+        )
     d_head = d_head or d_model // n_heads
     return d_head, d_value or d_head
 

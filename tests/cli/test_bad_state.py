@@ -1,0 +1,248 @@
+"""What can be wrong on disk: stores, checkpoints, vocabularies, full and read-only disks, two runs at once."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repro import record as records
+from repro.experiment.run import claimed
+from tests.conftest import TrainedRun
+from tests.workshop import PAPER, TINY, Workshop, call
+
+RUN = ("run", TINY, "--scale", "cpu")
+
+
+@pytest.fixture
+def own_store(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store that a test may damage."""
+    shutil.copytree(workshop.data, workshop.root / "data")
+    monkeypatch.setenv("REPRO_DATA", str(workshop.root / "data"))
+    return workshop.root / "data" / "numbers-en-de" / "bpe300-n300"
+
+
+def nothing_written(workshop: Workshop) -> bool:
+    """Whether neither a record nor a leftover of one is there."""
+    leftovers = [p for p in workshop.root.rglob(".*") if p.is_file() and p.name != ".lock"]
+    return workshop.records() == [] and not leftovers and not list(workshop.runs.rglob("record.json"))
+
+
+# --- stores -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["multi30k", "wmt14-en-de"])
+def test_a_missing_store_names_the_command_that_makes_it(workshop: Workshop, store: str) -> None:
+    said = call(*RUN, "--data.store", store)
+    said.refused(f"no store {store}/bpe300", f"`repro data prepare {store} --vocab-size 300`")
+    assert nothing_written(workshop)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+@pytest.mark.parametrize("file", ["train.en.tokens.bin", "test.de.offsets.bin", "tokenizer.json"])
+def test_verify_names_the_corrupt_file(own_store: Path, file: str, damage: Callable[[Path], None]) -> None:
+    damage(own_store / file)
+    said = call("data", "verify", "numbers-en-de")
+    said.refused("numbers-en-de/bpe300-n300 is corrupt", file, "`repro data prepare numbers-en-de")
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink])
+def test_a_run_refuses_a_store_with_a_short_or_missing_file(
+    workshop: Workshop, own_store: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(own_store / "train.en.tokens.bin")
+    call(*RUN).refused("is corrupt", "train.en.tokens.bin", "repro data prepare")
+    assert nothing_written(workshop)
+
+
+def test_a_run_refuses_a_half_written_manifest(workshop: Workshop, own_store: Path) -> None:
+    (own_store / "manifest.json").write_bytes((own_store / "manifest.json").read_bytes()[:100])
+    call(*RUN).refused("is corrupt", "repro data prepare")
+    assert nothing_written(workshop)
+
+
+def test_a_vocabulary_of_another_size_than_the_network_is_refused_before_training(workshop: Workshop) -> None:
+    line = call(*RUN, "--model.net.vocabulary.size", "512").refused("512", "300", "vocab_size")
+    assert "vocabulary.init_args.size" in line
+    assert nothing_written(workshop)
+
+
+def test_a_store_of_another_vocabulary_than_stated_is_refused(workshop: Workshop) -> None:
+    said = call(*RUN, "--data.vocab_size", "310", "--model.net.vocabulary.size", "310")
+    said.refused("has a vocabulary of 300, not 310")
+    assert nothing_written(workshop)
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------
+
+
+def unfinish(run: TrainedRun) -> None:
+    """Takes a run back to where it had trained but was not recorded."""
+    (run.folder / "record.json").unlink()
+    for path in run.workshop.records():
+        path.unlink()
+
+
+def test_a_checkpoint_of_another_signature_is_refused_and_the_keys_are_named(own_run: TrainedRun) -> None:
+    other = call("config", TINY, "--scale", "cpu", "--model.net.dropout", "0.3", "--data.batch_tokens", "500")
+    digits = other.out.splitlines()[0].rsplit(" ", 1)[1]
+    folder = own_run.folder.with_name(f"s1-{digits}")
+    shutil.copytree(own_run.folder / "checkpoints", folder / "checkpoints")
+    said = call(*RUN, "--model.net.dropout", "0.3", "--data.batch_tokens", "500")
+    said.refused(
+        "another configuration", "data.init_args.batch_tokens: 400 → 500",
+        "model.init_args.net.init_args.dropout: (not set) → 0.3",
+    )  # fmt: skip
+    assert len(own_run.workshop.records()) == 1
+
+
+def test_a_truncated_checkpoint_is_refused_on_resume(own_run: TrainedRun) -> None:
+    unfinish(own_run)
+    last = sorted((own_run.folder / "checkpoints").iterdir())[-1]
+    last.write_bytes(last.read_bytes()[:1000])
+    call(*RUN).refused(last.name, "not a readable checkpoint")
+    assert own_run.workshop.records() == []
+    last.unlink()  # the remedy that the line names
+    assert call(*RUN).code == 0
+
+
+def test_a_store_prepared_anew_with_another_vocabulary_is_refused_on_resume(
+    own_run: TrainedRun, small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinish(own_run)
+    data = own_run.workshop.root / "data"
+    monkeypatch.setenv("REPRO_DATA", str(data))
+    replacement = small_store / "numbers-en-de" / "bpe300-n300"
+    target = data / "numbers-en-de" / "bpe300-n300"
+    shutil.copytree(replacement, target)
+    from repro.experiment import run as running
+
+    monkeypatch.setattr(running, "vocabulary_hash", lambda data: "0" * 64)
+    call(*RUN).refused("another vocabulary", "00000000")
+    assert own_run.workshop.records() == []
+
+
+def replace_tokenizer(folder: Path) -> None:
+    from repro.data.tokenizers import ByteBpe
+
+    ByteBpe.train(["something else altogether"] * 9, 264).save(folder / "tokenizer.json")
+
+
+def test_a_vocabulary_that_is_not_the_checkpoints_is_refused(own_run: TrainedRun) -> None:
+    replace_tokenizer(own_run.folder)
+    for verb in ("translate", "generate"):
+        call(verb, own_run.run_id, stdin=b"one\n").refused("model.pt", "another vocabulary")
+
+
+def test_a_run_without_its_tokeniser_says_so(own_run: TrainedRun) -> None:
+    (own_run.folder / "tokenizer.json").unlink()
+    call("translate", own_run.run_id, stdin=b"one\n").refused("no tokenizer file")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip file", None])
+def test_a_damaged_model_file_is_refused(own_run: TrainedRun, content: bytes | None) -> None:
+    path = own_run.folder / "model.pt"
+    path.write_bytes(path.read_bytes()[:2000] if content is None else content)
+    call("translate", own_run.run_id, stdin=b"one\n").refused("model.pt", "not a readable checkpoint")
+
+
+def test_a_model_file_of_another_program_is_refused(own_run: TrainedRun) -> None:
+    torch.save({"state_dict": {}}, own_run.folder / "model.pt")
+    call("translate", own_run.run_id, stdin=b"one\n").refused("not written by repro")
+
+
+# --- disks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call_name", ["fsync", "replace"])
+def test_no_space_for_the_record_leaves_nothing_half_written_and_the_next_call_finishes(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, call_name: str
+) -> None:
+    real = getattr(os, call_name)
+    full = True
+
+    def fail_below_results(first: object, *rest: object) -> None:
+        name = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else str(first)
+        if full and str(workshop.results) in name and ".writable" not in name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(first, *rest)
+
+    monkeypatch.setattr(records.os, call_name, fail_below_results)
+    call(*RUN).refused("no space left to write", "run the same command again", code=1)
+    assert nothing_written(workshop)
+    full = False
+    said = call(*RUN)
+    assert said.code == 0, said.err
+    assert "resuming from step 2" in said.out  # nothing is trained again
+    assert len(workshop.records()) == 1
+
+
+def test_a_results_folder_that_cannot_be_written_to(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workshop.root / "a-file").write_text("in the way")
+    monkeypatch.setenv("REPRO_RESULTS", str(workshop.root / "a-file" / "results"))
+    call("tables").refused("a-file")
+    call(*RUN).refused("cannot write", "a-file", "make the folder writable")
+    assert not workshop.runs.exists(), "found out before training, not after it"
+    assert nothing_written(workshop)
+
+
+def test_a_read_only_results_folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.tempfile.mkstemp
+
+    def refuse(*arguments: Any, **named: Any) -> tuple[int, str]:
+        if str(named.get("dir")).startswith(str(workshop.results)):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(records.tempfile, "mkstemp", refuse)
+    call(*RUN).refused("cannot write", "Read-only file system", "make the folder writable")
+    assert nothing_written(workshop)
+
+
+def test_a_runs_folder_that_cannot_be_written_to(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workshop.root / "a-file").write_text("in the way")
+    monkeypatch.setenv("REPRO_RUNS", str(workshop.root / "a-file" / "runs"))
+    call(*RUN).refused("cannot write", "a-file", "REPRO_RUNS")
+    assert nothing_written(workshop)
+
+
+def test_a_read_only_runs_folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        call(*RUN).refused("cannot write", "Read-only file system", "REPRO_RUNS")
+    assert nothing_written(workshop)
+
+
+def test_two_runs_never_share_a_folder(workshop: Workshop) -> None:
+    from repro.recipe import load_recipe
+
+    with claimed(load_recipe(TINY, "cpu").run_dir(1)):
+        call(*RUN).refused("being run by another process", "another seed")
+    assert nothing_written(workshop)
+    assert call(*RUN).code == 0
+
+
+def test_a_damaged_record_is_named(own_run: TrainedRun) -> None:
+    path = own_run.workshop.records()[0]
+    path.write_bytes(path.read_bytes()[:200])
+    for words in (("tables",), ("list",), ("reproduce", PAPER, "--scale", "cpu", "--dry-run")):
+        call(*words).refused(path.name, "not a run record")

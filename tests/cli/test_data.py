@@ -1,0 +1,60 @@
+"""data list, prepare, verify."""
+
+import pytest
+
+from tests.workshop import Workshop, call
+
+
+@pytest.fixture
+def empty(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """A project without data, in which little is generated."""
+    from repro.data import obtain
+
+    monkeypatch.setenv("REPRO_DATA", str(workshop.root / "data"))
+    monkeypatch.setattr(obtain, "_HELD_OUT_SIZES", {"val": 10, "test": 15})
+    return workshop
+
+
+def test_list_shows_licence_size_and_what_is_prepared(workshop: Workshop) -> None:
+    rows = {row["name"]: row for row in call("data", "list", "--json").json()}
+    assert rows.keys() >= {"multi30k", "wmt14-en-de", "numbers-en-de"}
+    assert rows["numbers-en-de"]["stores"] == ["bpe300-n300"]
+    assert rows["multi30k"]["stores"] == []
+    assert all(row["licence"] and row["size"] for row in rows.values())
+    text = call("data", "list")
+    assert text.code == 0
+    for name in rows:
+        assert name in text.out
+
+
+def test_prepare_makes_a_store_and_keeps_it(empty: Workshop) -> None:
+    words = ("data", "prepare", "numbers-en-de", "--vocab-size", "280", "--size", "200")
+    said = call(*words)
+    assert said.code == 0, said.err
+    folder = empty.root / "data" / "numbers-en-de" / "bpe280-n200"
+    assert said.out.strip() == str(folder)
+    assert "made numbers-en-de/bpe280-n200" in said.err
+    assert (folder / "manifest.json").exists()
+    stamp = (folder / "manifest.json").stat().st_mtime_ns
+    again = call(*words)
+    assert "kept numbers-en-de/bpe280-n200" in again.err
+    assert (folder / "manifest.json").stat().st_mtime_ns == stamp
+    verified = call("data", "verify", "numbers-en-de")
+    assert (verified.code, verified.out) == (0, "bpe280-n200\n")
+
+
+def test_prepare_refuses_what_does_not_fit_together(empty: Workshop) -> None:
+    call("data", "prepare", "numbers-en-de", "--size", "0").refused("--size 0")
+    call("data", "prepare", "multi30k", "--size", "5").refused("--size 5", "leave out")
+    call("data", "prepare", "wmt14-en-de").refused("wmt14-en-de", "loader is not there yet")
+    call("data", "prepare", "numbers-en-de", "--vocab-size", "100").refused("100", "too small")
+    call("data", "prepare", "numbers-en-de", "--vocab-size", "many").refused("'many'")
+    call("data", "prepare", "numbers-en-de", "--tokenizer", "x.txt").refused("x.txt", ".json")
+    assert not list((empty.root / "data").rglob("manifest.json"))
+    assert not list((empty.root / "data").rglob(".bpe*")), "no half store"
+
+
+def test_verify_without_a_store_names_the_command(empty: Workshop) -> None:
+    call("data", "verify", "numbers-en-de").refused(
+        "no store of numbers-en-de", "repro data prepare numbers-en-de"
+    )

@@ -1,0 +1,141 @@
+"""translate and generate on standard input."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from repro.experiment import checkpoint
+from repro.experiment.build import build
+from repro.experiment.trained import load_trained, translate_batch
+from repro.recipe import load_recipe
+from tests.conftest import TrainedRun
+from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
+
+LINES = "forty-two\nthe third of May\nseventeen\nnine hundred and one\n"
+
+
+def test_translate_gives_one_line_for_each_line_whatever_the_batch(trained: TrainedRun) -> None:
+    whole = call("translate", trained.run_id, stdin=LINES.encode())
+    assert whole.code == 0, whole.err
+    assert whole.out.count("\n") == 4
+    for size in ("1", "3"):
+        assert call("translate", trained.run_id, "--batch", size, stdin=LINES.encode()).out == whole.out
+
+
+@pytest.mark.parametrize("words", [(TINY,), (TINY, "--scale", "cpu", "--run-seed", "1")])
+def test_a_run_is_found_by_its_experiment(trained: TrainedRun, words: tuple[str, ...]) -> None:
+    by_id = call("translate", trained.run_id, stdin=LINES.encode()).out
+    assert call("translate", *words, stdin=LINES.encode()).out == by_id
+    assert call("translate", str(trained.folder), stdin=LINES.encode()).out == by_id
+    call("translate", TINY, "--run-seed", "7", stdin=b"one\n").refused(
+        "no finished run here", f"repro run {TINY}"
+    )
+
+
+def test_the_beam_is_the_recipes_unless_given(trained: TrainedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from repro.experiment import trained as module
+
+    seen: list[int] = []
+    real = module.decode_batch
+
+    def spy(*arguments: object) -> list[list[int]]:
+        seen.append(arguments[-1].beam)  # type: ignore[attr-defined]
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "decode_batch", spy)
+    assert call("translate", TINY, stdin=b"one\n").code == 0
+    assert call("translate", TINY, "--beam", "3", stdin=b"one\n").code == 0
+    assert seen == [1, 3]
+
+
+def test_translations_are_those_of_the_test(trained: TrainedRun) -> None:
+    outputs = trained.workshop.records()[0].with_suffix(".outputs.txt").read_text().splitlines()
+    store = trained.workshop.data / "numbers-en-de" / "bpe300-n300"
+    lines = (store / "test.en.txt").read_text()
+    assert call("translate", TINY, stdin=lines.encode()).out.splitlines() == outputs
+
+
+def test_the_final_model_is_the_mean_of_the_last_checkpoints(trained: TrainedRun) -> None:
+    last = sorted((trained.folder / "checkpoints").glob("*.ckpt"))
+    assert len(last) == 2
+    states = [checkpoint.read(path)["state_dict"] for path in last]
+    model = checkpoint.read(trained.folder / "model.pt")["state_dict"]
+    for name, value in model.items():
+        torch.testing.assert_close(value, (states[0][name] + states[1][name]) / 2, msg=name)
+    assert any(not torch.equal(states[0][name], states[1][name]) for name in model)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "parts", "before"),
+    [
+        (b"\n", ("line 1", "empty", "one sentence a line"), 0),
+        (b"one\ntwo\n   \nthree\n", ("line 3", "empty"), 2),
+        (b"one\n\xff\xfe\n", ("line 2", "not UTF-8"), 1),
+        ((b"twenty-two " * 60) + b"\n", ("longer than the 60", "split it", "'twenty-two"), 0),
+    ],
+)
+@pytest.mark.parametrize("verb", ["translate", "generate"])
+def test_bad_lines(trained: TrainedRun, verb: str, stdin: bytes, parts: tuple[str, ...], before: int) -> None:
+    said = call(verb, TINY, stdin=stdin)
+    said.refused(*parts)
+    assert said.out.count("\n") == before
+
+
+def test_no_input_is_no_output(trained: TrainedRun) -> None:
+    said = call("translate", TINY)
+    assert (said.code, said.out) == (0, "")
+
+
+def test_samples_are_reproducible_by_seed_and_differ_between_seeds(trained: TrainedRun) -> None:
+    words = ("generate", TINY, "--samples", "4", "--max-new", "12")
+    first = call(*words, "--seed", "1", stdin=b"forty-two\n")
+    assert first.code == 0, first.err
+    assert first.out == call(*words, "--seed", "1", stdin=b"forty-two\n").out
+    assert first.out != call(*words, "--seed", "2", stdin=b"forty-two\n").out
+    greedy = call(*words, "--seed", "1", "--top-k", "1", stdin=b"forty-two\n").out.splitlines()
+    assert len(greedy) == 4
+    assert len(set(greedy)) == 1
+
+
+def language_model(run: TrainedRun, name: str = "lm") -> Path:
+    """Writes a run folder with a decoder-only model of random weights."""
+    text = RECIPE.replace("EncoderDecoder", "DecoderLM").replace("        encoder_layers: 1\n", "")
+    text = text.replace("decoder_layers: 1", "n_layers: 1")
+    text = "\n".join(line for line in text.splitlines() if "cross:" not in line) + "\n"
+    run.workshop.recipe(text, name=name)
+    recipe = load_recipe(f"{PAPER}/{name}")
+    torch.manual_seed(0)
+    task = build(recipe, with_data=False).task
+    folder = recipe.run_dir(1)
+    folder.mkdir(parents=True)
+    content = (run.folder / "tokenizer.json").read_bytes()
+    (folder / "tokenizer.json").write_bytes(content)
+    vocabulary = load_trained(str(run.folder)).tokenizer.sha256
+    mark = checkpoint.stamp(recipe.signature, vocabulary)
+    checkpoint.write_model(folder / "model.pt", task.state_dict(), recipe.config, mark)
+    return folder
+
+
+def test_a_language_model_continues_prompts_and_does_not_translate(own_run: TrainedRun) -> None:
+    folder = language_model(own_run)
+    words = ("generate", str(folder), "--max-new", "6", "--samples", "3")
+    said = call(*words, "--seed", "5", stdin=b"forty-two\nseven\n")
+    assert said.code == 0, said.err
+    lines = said.out.split("\n")
+    assert said.out == call(*words, "--seed", "5", stdin=b"forty-two\nseven\n").out
+    assert said.out != call(*words, "--seed", "6", stdin=b"forty-two\nseven\n").out
+    assert lines[0].startswith("forty-two")
+    assert said.out.count("forty-two") >= 3
+    call("translate", str(folder), stdin=b"one\n").refused("language model", "repro generate")
+
+
+def test_padding_and_batch_mates_change_nothing(trained: TrainedRun) -> None:
+    loaded = load_trained(TINY)
+    lines = ["one", "the twenty-third of September nineteen ninety-nine", "five"]
+    together = translate_batch(loaded, lines, beam=2)
+    assert together == [translate_batch(loaded, [line], beam=2)[0] for line in lines]
+
+
+def test_an_experiment_never_run_says_how(workshop: Workshop) -> None:
+    call("generate", TINY, stdin=b"one\n").refused(f"{TINY} has no finished run here", f"repro run {TINY}")

@@ -1,0 +1,68 @@
+"""fit, validate, test, predict: plain LightningCLI over the same recipes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from repro.experiment import checkpoint
+from tests.workshop import RECIPE, Workshop, call
+
+
+@pytest.fixture
+def config(workshop: Workshop) -> Path:
+    """A recipe whose Trainer writes below the project and shows nothing."""
+    given = yaml.safe_load(RECIPE)
+    given["seed_everything"] = 3
+    given["trainer"] |= {
+        "max_steps": 1, "val_check_interval": 1, "logger": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "num_sanity_val_steps": 0, "default_root_dir": str(workshop.root / "out"),
+    }  # fmt: skip
+    path = workshop.root / "native.yaml"
+    path.write_text(yaml.safe_dump(given))
+    return path
+
+
+@pytest.fixture
+def fitted(config: Path) -> Path:
+    """The checkpoint of one real step."""
+    said = call("fit", "--config", str(config))
+    assert said.code == 0, said.err
+    (path,) = config.parent.joinpath("out").rglob("*.ckpt")
+    return path
+
+
+def test_fit_validate_and_test_from_a_checkpoint(config: Path, fitted: Path) -> None:
+    loaded = checkpoint.read(fitted)
+    assert loaded["global_step"] == 1
+    assert all(torch.isfinite(v).all() for v in loaded["state_dict"].values() if v.is_floating_point())
+    validated = call("validate", "--config", str(config), "--ckpt_path", str(fitted))
+    assert validated.code == 0, validated.err
+    assert "val/nll" in validated.out
+    tested = call("test", "--config", str(config), f"--ckpt_path={fitted}")
+    assert tested.code == 0, tested.err
+    assert "test/bleu" in tested.out
+    # the checkpoint's weights were used: without it the numbers are another model's
+    assert call("validate", "--config", str(config), "--seed_everything", "4").out != validated.out
+
+
+def test_a_damaged_checkpoint_is_refused(config: Path, fitted: Path) -> None:
+    fitted.write_bytes(fitted.read_bytes()[:500])
+    call("test", "--config", str(config), "--ckpt_path", str(fitted)).refused(
+        fitted.name, "not a readable checkpoint"
+    )
+
+
+def test_settings_on_the_command_line(config: Path) -> None:
+    said = call("fit", "--config", str(config), "--trainer.max_steps", "2", "--model.init_args.beam=2")
+    assert said.code == 0, said.err
+    (path,) = config.parent.joinpath("out").rglob("*.ckpt")
+    assert checkpoint.read(path)["global_step"] == 2
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
+def test_help(workshop: Workshop, verb: str) -> None:
+    said = call(verb, "--help")
+    assert said.code == 0
+    assert "--trainer.max_steps" in said.out

@@ -1,0 +1,225 @@
+"""config, params, run, reproduce, show."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from repro.cli.runs import parse_overrides
+from repro.record import RunRecord
+from tests.conftest import TrainedRun
+from tests.workshop import PAPER, PROJECT, RECIPE, TINY, Workshop, call
+
+BASE = f"{PAPER}/base"
+
+
+@pytest.fixture
+def checkout(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """The project's own recipes, everything else the test's."""
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    return workshop
+
+
+def test_config_prints_the_resolved_recipe(workshop: Workshop) -> None:
+    said = call("config", TINY, "--scale", "cpu")
+    shown = yaml.safe_load(said.out)
+    assert said.code == 0
+    assert said.out.startswith(f"# {TINY} at scale cpu; signature ")
+    assert shown["model"] == yaml.safe_load(RECIPE)["model"]
+    assert shown["checkpoints"] == {"every_steps": 1, "average_last": 2}
+
+
+def test_config_takes_settings_with_and_without_init_args_and_by_list_index(workshop: Workshop) -> None:
+    said = call(
+        "config", TINY, "--model.net.d_model", "16", "--model.init_args.net.init_args.dropout=0.5",
+        "--model.net.blocks.mixers.0.n_heads", "4", "--model.optimizer.eps", "1e-9",
+    )  # fmt: skip
+    net = yaml.safe_load(said.out)["model"]["init_args"]["net"]["init_args"]
+    assert (net["d_model"], net["dropout"]) == (16, 0.5)
+    assert net["blocks"]["mixers"][0]["init_args"]["n_heads"] == 4
+    assert yaml.safe_load(said.out)["model"]["init_args"]["optimizer"]["init_args"]["eps"] == 1e-9
+    assert said.out.splitlines()[0] != call("config", TINY).out.splitlines()[0]  # another signature
+
+
+def test_overrides_are_read_as_yaml() -> None:
+    words = ["--a.b", "1e-3", "--a.c=[1, 2]", "--a.d", "true", "--a.e", "-1", "--a.f=x=y"]
+    assert parse_overrides(words) == [
+        ("a.b", 1e-3),
+        ("a.c", [1, 2]),
+        ("a.d", True),
+        ("a.e", -1),
+        ("a.f", "x=y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "published", "parts"),
+    [
+        (
+            "base",
+            63_082_496,
+            65_000_000,
+            {"vocabulary": 18_944_000, "encoder": 18_914_304, "decoder": 25_224_192},
+        ),
+        (
+            "big",
+            214_245_376,
+            213_000_000,
+            {"vocabulary": 37_888_000, "encoder": 75_577_344, "decoder": 100_780_032},
+        ),
+    ],
+)
+def test_params_stand_beside_the_published_ones(
+    checkout: Workshop, name: str, total: int, published: int, parts: dict[str, int]
+) -> None:
+    (counted,) = call("params", f"{PAPER}/{name}", "--json").json()
+    assert (counted["total"], counted["published"], counted["parts"]) == (total, published, parts)
+    assert sum(counted["kinds"].values()) == total
+    assert counted["difference"] == total - published
+    text = call("params", f"{PAPER}/{name}").out
+    for number in (total, published, *parts.values()):
+        assert f"{number:,}" in text
+    # the difference is explained to the digit: whole tokens of the vocabulary and a rest
+    width = counted["per_token"]
+    tokens, rest = divmod(published - total, width)
+    assert f"{published - total:,} = {tokens:,} × {width:,} + {rest}." in text  # noqa: RUF001
+    assert tokens * width + rest + total == published
+
+
+def test_params_without_a_published_count_say_so(checkout: Workshop) -> None:
+    text = call("params", BASE, "--scale", "cpu").out
+    assert "no count is published at scale cpu" in text
+    assert call("params", BASE, "--scale", "cpu", "--json").json()[0]["published"] is None
+
+
+def test_run_trains_tests_records_and_makes_tables(trained: TrainedRun) -> None:
+    (path,) = trained.workshop.records()
+    record = RunRecord.from_json(path.read_text())
+    assert (record.experiment, record.scale, record.seed, record.steps) == (TINY, "cpu", 1, 2)
+    assert record.run_id == trained.run_id
+    assert record.command == f"repro run {TINY} --scale cpu --seed 1"
+    names = {m.name for m in record.metrics}
+    assert {"test/bleu", "test/exact_match", "test/nll", "test/ppl"} <= names
+    assert record.metric("test/nll").count > 0  # type: ignore[union-attr, operator]
+    assert [step for step, _ in record.curves["train/loss"]] == [1, 2]
+    assert [step for step, _ in record.curves["val/nll"]] == [2]
+    assert record.outputs_sha256 is not None
+    assert path.with_suffix(".outputs.txt").read_text().count("\n") == 15
+    for text in (path.read_text(), path.with_suffix(".outputs.txt").read_text()):
+        assert str(trained.workshop.root) not in text
+    results = trained.workshop.results
+    assert (results / "index.html").stat().st_size > 1000
+    assert sorted((results / "tables").iterdir())
+    for shown in ("test/bleu", str(trained.folder), str(results / "index.html"), str(results / "plots")):
+        assert shown in trained.out
+
+
+def test_the_run_folder_has_model_tokeniser_config_and_status(trained: TrainedRun) -> None:
+    assert {"model.pt", "tokenizer.json", "config.yaml", "record.json", "status.json"} <= {
+        p.name for p in trained.folder.iterdir()
+    }
+    assert json.loads((trained.folder / "status.json").read_text())["state"] == "done"
+    assert yaml.safe_load((trained.folder / "config.yaml").read_text())["title"] == "Tiny"
+
+
+def test_a_second_call_says_done_and_trains_nothing(trained: TrainedRun) -> None:
+    before = {p: p.stat().st_mtime_ns for p in trained.folder.rglob("*") if p.is_file()}
+    said = call("run", TINY, "--scale", "cpu")
+    assert said.code == 0
+    assert f"{trained.run_id} is done" in said.out
+    assert {p: p.stat().st_mtime_ns for p in trained.folder.rglob("*") if p.is_file()} == before
+    assert len(trained.workshop.records()) == 1
+
+
+def test_run_resumes_from_the_last_checkpoint(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    from repro.experiment import run as running
+
+    def fail(current: object) -> None:
+        raise OSError("the machine went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "test", fail)
+        call("run", TINY, "--scale", "cpu").refused("the machine went away", code=1)
+    assert workshop.records() == []
+    said = call("run", TINY, "--scale", "cpu")
+    assert said.code == 0, said.err
+    assert "resuming from step 2" in said.out
+    assert len(workshop.records()) == 1
+
+
+def test_show_one_run_by_id_folder_and_record(trained: TrainedRun) -> None:
+    by_id = call("show", trained.run_id)
+    assert by_id.code == 0
+    assert "test/bleu" in by_id.out
+    for word in (str(trained.folder), str(trained.workshop.records()[0])):
+        assert call("show", word).out == by_id.out
+    (shown,) = call("show", trained.run_id, "--json").json()
+    assert shown == json.loads(trained.workshop.records()[0].read_text())
+
+
+def test_show_finds_a_record_whose_run_folder_is_gone(
+    trained: TrainedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RUNS", str(trained.workshop.root / "elsewhere"))
+    assert "test/bleu" in call("show", trained.run_id).out
+
+
+def test_show_two_runs_tells_their_differences(trained: TrainedRun, tmp_path: Path) -> None:
+    other = json.loads(trained.workshop.records()[0].read_text())
+    other["seed"] = 2
+    other["config"]["trainer"]["max_steps"] = 77
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(other))
+    text = call("show", trained.run_id, str(path)).out
+    assert "max_steps" in text
+    assert "77" in text
+    assert "d_model" not in text
+    assert len(call("show", trained.run_id, str(path), "--json").json()) == 2
+
+
+def test_show_tells_the_state_of_a_run_without_a_record(workshop: Workshop) -> None:
+    folder = workshop.runs / TINY / "cpu" / "s1-01234567"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text('{"state": "training", "step": 5}')
+    call("show", f"{TINY}/cpu/s1-01234567").refused("no record yet", "training", "step 5")
+
+
+def test_reproduce_dry_run_counts_what_is_recorded(trained: TrainedRun) -> None:
+    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2", "--dry-run")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert lines[0] == "2 runs, 1 recorded, 1 to do"
+    assert lines[1:] == [f"{TINY}/cpu/s2-{trained.folder.name.split('-')[1]}"]
+    assert len(trained.workshop.records()) == 1
+
+
+def test_reproduce_runs_what_is_missing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "1")
+    assert said.code == 0, said.err
+    assert said.out.splitlines()[0] == "1 runs, 0 recorded, 1 to do"
+    (path,) = workshop.records()
+    assert RunRecord.from_json(path.read_text()).seed == 1
+    assert (workshop.results / "index.html").exists()
+    again = call("reproduce", TINY, "--scale", "cpu", "--seeds", "1")
+    assert again.out.splitlines()[0] == "1 runs, 1 recorded, 0 to do"
+
+
+def test_reproduce_goes_on_after_a_failure_and_says_so(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import subprocess
+
+    asked: list[list[str]] = []
+
+    def fail(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        asked.append(words[3:])
+        return subprocess.CompletedProcess(words, len(asked))
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2")
+    assert said.code == 1
+    assert asked == [["run", TINY, "--scale", "cpu", "--seed", str(seed)] for seed in (1, 2)]
+    assert "ended with exit code 1" in said.err
+    assert "ended with exit code 2" in said.err

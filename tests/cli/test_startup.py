@@ -1,0 +1,78 @@
+"""The command answers quickly: verbs that need no torch do not import it. Run as a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.workshop import PAPER, PROJECT, TINY, Workshop, call
+
+HEAVY = ("torch", "lightning", "wandb", "datasets", "pandas", "matplotlib", "sacrebleu")
+CODE = """
+import sys
+from repro.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    code = stop.code
+print("loaded:", *[name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a fresh interpreter, which tells at its end what it has loaded."""
+    env = {**os.environ, "PYTHONPATH": str(PROJECT), **environment}
+    words = [sys.executable, "-c", CODE.format(heavy=HEAVY), *arguments]
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",), ("--version",), ("run", "--help"), ("list",), ("config", TINY), ("completion", "bash"),
+        ("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--dry-run"), ("data", "list"),
+        ("reproduce", TINY, "--scale", "cpu", "--dry-run"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_heavy_import(workshop: Workshop, arguments: tuple[str, ...]) -> None:
+    done = process(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert done.stderr.splitlines()[-1] == "loaded:"
+
+
+def test_a_heavy_import_would_be_seen(workshop: Workshop) -> None:
+    done = process("params", TINY)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1].split()[:2] == ["loaded:", "torch"]
+
+
+def test_help_names_every_verb(workshop: Workshop) -> None:
+    text = call("--help").out
+    verbs = "list config params run reproduce show fit validate test predict submit data tables translate generate doctor"
+    for verb in verbs.split():
+        assert f"\n    {verb} " in text, verb
+
+
+def test_a_reader_that_leaves_is_no_error(workshop: Workshop) -> None:
+    env = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    command = f"{sys.executable} -m repro list | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_shell_completion_offers_papers_and_experiments(
+    workshop: Workshop, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    out = tmp_path_factory.mktemp("completion") / "out"
+    line = "repro config att"
+    env = {
+        **os.environ, "PYTHONPATH": str(PROJECT), "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_TYPE": "9",
+        "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(out),
+    }  # fmt: skip
+    subprocess.run([sys.executable, "-m", "repro"], env=env, capture_output=True, check=False)
+    offered = {word.strip() for word in out.read_text().splitlines()}
+    assert {PAPER, TINY} <= offered

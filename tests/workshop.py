@@ -1,0 +1,131 @@
+"""A project of its own below a temporary folder: recipes, results, data, runs; and the command line in-process."""
+
+import io
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.cli.main import main
+
+PROJECT = Path(__file__).resolve().parent.parent
+PAPER = "attention-is-all-you-need"
+TINY = f"{PAPER}/tiny"
+STORE = "numbers-en-de/bpe300-n300"
+RECIPE = """\
+# A network so small that a test can train it.
+title: Tiny
+expects:
+  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
+trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
+model:
+  class_path: repro.tasks.Translation
+  init_args:
+    beam: 1
+    max_extra: 4
+    optimizer: {class_path: torch.optim.Adam, init_args: {lr: 1.0}}
+    schedule: {class_path: repro.tasks.Noam, init_args: {d_model: 8, warmup_steps: 10}}
+    net:
+      class_path: repro.models.EncoderDecoder
+      init_args:
+        d_model: 8
+        encoder_layers: 1
+        decoder_layers: 1
+        vocabulary: {class_path: repro.nn.Vocabulary, init_args: {size: 300}}
+        blocks:
+          mixers: [{class_path: repro.nn.FullAttention, init_args: {n_heads: 2}}]
+          cross: {class_path: repro.nn.CrossAttention, init_args: {n_heads: 2}}
+          feed_forward: {class_path: repro.nn.FeedForward, init_args: {d_ff: 16}}
+          sublayer: {class_path: repro.nn.PostNorm, init_args: {dropout: 0.1}}
+data:
+  class_path: repro.data.TranslationData
+  init_args: {store: numbers-en-de/bpe300-n300, vocab_size: 300, batch_tokens: 400, max_length: 60}
+checkpoints: {every_steps: 1, average_last: 2}
+"""
+
+
+@dataclass
+class Said:
+    """How a command ended and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    def refused(self, *parts: str, code: int = 2) -> str:
+        """Asserts one clear line on stderr with every part in it, no traceback; returns the line."""
+        complaints = [line for line in self.err.splitlines() if line.startswith("repro: ")]
+        assert self.code == code, (self.code, self.err)
+        assert len(complaints) == 1, self.err
+        assert self.err.rstrip().splitlines()[-1] == complaints[0], self.err
+        assert "Traceback" not in self.err
+        for part in parts:
+            assert part in complaints[0], (part, complaints[0])
+        return complaints[0]
+
+
+@dataclass
+class Workshop:
+    """Folders of a test's own project."""
+
+    root: Path
+    data: Path
+
+    @property
+    def configs(self) -> Path:
+        return self.root / "configs"
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    def enter(self, patch: pytest.MonkeyPatch) -> "Workshop":
+        """Points the environment here."""
+        for name in ("configs", "results", "runs", "data"):
+            patch.setenv(f"REPRO_{name.upper()}", str(getattr(self, name)))
+        patch.chdir(self.root)
+        return self
+
+    def recipe(self, text: str = RECIPE, name: str = "tiny", scale: str = "") -> Path:
+        """Writes a recipe of the paper; returns its path."""
+        path = self.configs / PAPER / (f"{name}.{scale}.yaml" if scale else f"{name}.yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def records(self) -> list[Path]:
+        return sorted((self.results / "runs").rglob("*.json"))
+
+
+def make_workshop(root: Path, data: Path) -> Workshop:
+    """The checkout's published numbers and one tiny recipe."""
+    made = Workshop(root, data)
+    shutil.copytree(PROJECT / "results" / "published", made.results / "published")
+    made.recipe()
+    made.recipe("trainer: {max_steps: 2}\n", scale="cpu")
+    return made
+
+
+def call(*arguments: str, stdin: bytes = b"") -> Said:
+    """Calls the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+    code = stop.value.code
+    return Said(code if isinstance(code, int) else int(code is not None), out.getvalue(), err.getvalue())
