@@ -185,7 +185,7 @@ def scales_of(experiment: str) -> tuple[str, ...]:
 
 
 def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | None = None) -> Recipe:
-    """Reads a recipe, lays the scale's overlay and the point over it, then the overrides.
+    """Reads a recipe, lays the scale's overlay and the point over it, then the overrides; deviations add up.
 
     Args:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
@@ -204,7 +204,9 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
         raise UserError(f"{name} has no scale {scale!r}; it has: {', '.join(scales_of(name))}")
     config = _read_recipe(files[name]["paper"])
     if scale != "paper":
-        config = merge(config, _read_recipe(files[name][scale]))
+        overlay = _read_recipe(files[name][scale])
+        deviations = [*(config.get("deviations") or ()), *(overlay.get("deviations") or ())]
+        config = merge(config, overlay) | ({"deviations": deviations} if deviations else {})
     config = _choose_point(config, name, point)
     for key, value in overrides or ():
         set_key(config, key, value)

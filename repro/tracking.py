@@ -94,8 +94,14 @@ def logger(recipe: Recipe, seed: int, folder: Path) -> Any:
             run.define_metric(metric, step_metric="trainer/global_step", summary=goal)
         return WandbLogger(experiment=run)
     except Exception as error:  # W&B trouble of any kind never stops a run
-        print(f"W&B is off for this run: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        print(f"W&B is off for this run: {_brief(error)}")
         return None
+
+
+def _brief(error: Exception) -> str:
+    """An error's kind and the first line it says, if any."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first[:160]}"
 
 
 def finish(made: Any) -> str | None:
@@ -106,6 +112,6 @@ def finish(made: Any) -> str | None:
         url = None if made.experiment.settings._offline else made.experiment.url
         made.experiment.finish()
     except Exception as error:
-        print(f"W&B did not finish: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        print(f"W&B did not finish: {_brief(error)}")
         return None
     return url if isinstance(url, str) and url else None

@@ -124,6 +124,7 @@ def call(*arguments: str, stdin: bytes = b"") -> Said:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
+        patch.setattr(sys, "argv", ["repro", *arguments])
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         with pytest.raises(SystemExit) as stop:
             main(list(arguments))

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,15 @@ def complete_sources(prefix: str, **_: Any) -> list[str]:
 def list_data(args: argparse.Namespace) -> None:
     from repro.data.sources import list_sources
 
-    rows = list_sources()
+    found = [asdict(source) for source in list_sources()]
     if args.json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(json.dumps(found, indent=1, ensure_ascii=False))
         return
     from tabulate import tabulate
 
-    print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 34, 14, 22]))
+    shown = ("name", "title", "licence", "size", "obtained", "stores")
+    rows = [{key: ", ".join(row[key]) if key == "stores" else row[key] for key in shown} for row in found]
+    print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 34, 20, None, 22]))
 
 
 def prepare_data(args: argparse.Namespace) -> None:

@@ -87,6 +87,8 @@ def _run(arguments: list[str]) -> None:
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 
+    # LightningCLI and the launcher of further ranks both read these
+    sys.argv = [sys.argv[0], *arguments]
     Cli(
         Task,
         LightningDataModule,
@@ -95,7 +97,6 @@ def _run(arguments: list[str]) -> None:
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
-        args=arguments,
     )
 
 

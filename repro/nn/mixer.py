@@ -1,8 +1,8 @@
 """The contract between sequence mixers and everything around them.
 
-A mixer turns ``x (B, T, D)`` into ``y (B, T, D)`` and may carry a *state* from one call to the next. A state
-is a nested dict or tuple of tensors with the batch axis first, and nothing else, so that detaching, reordering
-beams, resetting rows and counting bytes are the tree functions below and no mixer needs a cache class.
+A mixer turns ``x (B, T, D)`` into ``y (B, T, D)`` and may carry a *state* from one call to the next. A
+state is a nested dict or tuple of tensors with the batch axis first, and nothing else, so that detaching,
+reordering beams, resetting rows and counting bytes are the tree functions below and no mixer needs a cache class.
 
 Three laws hold for every mixer, each with one parametrised test (tests/nn/test_laws.py):
 

@@ -127,6 +127,12 @@ def test_restrict_keeps_the_smallest_set(top_k: int | None, top_p: float | None,
         assert shares[token] == pytest.approx((p[token] / p[kept].sum()).item())
 
 
+def test_a_set_that_has_exactly_the_mass_is_enough() -> None:
+    left, ids = restrict(torch.tensor([[0.25, 0.5, 0.25]], dtype=torch.float64).log(), None, 0.5)
+    assert ids is not None
+    assert ids[left > 0].tolist() == [1]
+
+
 def test_draw_inverts_the_cumulative_distribution() -> None:
     p = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0]])
     edges = torch.tensor([0.0, 0.2499, 0.25, 0.9, 1 - 2**-24])
