@@ -105,11 +105,12 @@ def main() -> None:
         "threads": 2,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; default cpu")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    model = build(args.vocab).eval()
-    source = torch.randint(args.vocab, (args.batch, args.source))
+    model = build(args.vocab).eval().to(args.device)
+    source = torch.randint(args.vocab, (args.batch, args.source)).to(args.device)
     ways = methods(model, source, args.steps, args.beam)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     outputs = {name: run() for name, run in ways.items()}  # warms up

@@ -120,6 +120,15 @@ def test_overlay_point_and_overrides_apply_in_this_order(write):
     assert "points" not in config
 
 
+def test_deviations_add_up_while_other_lists_are_replaced(write):
+    write("base.yaml", BASE + "deviations: [always]\n")
+    write("base.cpu.yaml", "deviations: [small]\nreproduces: []\n")
+    found = load_recipe("toy/base", "cpu").config
+    assert found["deviations"] == ["always", "small"]
+    assert found["reproduces"] == []
+    assert load_recipe("toy/base").config["deviations"] == ["always"]
+
+
 def test_a_point_without_keys_is_the_recipe_itself(write):
     write("grid.yaml", BASE + GRID)
     assert load_recipe("toy/grid@plain").sections == load_recipe("toy/base").sections

@@ -16,7 +16,7 @@ def register(verbs: Any) -> None:
     targets = submit.add_argument(
         "targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment"
     )
-    targets.completer = complete_experiments  # type: ignore[attr-defined]
+    targets.completer = complete_experiments
     submit.add_argument("--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/")
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")

@@ -46,9 +46,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
     run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
     run.completer = complete_experiments  # type: ignore[attr-defined]
-    parser.add_argument("--scale", choices=SCALES, help="of an experiment (default: the first that was run)")
+    parser.add_argument("--scale", choices=SCALES, help="of an experiment (default: the newest run)")
     parser.add_argument(
-        "--run-seed", type=int, default=None, help="of an experiment (default: the first that was run)"
+        "--run-seed", type=int, default=None, help="of an experiment (default: the newest run)"
     )
 
 

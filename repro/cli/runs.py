@@ -36,7 +36,7 @@ def register(verbs: Any) -> None:
     targets = reproduce.add_argument(
         "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment"
     )
-    targets.completer = complete_experiments  # type: ignore[attr-defined]
+    targets.completer = complete_experiments
     reproduce.add_argument("--scale", choices=SCALES, default="paper")
     reproduce.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
     reproduce.add_argument("--dry-run", action="store_true", help="only say what would run")
@@ -138,7 +138,7 @@ def require_writable(folder: Path) -> None:
     """
     probe = folder / f".writable-{os.getpid()}"
     write_atomic(probe, b"")
-    probe.unlink()
+    probe.unlink(missing_ok=True)
 
 
 def is_leader() -> bool:

@@ -1,6 +1,5 @@
 """Sentence pairs for training and evaluating translation."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,17 +10,15 @@ from repro.data import sources
 from repro.data.batches import (
     Int64s,
     PairBatch,
-    SourceBatch,
     eval_batches,
     fitting,
     pair_batch,
     rank_rows,
-    source_batch,
     token_batches,
 )
 from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
 from repro.data.manifest import Manifest
-from repro.data.store import Store, open_store
+from repro.data.store import Store, open_store, verify
 from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID, ByteBpe, SentencePiece, load_tokenizer
 from repro.data.variants import Variant
 from repro.errors import UserError
@@ -146,8 +143,9 @@ class TranslationData(ResumingData):
         self._tables: dict[str, PairTable] = {}
 
     def prepare_data(self) -> None:
-        """Makes the missing store of a generated source; downloads nothing."""
+        """Makes the missing store of a generated source and checks every hash; downloads nothing."""
         sources.ensure_generated(self.store_name, self.variant)
+        verify(self.store)
 
     def setup(self, stage: str | None = None) -> None:
         """Opens the store."""
@@ -258,18 +256,3 @@ class TranslationData(ResumingData):
         rank, world, _ = self._share()
         mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world]
         return FixedLoader([Rows(b, table.target_tokens(b)) for b in mine], table.build, self.num_workers)
-
-    def encode_sources(self, lines: Sequence[str]) -> SourceBatch:
-        """Source sentences to a batch, in their order.
-
-        Raises:
-            UserError: an empty line or one longer than ``max_length``; names the line, counted from 1.
-        """
-        rows = self.tokenizer.encode_batch([line.strip() for line in lines])
-        for number, row in enumerate(rows, 1):
-            if not row:
-                raise UserError(f"line {number} is empty; give one sentence per line")
-            if len(row) + 1 > self.max_length:
-                found = f"line {number} has {len(row) + 1} tokens"
-                raise UserError(f"{found}, the maximum is {self.max_length}; split the sentence")
-        return source_batch(rows, self.pad_id, self.eos_id)

@@ -28,6 +28,17 @@ from repro.tasks.callbacks import Curves, Progress, StatusFile, StepCheckpoints,
 
 MODEL_FILE = "model.pt"
 RECORD_FILE = "record.json"
+# Warnings of Lightning and torch about things that are meant to be so.
+HARMLESS = (
+    ".*does not have many workers.*",
+    ".*`srun` command is available.*",
+    ".*LeafSpec.*",
+    ".*isinstance.treespec.*",
+    ".*litlogger.*",
+    ".*lr_scheduler.step.*",
+    ".*dataloader.*",
+    ".*smaller than the logging interval.*",
+)
 
 
 @dataclass
@@ -264,8 +275,5 @@ def claimed(folder: Path) -> Iterator[None]:
 def quiet() -> None:
     """Keeps Lightning's tips and known-harmless warnings out of the terminal."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    for pattern in (
-        ".*does not have many workers.*", ".*`srun` command is available.*", ".*LeafSpec.*", ".*litlogger.*",
-        ".*lr_scheduler.step.*", ".*dataloader.*", ".*No `test_dataloader.*", ".*isinstance.treespec.*",
-    ):  # fmt: skip
+    for pattern in HARMLESS:
         warnings.filterwarnings("ignore", pattern)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from repro.data.batches import SourceBatch, source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
 from repro.experiment.build import build
@@ -43,18 +44,24 @@ class Trained:
             raise UserError(f"{self.folder} holds a language model: it can `repro generate`, not {verb}")
 
     def encode(self, line: str) -> list[int]:
-        """Token ids of a source line, end symbol last.
+        """Token ids of a source line, without the end symbol.
 
         Raises:
             UserError: longer than any source in training.
         """
-        ids = [*self.tokenizer.encode(line), self.tokenizer.eos_id]
-        if len(ids) > self.max_length:
+        ids: list[int] = self.tokenizer.encode(line)
+        if len(ids) >= self.max_length:
             raise UserError(
-                f"a source of {len(ids)} tokens is longer than the {self.max_length} that the model was "
+                f"a source of {len(ids) + 1} tokens is longer than the {self.max_length} that the model was "
                 f"trained on; split it: {line[:40]!r}..."
             )
         return ids
+
+    def sources(self, lines: list[str]) -> SourceBatch:
+        """Source lines as one batch."""
+        return source_batch(
+            [self.encode(line) for line in lines], self.tokenizer.pad_id, self.tokenizer.eos_id
+        )
 
 
 def find_run(word: str, scale: str | None, seed: int | None) -> Path:
@@ -104,21 +111,12 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     return Trained(folder, task.eval().requires_grad_(False), tokenizer, longest)
 
 
-def pad(rows: list[list[int]], value: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of ids as ``(B, S)``, padded on the right, and their lengths ``(B,)``."""
-    lengths = torch.tensor([len(row) for row in rows])
-    out = torch.full((len(rows), int(lengths.max())), value)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = torch.tensor(row)
-    return out, lengths
-
-
 def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
     """Translations of source lines by beam search, as the recipe searches in its test."""
     search: Search = trained.task.search if isinstance(trained.task, Translation) else Search(4, 0.6, 50)
     if beam is not None:
         search = search._replace(beam=beam)
-    source, lengths = pad([trained.encode(line) for line in lines], trained.tokenizer.pad_id)
+    source, lengths = trained.sources(lines)
     ids = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search)
     return [trained.tokenizer.decode(row) for row in ids]
 
@@ -158,7 +156,7 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         generator=torch.Generator().manual_seed(seed),
     )
     if hasattr(net, "encode"):
-        source, lengths = pad([trained.encode(line)] * samples, tokenizer.pad_id)
+        source, lengths = trained.sources([line] * samples)
         state = net.start(source, lengths, capacity=sampling.max_new)
         first = torch.full((samples,), tokenizer.bos_id)
         drawn = draw(net, state, first, sampling.max_new, tokenizer.eos_id)

@@ -57,11 +57,8 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> Mixed:
         """Hidden states ``(B, S, D)`` of source ids ``(B, S)``, of which ``lengths (B,)`` are valid."""
-        return self._encode(self.vocabulary.embed(source), lengths)
-
-    def _encode(self, x: Tensor, lengths: Tensor | None) -> Mixed:
-        where = torch.arange(x.shape[1], device=x.device)
-        x = self.dropout(self.positions(x, where))
+        where = torch.arange(source.shape[1], device=source.device)
+        x = self.dropout(self.positions(self.vocabulary.embed(source), where))
         return self.encoder(x, None, Layout(causal=False, lengths=lengths, positions=where))
 
     def forward(
@@ -78,11 +75,8 @@ class EncoderDecoder(nn.Module):
         Returns:
             ``y (B, T, D)``; aux is the sum of both stacks'.
         """
-        # One look-up for both sides: each makes a gradient as large as the whole matrix.
-        both = self.vocabulary.embed(torch.cat([source, target], dim=1))
-        x, y = both.split([source.shape[1], target.shape[1]], dim=1)
-        encoded = self._encode(x, source_lengths)
-        x, layout = place(y, self.positions, None, lengths)
+        encoded = self.encode(source, source_lengths)
+        x, layout = place(self.vocabulary.embed(target), self.positions, None, lengths)
         memory = self.decoder.attend_to(encoded.y, source_lengths)
         mixed: Mixed = self.decoder(self.dropout(x), memory, layout)
         losses = [loss for loss in (encoded.aux, mixed.aux) if loss is not None]

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -50,5 +51,6 @@ class Vocabulary(nn.Module):
         return token_scores(self.logits(hidden), targets)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``."""
-        return self.logits(hidden).log_softmax(-1)
+        """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``, in float32 or better."""
+        logits = self.logits(hidden)
+        return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))

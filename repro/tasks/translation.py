@@ -68,6 +68,7 @@ class Translation(Task):
         self.tested: dict[str, ScoredSplit] = {}
         self.validated: ScoredSplit | None = None
         self._gathered: list[dict[int, Scored]] = []
+        self._predicted: dict[int, str] = {}
 
     # --- training -----------------------------------------------------------------------------------------------
 
@@ -119,6 +120,26 @@ class Translation(Task):
         summary = self.tested[splits[0]].summary()
         self.log_dict({f"test/{name}": value for name, value in summary.items()}, sync_dist=True)
 
+    def predict_step(self, batch: Any, batch_idx: int) -> dict[int, str]:
+        """Translations of the test split, by the sentence's number."""
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, self._tokenizer, self.search)
+        found = {i: self._tokenizer.decode(row) for i, row in zip(batch.index.tolist(), ids, strict=True)}
+        self._predicted.update(found)
+        return found
+
+    def on_predict_epoch_start(self) -> None:
+        self._predicted = {}
+
+    def on_predict_epoch_end(self) -> None:
+        """Prints every translation in the order of the split."""
+        merged = {i: text for part in self.gather_objects(self._predicted) for i, text in part.items()}
+        if self.trainer.is_global_zero:
+            print("\n".join(merged[i] for i in sorted(merged)))
+
+    @property
+    def _tokenizer(self) -> Any:
+        return self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
+
     def _test_splits(self) -> list[str]:
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         return [data.test_split, data.val_split]
@@ -127,8 +148,7 @@ class Translation(Task):
     def _score(self, batch: Any, search: Search) -> "dict[int, Scored]":
         """Likelihood and hypothesis of each sentence of a batch, by its number in the split."""
         nll, smooth = self._losses(batch)
-        tokenizer = self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, search)
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, self._tokenizer, search)
         rows = zip(
             batch.index.tolist(),
             nll.double().sum(1).tolist(),
@@ -137,7 +157,7 @@ class Translation(Task):
             ids,
             strict=True,
         )
-        return {i: Scored(n, s, count, tokenizer.decode(hyp)) for i, n, s, count, hyp in rows}
+        return {i: Scored(n, s, count, self._tokenizer.decode(hyp)) for i, n, s, count, hyp in rows}
 
     def _collect(self, local: "dict[int, Scored]", split: str) -> "ScoredSplit":
         """Joins the sentences of all ranks and checks that each was scored exactly once."""

@@ -223,8 +223,12 @@ def test_a_runs_folder_that_cannot_be_written_to(workshop: Workshop, monkeypatch
 
 
 def test_a_read_only_runs_folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, *_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
+    real = Path.mkdir
+
+    def refuse(self: Path, *arguments: Any, **named: Any) -> None:
+        if self.is_relative_to(workshop.runs):
+            raise OSError(errno.EROFS, "Read-only file system")
+        real(self, *arguments, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "mkdir", refuse)

@@ -66,3 +66,9 @@ def test_help(workshop: Workshop, verb: str) -> None:
     said = call(verb, "--help")
     assert said.code == 0
     assert "--trainer.max_steps" in said.out
+
+
+def test_predict_prints_every_translation_in_order(config: Path, fitted: Path) -> None:
+    said = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
+    assert said.code == 0, said.err
+    assert said.out.count("\n") == 15

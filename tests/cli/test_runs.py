@@ -1,7 +1,10 @@
 """config, params, run, reproduce, show."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -195,7 +198,16 @@ def test_reproduce_dry_run_counts_what_is_recorded(trained: TrainedRun) -> None:
 
 
 def test_reproduce_runs_what_is_missing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    real = subprocess.run
+
+    def here(words: list[str], **named: Any) -> subprocess.CompletedProcess[str]:
+        if words[:3] != [sys.executable, "-m", "repro"]:
+            return real(words, **named)
+        return subprocess.CompletedProcess(
+            words, call(*words[3:]).code
+        )  # a real run, without importing torch anew
+
+    monkeypatch.setattr(subprocess, "run", here)
     said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "1")
     assert said.code == 0, said.err
     assert said.out.splitlines()[0] == "1 runs, 0 recorded, 1 to do"
@@ -209,8 +221,6 @@ def test_reproduce_runs_what_is_missing(workshop: Workshop, monkeypatch: pytest.
 def test_reproduce_goes_on_after_a_failure_and_says_so(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import subprocess
-
     asked: list[list[str]] = []
 
     def fail(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:

@@ -254,7 +254,7 @@ def test_verify_checks_every_store(numbers_store: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(UserError, match=r"sha256 of train\.en\.tokens\.bin"):
         verify("numbers-en-de")
-    with pytest.raises(UserError, match="`repro data prepare multi30k --vocab-size 8000`"):
+    with pytest.raises(UserError, match="`repro data prepare multi30k --vocab-size 4000`"):
         verify("multi30k")
 
 

@@ -119,17 +119,6 @@ def test_splits_by_any_of_their_names(numbers_store: Path) -> None:
         data(test_split="test_2016_flickr").test_dataloader()
 
 
-def test_sources_typed_by_a_user(numbers_store: Path) -> None:
-    module = data(max_length=12)
-    batch = module.encode_sources(["one cat\n", "  seven "])
-    assert [module.tokenizer.decode(row) for row in batch.source.tolist()] == ["one cat", "seven"]
-    assert batch.source_lengths.tolist() == [(row != module.pad_id).sum() for row in batch.source]
-    with pytest.raises(UserError, match="line 2 is empty"):
-        module.encode_sources(["one", " \n"])
-    with pytest.raises(UserError, match="line 1 has 13 tokens, the maximum is 12"):
-        module.encode_sources(["é" * 6])
-
-
 def test_stores_missing_or_of_another_vocabulary(data_folder: Path) -> None:
     with pytest.raises(UserError, match="`repro data prepare multi30k --vocab-size 8000`"):
         data(store="multi30k", vocab_size=8000).setup()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from repro.models.decodable import compact, evaluating, row_limits, top
+from repro.models.decodable import compact, evaluating, row_limits, step, top
 from tests.models.tiny import translator
 
 
@@ -60,3 +60,12 @@ def test_limits_below_one_are_refused(limit: int | torch.Tensor) -> None:
 def test_no_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="0 rows"):
         row_limits(3, torch.zeros(0, dtype=torch.long))
+
+
+def test_half_precision_models_are_scored_in_float32() -> None:
+    model = translator(50).eval().to(torch.bfloat16)
+    with torch.inference_mode():
+        state = model.start(torch.tensor([[3, 4]]), None, capacity=1)
+        scores, _ = step(model, torch.tensor([1]), state)
+    assert scores.dtype == torch.float32
+    assert scores.exp().sum().item() == pytest.approx(1.0, abs=1e-5)  # bfloat16 would be off by about 1e-3
