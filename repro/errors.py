@@ -21,6 +21,12 @@ class UserError(ReproError):
     exit_code = EXIT_BAD_INPUT
 
 
+class Preempted(ReproError):
+    """The run was asked to stop, has saved itself, and wants to be started again."""
+
+    exit_code = EXIT_REQUEUE
+
+
 def nearest(word: str, choices: Iterable[str], n: int = 3) -> str:
     """Returns ``"; nearest: a, b"`` for the choices most like ``word``, or an empty string."""
     close = difflib.get_close_matches(word, list(choices), n=n, cutoff=0.4)

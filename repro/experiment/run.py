@@ -16,15 +16,17 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 import yaml
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 
 from repro import tracking
-from repro.errors import ReproError, UserError
+from repro.errors import Preempted, ReproError, UserError
 from repro.experiment import checkpoint, facts
 from repro.experiment.build import Checkpoints, Parts, build
 from repro.paths import results_dir
 from repro.recipe import Recipe, signature_hash
 from repro.record import RunRecord, write_atomic, write_record
-from repro.tasks.callbacks import Curves, Progress, StatusFile, StepCheckpoints, checkpoints
+from repro.tasks.callbacks import Curves, Progress, StatusFile
+from repro.tasks.saving import Preemption, StepCheckpoints, checkpoints
 
 MODEL_FILE = "model.pt"
 RECORD_FILE = "record.json"
@@ -85,6 +87,9 @@ def run(recipe: Recipe, seed: int, command: str) -> RunRecord:
             fit(current)
             digest = test(current)
             return record(current, command, digest, time.monotonic() - began, logger)
+        except Preempted:
+            tracking.finish(logger)
+            raise
         except BaseException:
             if current.trainer.is_global_zero:
                 with contextlib.suppress(ReproError):
@@ -104,9 +109,9 @@ def prepare(recipe: Recipe, seed: int) -> Run:
     progress = Progress(curves)
     status = StatusFile(folder / "status.json", curves, progress)
     keep = max(parts.checkpoints.keep, parts.checkpoints.average_last)
-    saver = StepCheckpoints(folder / "checkpoints", parts.checkpoints.every_steps, keep)
-    stamper = Stamper(recipe)
-    trainer = make_trainer(parts.trainer, [curves, progress, status, stamper, saver], folder)
+    saver = StepCheckpoints(folder / "checkpoints", parts.checkpoints.every_steps, keep, curves)
+    around = [curves, progress, status, Stamper(recipe), saver, Preemption(saver, status)]
+    trainer = make_trainer(parts.trainer, around, folder)
     return Run(recipe, seed, parts, trainer, curves, status)
 
 
@@ -118,6 +123,10 @@ def make_trainer(arguments: dict[str, Any], callbacks: list[pl.Callback], folder
     given["callbacks"] = [*(given.get("callbacks") or []), *callbacks]
     if isinstance(given.get("val_check_interval"), int):
         given["val_check_interval"] *= given.get("accumulate_grad_batches") or 1
+    if (
+        SLURMEnvironment.detect()
+    ):  # Lightning's own requeue saves inside the signal handler, and can hang there
+        given["plugins"] = [*(given.get("plugins") or []), SLURMEnvironment(auto_requeue=False)]
     given |= {
         "check_val_every_n_epoch": None, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
         "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,

@@ -1,4 +1,4 @@
-"""What goes on around training: curves, checkpoints, a progress line, a status file."""
+"""What is shown of training: curves, a progress line, a status file."""
 
 import json
 import sys
@@ -56,9 +56,12 @@ class Curves(Callback):
             return
         step = trainer.global_step
         if step % self.every_steps == 0 or step == trainer.max_steps:
-            self._point(trainer, pl_module)
+            self.point(trainer, pl_module)
 
-    def _point(self, trainer: Trainer, pl_module: Any) -> None:
+    def point(self, trainer: Trainer, pl_module: Any) -> None:
+        """Adds up what came since the last point; before a checkpoint too, so that a resumed run lost nothing."""
+        if not self._sums:
+            return
         names = sorted(self._sums)
         sums = pl_module.sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
         found = dict(zip(names, sums, strict=True))
@@ -104,40 +107,6 @@ class Curves(Callback):
 def at_update(trainer: Trainer, batch_idx: int) -> bool:
     """Whether the micro-batch that just ended completed an optimiser update."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
-
-
-class StepCheckpoints(Callback):
-    """Writes a checkpoint every so many updates and at the end of training; keeps the newest.
-
-    Args:
-        folder: where ``step-00001500.ckpt`` and its kin are written.
-        every_steps: optimiser updates between two checkpoints.
-        keep: how many of the newest stay.
-    """
-
-    def __init__(self, folder: Path, every_steps: int, keep: int) -> None:
-        self.folder = folder
-        self.every_steps = every_steps
-        self.keep = keep
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        step = trainer.global_step
-        if at_update(trainer, batch_idx) and (step % self.every_steps == 0 or step == trainer.max_steps):
-            trainer.save_checkpoint(checkpoint_path(self.folder, step))
-            if trainer.is_global_zero:
-                for old in checkpoints(self.folder)[: -self.keep]:
-                    old.unlink()
-
-
-def checkpoint_path(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:08d}.ckpt"
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints of a run, oldest first."""
-    return sorted(folder.glob("step-*.ckpt"))
 
 
 class Progress(Callback):

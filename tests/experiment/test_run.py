@@ -14,7 +14,7 @@ from repro.experiment import run as running
 from repro.experiment.run import MODEL_FILE, RECORD_FILE, claimed, make_trainer, prepare, run
 from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
-from repro.tasks.callbacks import checkpoints
+from repro.tasks.saving import checkpoints
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}

@@ -2,45 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import Tensor
 
-from repro.tasks.callbacks import Curves, Progress, StatusFile, StepCheckpoints, checkpoints, clock
-from repro.tasks.schedules import Constant
-from repro.tasks.task import Task
-
-# Losses summed over the tokens of each micro-batch, and how many tokens those are.
-BATCHES = [(6.0, 2), (1.0, 1), (8.0, 4), (3.0, 1), (5.0, 5), (2.0, 2), (4.0, 1), (9.0, 3)]
-
-
-class Toy(Task):
-    """Its loss does not depend on its weight, so that sums are known beforehand."""
-
-    def __init__(self) -> None:
-        super().__init__(nn.Linear(1, 1), torch.optim.SGD, Constant)
-
-    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        total, tokens = batch
-        sums = {"loss": torch.tensor(total, dtype=torch.float64), "tokens": torch.tensor(tokens)}
-        return {"loss": self.net(torch.zeros(1, 1)).sum() * 0.0 + total, "sums": sums}
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.log("val/loss", torch.tensor(float(self.global_step)), batch_size=1)
-
-
-def train(callbacks: list[pl.Callback], steps: int, parts: int = 1, **settings: Any) -> pl.Trainer:
-    trainer = pl.Trainer(
-        max_steps=steps, accumulate_grad_batches=parts, accelerator="cpu", callbacks=callbacks, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
-        check_val_every_n_epoch=None, **settings,
-    )  # fmt: skip
-    trainer.fit(Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0], batch_size=None))
-    return trainer
+from repro.tasks.callbacks import Curves, Progress, StatusFile, clock
+from tests.tasks.toy import Toy, train
 
 
 def test_points_are_sums_over_sums() -> None:
@@ -79,13 +47,6 @@ def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
     assert len(points) == 200
     assert points[0] == [1, 0.333333]
     assert points[-1][0] == 1000
-
-
-def test_checkpoints_come_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
-    train([StepCheckpoints(tmp_path, every_steps=3, keep=2)], steps=8, val_check_interval=8)
-    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000006.ckpt", "step-00000008.ckpt"]
-    loaded = torch.load(tmp_path / "step-00000008.ckpt", weights_only=True)
-    assert loaded["global_step"] == 8
 
 
 def test_status_and_plain_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
