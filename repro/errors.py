@@ -7,6 +7,7 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_REQUEUE = 75
+EXIT_INTERRUPTED = 130
 
 
 class ReproError(Exception):
@@ -22,9 +23,15 @@ class UserError(ReproError):
 
 
 class Preempted(ReproError):
-    """The run was asked to stop, has saved itself, and wants to be started again."""
+    """The run was asked to stop by the system, has saved itself, and wants to be started again."""
 
     exit_code = EXIT_REQUEUE
+
+
+class Interrupted(Preempted):
+    """The run was asked to stop by its user and has saved itself."""
+
+    exit_code = EXIT_INTERRUPTED
 
 
 def nearest(word: str, choices: Iterable[str], n: int = 3) -> str:

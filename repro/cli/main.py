@@ -9,10 +9,17 @@ from typing import NoReturn
 
 from repro import __version__
 from repro.cli import cluster, data, infer, native, results, runs
-from repro.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, ReproError, UserError, nearest
+from repro.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    ReproError,
+    UserError,
+    nearest,
+)
 
 Handler = Callable[[argparse.Namespace], int | None]
-INTERRUPTED = 130
 FEW = 6  # choices that are listed whole in an error
 
 
@@ -55,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = error.exit_code
     except KeyboardInterrupt:
         _complain("interrupted; the same command goes on from the last checkpoint")
-        code = INTERRUPTED
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_OK

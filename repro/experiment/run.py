@@ -90,6 +90,8 @@ def run(recipe: Recipe, seed: int, command: str) -> RunRecord:
         except Preempted:
             tracking.finish(logger)
             raise
+        except SystemExit as stop:  # what Lightning makes of Ctrl-C
+            raise KeyboardInterrupt from stop
         except BaseException:
             if current.trainer.is_global_zero:
                 with contextlib.suppress(ReproError):

@@ -133,7 +133,7 @@ class Progress(Callback):
         self._bar = tqdm(
             total=trainer.max_steps,
             initial=trainer.global_step,
-            unit="step",
+            unit=" steps",
             disable=None,
             dynamic_ncols=True,
         )

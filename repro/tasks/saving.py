@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from repro.errors import Preempted
+from repro.errors import Interrupted, Preempted
 from repro.tasks.callbacks import Curves, StatusFile, at_update
 
 
@@ -53,24 +53,26 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 class Preemption(Callback):
-    """Stops cleanly when asked to: USR1 and TERM set a flag, and nothing more happens inside the handler.
+    """Stops cleanly when asked to: USR1, TERM and Ctrl-C set a flag, and nothing more happens inside the handler.
 
-    At the end of an update the ranks agree on the flag, write a checkpoint together and leave.
+    At the end of an update the ranks agree on the flag, write a checkpoint together and leave. A second Ctrl-C
+    does not wait for that.
 
     Args:
         saver: writes the checkpoint.
         status: is told that the run wants to be started again.
 
     Raises:
-        Preempted: exit code 75, after the checkpoint is on disk.
+        Preempted: after the checkpoint is on disk; after Ctrl-C it is Interrupted.
     """
 
-    SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
+    SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
     def __init__(self, saver: StepCheckpoints, status: StatusFile) -> None:
         self.saver = saver
         self.status = status
         self._asked = False
+        self._by_user = False
         self._before: dict[signal.Signals, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -79,6 +81,9 @@ class Preemption(Callback):
 
     def _ask(self, number: int, frame: Any) -> None:
         self._asked = True
+        if number == signal.SIGINT:
+            self._by_user = True
+            signal.signal(number, self._before[signal.SIGINT])
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -90,8 +95,10 @@ class Preemption(Callback):
         self.saver.save(trainer, pl_module)
         step = trainer.global_step
         if trainer.is_global_zero:
-            self.status.write("requeue", step=step, max_steps=trainer.max_steps)
-        raise Preempted(f"asked to stop; saved at step {step}, the same command goes on from there")
+            state = "stopped" if self._by_user else "requeue"
+            self.status.write(state, step=step, max_steps=trainer.max_steps)
+        kind = Interrupted if self._by_user else Preempted
+        raise kind(f"asked to stop; saved at step {step}, the same command goes on from there")
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         for number, handler in self._before.items():

@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from repro.errors import EXIT_REQUEUE, Preempted
+from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Preempted
 from repro.tasks.callbacks import Curves, Progress, StatusFile
 from repro.tasks.saving import Preemption, StepCheckpoints, checkpoints
 from tests.tasks.toy import BATCHES, train
@@ -39,18 +39,25 @@ class Send(pl.Callback):
             os.kill(os.getpid(), self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_signal_saves_at_the_end_of_the_update_and_asks_to_be_requeued(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "state", "code"),
+    [
+        (signal.SIGUSR1, "requeue", EXIT_REQUEUE),
+        (signal.SIGTERM, "requeue", EXIT_REQUEUE),
+        (signal.SIGINT, "stopped", EXIT_INTERRUPTED),
+    ],
+)
+def test_a_signal_saves_at_the_end_of_the_update(tmp_path: Path, number: int, state: str, code: int) -> None:
     curves = Curves(every_steps=100)
     status = StatusFile(tmp_path / "status.json", curves, Progress(curves))
     saver = StepCheckpoints(tmp_path, 100, 2, curves)
     before = signal.getsignal(number)
     with pytest.raises(Preempted, match="saved at step 3") as caught:
         train([curves, saver, Preemption(saver, status), Send(2, number)], steps=8, val_check_interval=8)
-    assert caught.value.exit_code == EXIT_REQUEUE == 75
+    assert caught.value.exit_code == code
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.ckpt"]
     assert torch.load(checkpoints(tmp_path)[0], weights_only=True)["callbacks"]["Curves"]["tokens"] == 7
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "requeue"
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == state
     assert signal.getsignal(number) is before
 
 
