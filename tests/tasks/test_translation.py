@@ -72,7 +72,7 @@ def test_padding_changes_nothing() -> None:
         target_in=torch.nn.functional.pad(pairs.target_in, (0, 2)),
         target_out=torch.nn.functional.pad(pairs.target_out, (0, 2)),
     )
-    narrow, padded = (float(module.training_step(p, 0)["loss"]) for p in (pairs, wide))
+    narrow, padded = (module.training_step(p, 0)["loss"].item() for p in (pairs, wide))
     assert padded == pytest.approx(narrow, rel=1e-12)
 
 
