@@ -111,13 +111,22 @@ def prepare(
     return path
 
 
-def _check_options(
-    source: Source, from_dir: Path | None, vocab_size: int | None, size: int | None, tokenizer: Path | None
-) -> None:
+def require_loader(source: Source) -> None:
+    """Refuses a source that is only named so far.
+
+    Raises:
+        UserError: it has no loader yet.
+    """
     if source.obtained == "none":
         raise UserError(
             f"{source.name}: its loader is not there yet; see `repro data list` for those that are"
         )
+
+
+def _check_options(
+    source: Source, from_dir: Path | None, vocab_size: int | None, size: int | None, tokenizer: Path | None
+) -> None:
+    require_loader(source)
     if source.obtained == "generated" and from_dir is not None:
         raise UserError(f"{source.name} is generated; leave out --from {from_dir}")
     if source.obtained != "generated" and size is not None:

@@ -158,7 +158,7 @@ class TranslationData(ResumingData):
         Raises:
             UserError: it is missing, corrupt, or of another vocabulary size.
         """
-        sources.find_source(self.store_name)
+        sources.require_loader(sources.find_source(self.store_name))
         store = open_store(self.store_name, self.variant)
         size = store.manifest.tokenizer["size"]
         if size != self.vocab_size:

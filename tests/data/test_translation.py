@@ -211,3 +211,8 @@ def test_evaluating_a_checkpoint_does_not_move_training(numbers_store: Path) -> 
     loader = module.train_dataloader()
     assert loader.state_dict() == {"epoch": 0, "batch": 0, "parts": 1}
     assert np.concatenate([rows.index for rows in loader.items()]).size == 300
+
+
+def test_a_source_without_a_loader_says_so() -> None:
+    with pytest.raises(UserError, match="wmt14-en-de: its loader is not there yet"):
+        data(store="wmt14-en-de").setup()
