@@ -27,7 +27,7 @@ def call(arguments: list[str]) -> int | None:
     import io
 
     from repro.experiment.build import explain, restrict_imports
-    from repro.experiment.run import quiet
+    from repro.experiment.trainer import quiet
 
     quiet()
     restrict_imports()

@@ -11,7 +11,7 @@ from repro.data.batches import SourceBatch, source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
 from repro.experiment.build import build
-from repro.experiment.run import MODEL_FILE
+from repro.experiment.session import MODEL_FILE
 from repro.models.generate import continue_prompt, sample
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments

@@ -29,18 +29,23 @@ class Curves(Callback):
         self.every_steps = every_steps
         self.curves: dict[str, list[list[float]]] = {}
         self.tokens = 0
-        self.seconds = 0.0
+        self._began = time.monotonic()
+        self._earlier_s = 0.0
         self.latest: dict[str, float] = {}
         self._sums: dict[str, Tensor] = {}
         self._since = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"curves": self.curves, "tokens": self.tokens, "seconds": self.seconds}
+        return {"curves": self.curves, "tokens": self.tokens, "wall_seconds": self.wall_seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.curves = state_dict["curves"]
         self.tokens = state_dict["tokens"]
-        self.seconds = state_dict["seconds"]
+        self._earlier_s = state_dict["wall_seconds"]
+
+    @property
+    def wall_seconds(self) -> float:
+        return self._earlier_s + time.monotonic() - self._began
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._sums = {}
@@ -70,7 +75,6 @@ class Curves(Callback):
         elapsed, self._since = now - self._since, now
         tokens = found.pop("tokens")
         self.tokens += round(tokens)
-        self.seconds += elapsed
         self.latest = {f"train/{name}": value / tokens for name, value in found.items()}
         self.latest["train/tokens_per_s"] = tokens / elapsed
         self.latest["train/lr"] = trainer.optimizers[0].param_groups[0]["lr"]
@@ -80,10 +84,10 @@ class Curves(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.sanity_checking and trainer.state.fn == "fit":
-            self.seconds += time.monotonic() - self._since
+            self.point(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._since = time.monotonic()  # evaluation is no training time
+        self._since = time.monotonic()  # evaluation does not slow training down
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         found = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}

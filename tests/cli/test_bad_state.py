@@ -35,10 +35,14 @@ def nothing_written(workshop: Workshop) -> bool:
 # --- stores -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", ["multi30k", "wmt14-en-de"])
-def test_a_missing_store_names_the_command_that_makes_it(workshop: Workshop, store: str) -> None:
-    said = call(*RUN, "--data.store", store)
-    said.refused(f"no store {store}/bpe300", f"`repro data prepare {store} --vocab-size 300`")
+def test_a_missing_store_names_the_command_that_makes_it(workshop: Workshop) -> None:
+    said = call(*RUN, "--data.store", "multi30k")
+    said.refused("no store multi30k/bpe300", "`repro data prepare multi30k --vocab-size 300`")
+    assert nothing_written(workshop)
+
+
+def test_a_source_without_a_loader_is_refused(workshop: Workshop) -> None:
+    call(*RUN, "--data.store", "wmt14-en-de").refused("wmt14-en-de: its loader is not there yet")
     assert nothing_written(workshop)
 
 

@@ -7,7 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from repro.experiment.run import prepare, quiet
+from repro.experiment.session import prepare
+from repro.experiment.trainer import quiet
 from repro.recipe import Recipe, load_recipe
 
 STEPS = 20

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from repro.errors import UserError
-from repro.experiment import checkpoint
+from repro.experiment import checkpoint, session
 from repro.experiment import run as running
-from repro.experiment.run import MODEL_FILE, RECORD_FILE, claimed, make_trainer, prepare, run
+from repro.experiment.run import claimed, run
+from repro.experiment.session import MODEL_FILE, RECORD_FILE, prepare
+from repro.experiment.trainer import make_trainer
 from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
 from repro.tasks.saving import checkpoints
@@ -82,13 +84,13 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
     shutil.rmtree(workshop.runs)
     shutil.rmtree(workshop.results / "runs")
 
-    original = running.make_trainer
+    original = session.make_trainer
     monkeypatch.setattr(
-        running, "make_trainer", lambda given, calls, folder: original(given, [*calls, Stop(4)], folder)
+        session, "make_trainer", lambda given, calls, folder: original(given, [*calls, Stop(4)], folder)
     )
     with pytest.raises(RuntimeError, match="stopped"):
         run(recipe, seed=1, command="x")
-    monkeypatch.setattr(running, "make_trainer", original)
+    monkeypatch.setattr(session, "make_trainer", original)
     resumed = run(recipe, seed=1, command="x")
     found = final_weights(recipe)
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)

@@ -1,0 +1,72 @@
+"""The Trainer of a run: Lightning, with what it would decide by itself decided here."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.plugins.environments import SLURMEnvironment
+
+from repro.errors import UserError
+from repro.experiment import checkpoint
+from repro.recipe import Recipe
+
+# Warnings of Lightning and torch about things that are meant to be so.
+HARMLESS = (
+    ".*does not have many workers.*",
+    ".*`srun` command is available.*",
+    ".*LeafSpec.*",
+    ".*isinstance.treespec.*",
+    ".*litlogger.*",
+    ".*lr_scheduler.step.*",
+    ".*dataloader.*",
+    ".*smaller than the logging interval.*",
+)
+
+
+def make_trainer(arguments: dict[str, Any], callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
+    """A Trainer whose validation interval counts optimiser updates and that shards nothing by itself."""
+    given = dict(arguments)
+    if given.get("max_steps", -1) < 1:
+        raise UserError("trainer.max_steps must be a positive number of optimiser updates")
+    given["callbacks"] = [*(given.get("callbacks") or []), *callbacks]
+    if isinstance(given.get("val_check_interval"), int):
+        given["val_check_interval"] *= given.get("accumulate_grad_batches") or 1
+    if SLURMEnvironment.detect():  # Lightning's own requeue saves inside the handler, and can hang there
+        given["plugins"] = [*(given.get("plugins") or []), SLURMEnvironment(auto_requeue=False)]
+    given |= {
+        "check_val_every_n_epoch": None, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
+        "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+        "default_root_dir": str(folder),
+    }  # fmt: skip
+    try:
+        return pl.Trainer(**given)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
+
+
+class Stamper(pl.Callback):
+    """Writes the run's signature and its vocabulary's hash into every checkpoint."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.signature = recipe.signature
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint_: dict[str, Any]
+    ) -> None:
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        checkpoint_[checkpoint.STAMP] = checkpoint.stamp(self.signature, vocabulary_hash(data))
+
+
+def vocabulary_hash(data: Any) -> str | None:
+    """SHA-256 of the tokeniser a datamodule uses, or None where it has none."""
+    tokenizer = getattr(data, "tokenizer", None)
+    return None if tokenizer is None else str(tokenizer.sha256)
+
+
+def quiet() -> None:
+    """Keeps Lightning's tips and known-harmless warnings out of the terminal."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    for pattern in HARMLESS:
+        warnings.filterwarnings("ignore", pattern)
