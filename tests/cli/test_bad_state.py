@@ -64,8 +64,8 @@ def test_verify_names_the_corrupt_file(own_store: Path, file: str, damage: Calla
     said.refused("numbers-en-de/bpe300-n300 is corrupt", file, "`repro data prepare numbers-en-de")
 
 
-@pytest.mark.parametrize("damage", [cut, Path.unlink])
-def test_a_run_refuses_a_store_with_a_short_or_missing_file(
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_a_run_refuses_a_store_with_a_changed_short_or_missing_file(
     workshop: Workshop, own_store: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(own_store / "train.en.tokens.bin")
