@@ -102,9 +102,7 @@ class Translation(Task):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         self.validated = self._collect(self._gathered[0], data.val_split)
-        self.log_dict(
-            {f"val/{name}": value for name, value in self.validated.summary().items()}, sync_dist=True
-        )
+        self.log_dict({f"val/{name}": value for name, value in self.validated.summary().items()})
 
     def on_test_epoch_start(self) -> None:
         self._gathered = [{} for _ in self._test_splits()]
@@ -118,7 +116,7 @@ class Translation(Task):
             split: self._collect(got, split) for split, got in zip(splits, self._gathered, strict=True)
         }
         summary = self.tested[splits[0]].summary()
-        self.log_dict({f"test/{name}": value for name, value in summary.items()}, sync_dist=True)
+        self.log_dict({f"test/{name}": value for name, value in summary.items()})
 
     def predict_step(self, batch: Any, batch_idx: int) -> dict[int, str]:
         """Translations of the test split, by the sentence's number."""
