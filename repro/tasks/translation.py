@@ -65,7 +65,7 @@ class Translation(Task):
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         self.label_smoothing = label_smoothing
         self.search = Search(beam, length_penalty, max_extra)
-        self.tested: dict[str, ScoredSplit] = {}
+        self.tested: list[ScoredSplit] = []  # the test split and the validation split, beam search
         self.validated: ScoredSplit | None = None
         self._gathered: list[dict[int, Scored]] = []
         self._predicted: dict[int, str] = {}
@@ -111,11 +111,9 @@ class Translation(Task):
         self._gathered[dataloader_idx].update(self._score(batch, self.search))
 
     def on_test_epoch_end(self) -> None:
-        splits = self._test_splits()
-        self.tested = {
-            split: self._collect(got, split) for split, got in zip(splits, self._gathered, strict=True)
-        }
-        summary = self.tested[splits[0]].summary()
+        pairs = zip(self._test_splits(), self._gathered, strict=True)
+        self.tested = [self._collect(found, split) for split, found in pairs]
+        summary = self.tested[0].summary()
         self.log_dict({f"test/{name}": value for name, value in summary.items()})
 
     def predict_step(self, batch: Any, batch_idx: int) -> dict[int, str]:
@@ -179,7 +177,7 @@ class Translation(Task):
 
     def measurements(self) -> list[Measurement]:
         """BLEU, exact match, likelihoods; each test score with the validation score of the same protocol."""
-        test, val = list(self.tested.values())[:2]
+        test, val = self.tested
         beam = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
         protocols: dict[str, dict[str, Any]] = {
             "bleu": {**beam, "max_extra": self.search.max_extra, "signature": test.bleu()[1]},
@@ -199,7 +197,7 @@ class Translation(Task):
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""
-        test = next(iter(self.tested.values()))
+        test = self.tested[0]
         triples = zip(test.sources, test.references, test.rows, strict=True)
         return ["source", "reference", "translation"], [
             [s, r, row.text] for s, r, row in list(triples)[:count]
@@ -207,7 +205,7 @@ class Translation(Task):
 
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
-        test = next(iter(self.tested.values()))
+        test = self.tested[0]
         return "".join(row.text.replace("\n", " ") + "\n" for row in test.rows)
 
 
