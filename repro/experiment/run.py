@@ -5,6 +5,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -37,40 +38,46 @@ def run(recipe: Recipe, seed: int, command: str) -> RunRecord:
     quiet()
     with claimed(folder):
         current = prepare(recipe, seed)
+        resume = ready(current)
+        logger = None
         if current.trainer.is_global_zero:
             text = yaml.safe_dump(recipe.config, sort_keys=False, allow_unicode=True)
             write_atomic(folder / "config.yaml", text.encode())
-        logger = tracking.logger(recipe, seed, folder) if current.trainer.is_global_zero else None
+            logger = tracking.logger(recipe, seed, folder)
         current.trainer.loggers = [logger] if logger is not None else []
-        try:
-            fit(current)
+        with reported(current, logger):
+            fit(current, resume)
             digest = test(current)
             return record(current, command, digest, logger)
-        except Preempted:
-            tracking.finish(logger)
-            raise
-        except SystemExit as stop:  # what Lightning makes of Ctrl-C
-            raise KeyboardInterrupt from stop
-        except BaseException:
-            if current.trainer.is_global_zero:
-                with contextlib.suppress(ReproError):
-                    current.status.write("failed", step=current.trainer.global_step)
-            raise
 
 
-def fit(current: Run) -> None:
-    """Trains to the last step, from the newest checkpoint where there is one."""
+def ready(current: Run) -> Path | None:
+    """Opens and checks the data, and the newest checkpoint where there is one; writes nothing.
+
+    Returns:
+        The checkpoint to go on from, or None.
+
+    Raises:
+        UserError: a missing or corrupt store, a damaged checkpoint or one of another run.
+    """
+    data: Any = current.parts.data
+    data.prepare_data()
+    data.setup("fit")
     found = checkpoints(current.folder / "checkpoints")
-    resume = found[-1] if found else None
-    current.parts.data.prepare_data()  # type: ignore[union-attr]
-    current.parts.data.setup("fit")  # type: ignore[union-attr]
+    if not found:
+        return None
+    loaded = checkpoint.read(found[-1])
+    checkpoint.check_stamp(found[-1], loaded, current.recipe.signature, vocabulary_hash(data))
+    if current.trainer.is_global_zero:
+        print(f"resuming from step {loaded['global_step']}")
+    return found[-1]
+
+
+def fit(current: Run, resume: Path | None) -> None:
+    """Trains to the last step, from a checkpoint where one is given."""
     if resume is not None:
         loaded = checkpoint.read(resume)
-        data_hash = vocabulary_hash(current.parts.data)
-        checkpoint.check_stamp(resume, loaded, current.recipe.signature, data_hash)
-        if current.trainer.is_global_zero:
-            print(f"resuming from step {loaded['global_step']}")
-        if loaded["global_step"] >= current.trainer.max_steps:
+        if loaded["global_step"] >= current.trainer.max_steps:  # trained, but not tested
             current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
             return
     current.trainer.fit(
@@ -104,6 +111,23 @@ def finished_record(folder: Path) -> RunRecord | None:
 
 
 @contextlib.contextmanager
+def reported(current: Run, logger: Any) -> Iterator[None]:
+    """Says in the status file how a run ended that did not end well."""
+    try:
+        yield
+    except Preempted:  # it has said so itself
+        tracking.finish(logger)
+        raise
+    except SystemExit as stop:  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt from stop
+    except BaseException:
+        if current.trainer.is_global_zero:
+            with contextlib.suppress(ReproError):
+                current.status.write("failed", step=current.trainer.global_step)
+        raise
+
+
+@contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Holds a run's folder: two processes never write one run. Ranks of one job share their leader's claim."""
     if int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or 0) > 0:
@@ -123,4 +147,18 @@ def claimed(folder: Path) -> Iterator[None]:
             raise UserError(
                 f"{folder} is being run by another process; wait for it, or use another seed"
             ) from None
-        yield
+        try:
+            yield
+        finally:
+            _drop_if_empty(folder)
+
+
+def _drop_if_empty(folder: Path) -> None:
+    """Removes a run's folder that holds nothing but its lock: a run that was refused leaves nothing."""
+    if [path.name for path in folder.iterdir()] == [".lock"]:
+        (folder / ".lock").unlink()
+        for path in (folder, *folder.parents):
+            try:
+                path.rmdir()
+            except OSError:
+                return

@@ -27,9 +27,9 @@ def own_store(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def nothing_written(workshop: Workshop) -> bool:
-    """Whether neither a record nor a leftover of one is there."""
-    leftovers = [p for p in workshop.root.rglob(".*") if p.is_file() and p.name != ".lock"]
-    return workshop.records() == [] and not leftovers and not list(workshop.runs.rglob("record.json"))
+    """Whether there is neither a record nor a leftover of one, nor a folder for a run."""
+    leftovers = [p for p in workshop.root.rglob(".*") if p.is_file()]
+    return workshop.records() == [] and not leftovers and not workshop.runs.exists()
 
 
 # --- stores -------------------------------------------------------------------------------------------------------
@@ -187,7 +187,8 @@ def test_no_space_for_the_record_leaves_nothing_half_written_and_the_next_call_f
 
     monkeypatch.setattr(records.os, call_name, fail_below_results)
     call(*RUN).refused("no space left to write", "run the same command again", code=1)
-    assert nothing_written(workshop)
+    assert workshop.records() == []
+    assert not [path for path in workshop.results.rglob(".*") if path.is_file()]
     full = False
     said = call(*RUN)
     assert said.code == 0, said.err
