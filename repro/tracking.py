@@ -71,7 +71,6 @@ def logger(recipe: Recipe, seed: int, folder: Path) -> Any:
         return None
     try:
         import wandb
-        from lightning.pytorch.loggers import WandbLogger
 
         run_id = recipe.run_id(seed)
         tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
@@ -92,10 +91,29 @@ def logger(recipe: Recipe, seed: int, folder: Path) -> Any:
         run.define_metric("*", step_metric="trainer/global_step")
         for metric, goal in SUMMARIES.items():
             run.define_metric(metric, step_metric="trainer/global_step", summary=goal)
-        return WandbLogger(experiment=run)
+        return _forgiving(run)
     except Exception as error:  # W&B trouble of any kind never stops a run
         print(f"W&B is off for this run: {_brief(error)}")
         return None
+
+
+def _forgiving(run: Any) -> Any:
+    """Lightning's logger over a W&B run, which stops mirroring at the first failure and says so once."""
+    from lightning.pytorch.loggers import WandbLogger
+
+    class Forgiving(WandbLogger):
+        lost = False
+
+        def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+            if self.lost:
+                return
+            try:
+                super().log_metrics(metrics, step)
+            except Exception as error:
+                self.lost = True
+                print(f"W&B takes no more of this run: {_brief(error)}")
+
+    return Forgiving(experiment=run)
 
 
 def _brief(error: Exception) -> str:

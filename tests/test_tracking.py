@@ -251,3 +251,19 @@ def test_an_offline_run_with_the_real_package(workshop: Workshop, monkeypatch: p
         assert KEY.encode() not in file.read_bytes(), file
     for text in (said.out, said.err):
         assert KEY not in text
+
+
+def test_a_wandb_that_dies_in_mid_run_does_not_stop_it(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    def dead(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the service is gone")
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(wandb.Run, "log", dead)
+    said = call("run", TINY, "--scale", "cpu")
+    assert said.code == 0, said.err
+    assert len(workshop.records()) == 1
+    assert said.out.count("W&B takes no more of this run: ConnectionError: the service is gone") == 1
