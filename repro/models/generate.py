@@ -27,7 +27,6 @@ __all__ = [
     "greedy",
     "sample",
     "translate",
-    "translate_scored",
 ]
 
 
@@ -65,7 +64,7 @@ class Hypotheses(NamedTuple):
     scores: list[float]
 
 
-def translate_scored(
+def translate(
     model: Translator,
     source: Tensor,
     lengths: Tensor | None,
@@ -107,21 +106,6 @@ def translate_scored(
         first = source.new_full((source.shape[0],), bos)
         max_new = (sizes + max_extra).clamp(min=1)
         return _texts(beam_search(model, state, first, max_new, eos, beam, alpha), {bos, eos, pad})
-
-
-def translate(
-    model: Translator,
-    source: Tensor,
-    lengths: Tensor | None,
-    bos: int,
-    eos: int,
-    pad: int,
-    beam: int = 4,
-    alpha: float = 0.6,
-    max_extra: int = 50,
-) -> list[list[int]]:
-    """The token ids of :func:`translate_scored`, for each source."""
-    return translate_scored(model, source, lengths, bos, eos, pad, beam, alpha, max_extra).ids
 
 
 def continue_prompt(

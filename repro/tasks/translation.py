@@ -254,4 +254,4 @@ def decode_batch(
     return translate(
         net, source, lengths, bos=tokenizer.bos_id, eos=tokenizer.eos_id, pad=tokenizer.pad_id,
         beam=search.beam, alpha=search.length_penalty, max_extra=search.max_extra,
-    )  # fmt: skip
+    ).ids  # fmt: skip

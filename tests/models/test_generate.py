@@ -14,7 +14,6 @@ from repro.models.generate import (
     greedy,
     sample,
     translate,
-    translate_scored,
 )
 from repro.nn import State
 from tests.models.tiny import beam_by_hand, greedy_by_hand, language_model, translator
@@ -33,7 +32,7 @@ def batch() -> tuple[Tensor, Tensor]:
 def test_translate_is_the_papers_search_without_special_symbols() -> None:
     model = translator(SIZE, seed=5)
     source, lengths = batch()
-    found = translate_scored(model, source, lengths, BOS, EOS, PAD, beam=3, alpha=0.6, max_extra=4)
+    found = translate(model, source, lengths, BOS, EOS, PAD, beam=3, alpha=0.6, max_extra=4)
     raw = []
     for row, n in enumerate(LENGTHS):
         score, new = beam_by_hand(model, source[row, :n].tolist(), BOS, n + 4, EOS, 3, 0.6)
@@ -42,26 +41,25 @@ def test_translate_is_the_papers_search_without_special_symbols() -> None:
         assert found.scores[row] == pytest.approx(score, abs=1e-10)
     assert any(new[-1] == EOS for new in raw)
     assert any(new[-1] != EOS for new in raw)
-    assert translate(model, source, lengths, BOS, EOS, PAD, beam=3, max_extra=4) == found.ids
     assert model.training  # dropout was off meanwhile and is on again
 
 
 def test_a_translation_never_depends_on_its_batch_mates() -> None:
     model = translator(SIZE, seed=5)
     source, lengths = batch()
-    together = translate_scored(model, source, lengths, BOS, EOS, PAD)
+    together = translate(model, source, lengths, BOS, EOS, PAD)
     for row, n in enumerate(LENGTHS):
-        alone = translate_scored(model, source[row : row + 1, :n], None, BOS, EOS, PAD)
+        alone = translate(model, source[row : row + 1, :n], None, BOS, EOS, PAD)
         assert alone.ids[0] == together.ids[row]
         assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
-    backwards = translate_scored(model, source.flip(0), lengths.flip(0), BOS, EOS, PAD)
+    backwards = translate(model, source.flip(0), lengths.flip(0), BOS, EOS, PAD)
     assert backwards.ids[::-1] == together.ids
 
 
 def test_an_end_symbol_first_gives_an_empty_translation() -> None:
     model = _favouring(EOS)
     source, lengths = batch()
-    found = translate_scored(model, source, lengths, BOS, EOS, PAD, beam=2)
+    found = translate(model, source, lengths, BOS, EOS, PAD, beam=2)
     assert found.ids == [[]] * len(LENGTHS)
     assert max(found.scores) < 0
 
@@ -70,16 +68,16 @@ def test_the_longest_length_is_the_sources_and_max_extra() -> None:
     model = _favouring(5)
     source, lengths = batch()
     for extra in (0, 2):
-        found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra)
+        found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra).ids
         assert [len(new) for new in found] == [n + extra for n in LENGTHS]
-    found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5)
+    found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5).ids
     assert [len(new) for new in found] == [2, 1, 1, 1, 1, 1]
 
 
 def test_nothing_to_translate_and_empty_sources() -> None:
     model = translator(SIZE)
     source, lengths = batch()
-    assert translate_scored(model, source[:0], lengths[:0], BOS, EOS, PAD) == Hypotheses([], [])
+    assert translate(model, source[:0], lengths[:0], BOS, EOS, PAD) == Hypotheses([], [])
     lengths[4] = 0
     with pytest.raises(ValueError, match="source 4 has length 0"):
         translate(model, source, lengths, BOS, EOS, PAD)
