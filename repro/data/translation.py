@@ -103,7 +103,7 @@ class TranslationData(ResumingData):
         train_split: name of the training split.
         val_split: name of the validation split.
         test_split: name of the test split, ``test`` or as in the source.
-        seed: of the order of training.
+        seed: of the order of training; `repro run` sets it to the run's.
         num_workers: processes that build batches ahead.
         eval_batch_tokens: slots of an evaluation batch on its longer side.
     """

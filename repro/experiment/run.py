@@ -17,7 +17,7 @@ from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
 from repro.record import RunRecord, write_atomic
-from repro.tasks.saving import checkpoints
+from repro.tasks.saving import checkpoint_path, checkpoints
 
 
 def run(recipe: Recipe, seed: int, command: str) -> RunRecord:
@@ -55,7 +55,8 @@ def ready(current: Run) -> Path | None:
     """Opens and checks the data, and the newest checkpoint where there is one; writes nothing.
 
     Returns:
-        The checkpoint to go on from, or None.
+        The checkpoint to go on from, or None. Curves of a run that is trained but not tested are restored here,
+        since nothing is left to train.
 
     Raises:
         UserError: a missing or corrupt store, a damaged checkpoint or one of another run.
@@ -68,21 +69,20 @@ def ready(current: Run) -> Path | None:
         return None
     loaded = checkpoint.read(found[-1])
     checkpoint.check_stamp(found[-1], loaded, current.recipe.signature, vocabulary_hash(data))
+    step = loaded["global_step"]
     if current.trainer.is_global_zero:
-        print(f"resuming from step {loaded['global_step']}")
+        print(f"resuming from step {step}")
+    if step >= current.trainer.max_steps:
+        current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     return found[-1]
 
 
 def fit(current: Run, resume: Path | None) -> None:
-    """Trains to the last step, from a checkpoint where one is given."""
-    if resume is not None:
-        loaded = checkpoint.read(resume)
-        if loaded["global_step"] >= current.trainer.max_steps:  # trained, but not tested
-            current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
-            return
-    current.trainer.fit(
-        current.parts.task, datamodule=current.parts.data, ckpt_path=resume, weights_only=True
-    )
+    """Trains to the last step, from a checkpoint where one is given; nothing where that is the last."""
+    if resume is not None and resume == checkpoint_path(resume.parent, current.trainer.max_steps):
+        return
+    task, data = current.parts.task, current.parts.data
+    current.trainer.fit(task, datamodule=data, ckpt_path=resume, weights_only=True)
 
 
 def test(current: Run) -> str | None:

@@ -8,6 +8,7 @@ import lightning.pytorch as pl
 from repro.experiment.build import Checkpoints, Parts, build
 from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
+from repro.record import MAX_CURVE_POINTS
 from repro.tasks.callbacks import Curves, Progress, StatusFile
 from repro.tasks.saving import Preemption, StepCheckpoints
 
@@ -39,7 +40,8 @@ def prepare(recipe: Recipe, seed: int) -> Run:
     folder = recipe.run_dir(seed)
     if hasattr(parts.data, "seed"):
         parts.data.seed = seed  # type: ignore[union-attr]
-    curves = Curves(every_steps=max(1, parts.trainer["max_steps"] // 200))
+    # A point for each that the record keeps, and often enough for whoever watches a long run.
+    curves = Curves(every_steps=min(max(1, parts.trainer["max_steps"] // MAX_CURVE_POINTS), 50))
     progress = Progress(curves)
     status = StatusFile(folder / "status.json", curves, progress)
     keep = max(parts.checkpoints.keep, parts.checkpoints.average_last)
