@@ -19,7 +19,7 @@ from repro.errors import UserError, nearest
 from repro.paths import configs_dir, runs_dir
 
 SCALES = ("paper", "gpu", "small", "cpu")
-HEADER = ("title", "reproduces", "supports", "ablates", "deviations", "expects", "points")
+HEADER = ("title", "reproduces", "supports", "ablates", "deviations", "expects", "points", "start_from")
 SECTIONS = ("trainer", "model", "data", "checkpoints")
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
@@ -109,7 +109,14 @@ class Recipe:
     @property
     def signature(self) -> Config:
         """The part of the configuration that decides the result: sections less infrastructure, flattened."""
-        return {k: v for k, v in flatten(self.sections).items() if not _is_infrastructure(k)}
+        start = {} if self.start_from is None else {"start_from": self.start_from}
+        return start | {k: v for k, v in flatten(self.sections).items() if not _is_infrastructure(k)}
+
+    @property
+    def start_from(self) -> str | None:
+        """The experiment whose final weights, at the same scale and seed, training begins with."""
+        found: str | None = self.config.get("start_from")
+        return found
 
     @property
     def hash8(self) -> str:

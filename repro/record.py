@@ -74,6 +74,10 @@ class RunRecord:
     finished: str  # ISO 8601, UTC
     wandb_url: str | None = None
     deviations: list[str] = field(default_factory=list)
+    start_from: dict[str, str] | None = (
+        None  # run_id and checkpoint_sha256 of the run whose weights it began with
+    )
+    code_sha256: str | None = None  # over the package's source files that were imported
     external: bool = False  # uploaded by others; never `reproduced`
     schema_version: int = SCHEMA_VERSION
 
@@ -174,6 +178,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
         temporary = None
+        sync_folder(path.parent)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
             raise UserError(
@@ -188,6 +193,16 @@ def write_atomic(path: Path, data: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename durable: after a power failure the folder still shows it. Not every file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def thin(points: list[list[float]], limit: int = MAX_CURVE_POINTS) -> list[list[float]]:

@@ -19,16 +19,30 @@ MAY_IMPORT = {
     "paths": {"errors"},
     "recipe": {"errors", "paths"},
     "record": {"errors", "paths"},
+    "stop": set(),
+    "checkpoints": {"errors", "record"},
     "tracking": BOTTOM,
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
-    "tasks": {"tasks", "models", "nn", "record", "errors"},
+    "tasks": {"tasks", "models", "nn", "record", "errors", "stop", "checkpoints"},
     "data": {"data", *BOTTOM},
-    "experiment": {"experiment", "tasks", "models", "nn", "data", "tracking", *BOTTOM},
+    "experiment": {"experiment", "tasks", "models", "nn", "data", "tracking", "stop", "checkpoints", *BOTTOM},
     "report": {"report", *BOTTOM},
     "launch": {"launch", *BOTTOM},
     "doctor": {"data", "tracking", *BOTTOM},
-    "cli": {"cli", "launch", "report", "experiment", "tasks", "data", "tracking", "doctor", *BOTTOM},
+    "cli": {
+        "cli",
+        "launch",
+        "report",
+        "experiment",
+        "tasks",
+        "data",
+        "tracking",
+        "doctor",
+        "stop",
+        "checkpoints",
+    }
+    | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
 WITHOUT_TORCH = {"errors", "paths", "recipe", "record", "report", "launch"}

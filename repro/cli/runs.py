@@ -14,6 +14,7 @@ from repro.errors import UserError, nearest
 from repro.paths import results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, parse_yaml, scales_of
 from repro.record import write_atomic
+from repro.stop import StopRequest
 
 
 def register(verbs: Any) -> None:
@@ -120,14 +121,19 @@ def run_one(args: argparse.Namespace) -> None:
     recipe = recipe_of(args)
     words = ["repro", "run", args.experiment, "--scale", args.scale, "--seed", str(args.seed)]
     words += [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
-    from repro.experiment.run import finished_record, run
-
-    if finished_record(recipe.run_dir(args.seed)):
-        print(f"{recipe.run_id(args.seed)} is done; `repro show {recipe.run_id(args.seed)}` tells more")
-    require_writable(results_dir() / "runs")
-    record = run(recipe, args.seed, shlex.join(words))
+    with StopRequest() as request:  # before the imports, which take seconds
+        record = _run(recipe, args.seed, shlex.join(words), request)
     if is_leader():
         conclude(record)
+
+
+def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> Any:
+    from repro.experiment.run import finished_record, run
+
+    if finished_record(recipe.run_dir(seed)):
+        print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
+    require_writable(results_dir() / "runs")
+    return run(recipe, seed, command, request)
 
 
 def require_writable(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import io
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from repro.errors import UserError
 from repro.experiment.complaints import one_line
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
+from repro.tasks.saving import Checkpoints
 
 # What a YAML file may name. Everything else is refused before it is imported.
 IMPORTABLE = (
@@ -25,31 +26,6 @@ IMPORTABLE = (
     "torch.optim",
     "lightning.pytorch",
 )
-
-
-@dataclass
-class Checkpoints:
-    """The recipe's ``checkpoints`` section.
-
-    Args:
-        every_steps: optimiser updates between two checkpoints.
-        average_last: how many of the last checkpoints are averaged into the model that is tested.
-        keep: how many are kept on disk; at least ``average_last``.
-
-    Raises:
-        ValueError: a number below 1.
-    """
-
-    every_steps: int
-    average_last: int = 1
-    keep: int = 2
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ValueError(
-                    f"checkpoints.{field.name} must be at least 1, not {getattr(self, field.name)}"
-                )
 
 
 @dataclass

@@ -1,7 +1,4 @@
-"""Checkpoints on disk: averaging the last, the final model file, and refusing what belongs to another run.
-
-Files are read with ``weights_only=True``, always.
-"""
+"""What checkpoints mean: which run they belong to, the average of the last, the final model file."""
 
 import hashlib
 import io
@@ -11,7 +8,8 @@ from typing import Any
 
 import torch
 
-from repro.errors import UserError
+from repro.checkpoints import fault, read
+from repro.errors import ReproError, UserError
 from repro.recipe import Config, differing_keys
 from repro.record import write_atomic
 
@@ -19,29 +17,15 @@ from repro.record import write_atomic
 STAMP = "repro"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Loads a checkpoint onto the CPU.
+def stamp(signature: Config, vocabulary: str | None, origin: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a checkpoint says about its run.
 
-    Raises:
-        UserError: missing, damaged, or holding more than tensors and plain values.
+    Args:
+        signature: of the recipe.
+        vocabulary: hash of the vocabulary that token ids mean.
+        origin: the run it started from, and the hash of its model.
     """
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"no such checkpoint: {path}") from None
-    except Exception as error:  # torch raises many kinds for damaged files
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(
-            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to go on without"
-        ) from None
-    if not isinstance(loaded, dict) or "state_dict" not in loaded:
-        raise UserError(f"{path} is not a checkpoint: it has no state_dict")
-    return loaded
-
-
-def stamp(signature: Config, vocabulary: str | None) -> dict[str, Any]:
-    """What a checkpoint says about its run: the signature, and the hash of the vocabulary its ids mean."""
-    return {"signature": signature, "vocabulary_sha256": vocabulary}
+    return {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
 
 
 def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vocabulary: str | None) -> None:
@@ -68,10 +52,16 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     """The mean of the models in several checkpoints, added in float64; what is no float is taken from the last.
 
     Source: Vaswani et al. 2017, section 6.1.
+
+    Raises:
+        ReproError: one is missing or damaged; started again, the run goes back to before it.
     """
     total: dict[str, torch.Tensor] = {}
     last: dict[str, torch.Tensor] = {}
     for path in paths:
+        wrong = fault(path)
+        if wrong is not None:
+            raise ReproError(f"{path} cannot be used: {wrong}; the same command goes back to before it")
         last = read(path)["state_dict"]
         for name, value in last.items():
             if value.is_floating_point():

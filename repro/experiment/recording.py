@@ -15,19 +15,18 @@ from repro.recipe import signature_hash
 from repro.record import RunRecord, write_atomic, write_record
 
 
-def record(current: Run, command: str, digest: str | None, logger: Any) -> RunRecord:
+def record(current: Run, command: str, digest: str | None) -> RunRecord:
     """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, last of all.
 
     Args:
         current: the run, tested.
         command: as typed.
         digest: SHA-256 of the model file.
-        logger: W&B's, or None.
     """
     outputs = current.parts.task.outputs()
     made = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
-        made.wandb_url = close_tracking(logger, made, current.parts.task)
+        made.wandb_url = close_tracking(current.logger, made, current.parts.task)
         write_record(made, results_dir() / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (made.to_json() + "\n").encode())
         current.status.write("done", step=made.steps)
@@ -38,7 +37,6 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
     """Everything there is to know about a run that was just tested."""
     recipe, task, trainer, curves = current.recipe, current.parts.task, current.trainer, current.curves
     data: Any = current.parts.data
-    head, dirty = facts.commit()
     wall = curves.wall_seconds
     cards = trainer.num_devices * trainer.num_nodes if torch.cuda.is_available() else 0
     return RunRecord(
@@ -49,8 +47,8 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         command=command,
         config=recipe.config,
         config_hash=signature_hash(recipe.signature),
-        commit=head,
-        dirty=dirty,
+        commit=current.source.commit,
+        dirty=current.source.dirty,
         versions=facts.versions(),
         hardware=facts.hardware(trainer.num_devices, trainer.num_nodes),
         precision=str(trainer.precision),
@@ -67,6 +65,8 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         outputs_sha256=None if outputs is None else hashlib.sha256(outputs.encode()).hexdigest(),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         deviations=list(recipe.config.get("deviations") or []),
+        start_from=current.stamper.origin,
+        code_sha256=current.source.sha256,
     )
 
 

@@ -3,102 +3,121 @@
 import contextlib
 import fcntl
 import os
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
 from repro import tracking
+from repro.checkpoints import await_files
 from repro.errors import Preempted, ReproError, UserError
 from repro.experiment import checkpoint
 from repro.experiment.recording import record
+from repro.experiment.resume import Resume, begin_from, find
 from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
 from repro.record import RunRecord, write_atomic
-from repro.tasks.saving import checkpoint_path, checkpoints
+from repro.stop import StopRequest
 
 
-def run(recipe: Recipe, seed: int, command: str) -> RunRecord:
+def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = None) -> RunRecord:
     """Trains, tests and records; a run that was interrupted goes on, one that is done is only read.
 
     Args:
         recipe: resolved, overrides included.
         seed: of everything random.
         command: as typed, for the record.
+        request: through which the run is asked to stop; by default its own.
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
+        Preempted: asked to stop, and saved.
+        ReproError: it failed for another reason; the last checkpoint is intact.
     """
     folder = recipe.run_dir(seed)
     done = finished_record(folder)
     if done is not None:
         return done
     quiet()
-    with claimed(folder):
-        current = prepare(recipe, seed)
-        resume = ready(current)
-        logger = None
-        if current.trainer.is_global_zero:
-            text = yaml.safe_dump(recipe.config, sort_keys=False, allow_unicode=True)
-            write_atomic(folder / "config.yaml", text.encode())
-            logger = tracking.logger(recipe, seed, folder)
-        current.trainer.loggers = [logger] if logger is not None else []
-        with reported(current, logger):
-            fit(current, resume)
+    with contextlib.nullcontext(request) if request else StopRequest() as asked, claimed(folder):
+        current = prepare(recipe, seed, asked)
+        found = ready(current)
+        with current.watchdog, reported(current):
+            start(current, found)
+            current.trainer.loggers = [current.logger] if current.logger is not None else []
+            fit(current, found)
             digest = test(current)
-            return record(current, command, digest, logger)
+            return record(current, command, digest)
 
 
-def ready(current: Run) -> Path | None:
-    """Opens and checks the data, and the newest checkpoint where there is one; writes nothing.
-
-    Returns:
-        The checkpoint to go on from, or None. Curves of a run that is trained but not tested are restored here,
-        since nothing is left to train.
+def ready(current: Run) -> Resume:
+    """Opens and checks the data, and finds where to go on; writes nothing.
 
     Raises:
-        UserError: a missing or corrupt store, a damaged checkpoint or one of another run.
+        UserError: a missing or corrupt store, or a checkpoint of another run.
     """
     data: Any = current.parts.data
     data.prepare_data()
     data.setup("fit")
-    found = checkpoints(current.folder / "checkpoints")
-    if not found:
-        return None
-    loaded = checkpoint.read(found[-1])
-    checkpoint.check_stamp(found[-1], loaded, current.recipe.signature, vocabulary_hash(data))
-    step = loaded["global_step"]
-    if current.trainer.is_global_zero:
-        print(f"resuming from step {step}")
-    if step >= current.trainer.max_steps:
-        current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
-    return found[-1]
+    found = find(current.saver, current.steps)
+    current.saver.resumed_from, current.saver.unusable = found.step, found.unusable
+    if found.path is None:
+        current.stamper.origin = begin_from(
+            current.recipe, current.seed, current.parts.task, vocabulary_hash(data)
+        )
+        return found
+    loaded = checkpoint.read(found.path, mmap=True)
+    checkpoint.check_stamp(found.path, loaded, current.recipe.signature, vocabulary_hash(data))
+    current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
+    if found.step >= current.steps:  # nothing is left to train, so Lightning will not load it
+        for callback in (current.curves, current.saver):
+            callback.load_state_dict(loaded["callbacks"][callback.state_key])
+    return found
 
 
-def fit(current: Run, resume: Path | None) -> None:
-    """Trains to the last step, from a checkpoint where one is given; nothing where that is the last."""
-    if resume is not None and resume == checkpoint_path(resume.parent, current.trainer.max_steps):
+def start(current: Run, found: Resume) -> None:
+    """Rank 0 says where the run begins, in the terminal, in its folder and on W&B."""
+    if not current.trainer.is_global_zero:
+        return
+    for path, wrong in found.damaged.items():
+        print(f"{path.name} is damaged ({wrong}): set aside", file=sys.stderr)
+    if found.path is not None:
+        print(f"resuming from step {found.step}", flush=True)
+    elif found.damaged:
+        print("no sound checkpoint is left: starting from step 0", file=sys.stderr)
+    text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
+    write_atomic(current.folder / "config.yaml", text.encode())
+    current.status.begin(found.step)
+    current.logger = tracking.logger(current.recipe, current.seed, current.folder)
+
+
+def fit(current: Run, found: Resume) -> None:
+    """Trains to the last step, from a checkpoint where there is one; nothing where that is the last."""
+    if found.step >= current.steps:
         return
     task, data = current.parts.task, current.parts.data
-    current.trainer.fit(task, datamodule=data, ckpt_path=resume, weights_only=True)
+    current.trainer.fit(task, datamodule=data, ckpt_path=found.path, weights_only=True)
 
 
 def test(current: Run) -> str | None:
     """Averages the last checkpoints, writes the final model, tests it; returns the model file's SHA-256."""
-    assert current.parts.checkpoints is not None
-    last = checkpoints(current.folder / "checkpoints")[-current.parts.checkpoints.average_last :]
-    weights = checkpoint.average(last)
+    paths = current.saver.final(current.steps)
+    if not current.trainer.is_global_zero:
+        await_files(paths)
+    weights = checkpoint.average(paths)
     current.parts.task.load_state_dict(weights)
     digest = None
     if current.trainer.is_global_zero:
-        current.status.write("testing", step=current.trainer.max_steps)
+        current.status.write("testing", step=current.steps, max_steps=current.steps)
         data = current.parts.data
         tokenizer = getattr(data, "tokenizer", None)
         if tokenizer is not None:
             tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
-        mark = checkpoint.stamp(current.recipe.signature, vocabulary_hash(data))
+        mark = checkpoint.stamp(current.recipe.signature, vocabulary_hash(data), current.stamper.origin)
         digest = checkpoint.write_model(current.folder / MODEL_FILE, weights, current.recipe.config, mark)
     current.trainer.test(current.parts.task, datamodule=current.parts.data, verbose=False)
     return digest
@@ -111,19 +130,18 @@ def finished_record(folder: Path) -> RunRecord | None:
 
 
 @contextlib.contextmanager
-def reported(current: Run, logger: Any) -> Iterator[None]:
-    """Says in the status file how a run ended that did not end well."""
+def reported(current: Run) -> Iterator[None]:
+    """Says in the status file, and to W&B, how a run ended that did not end well."""
     try:
         yield
     except Preempted:  # it has said so itself
-        tracking.finish(logger)
+        tracking.finish(current.logger)
         raise
     except SystemExit as stop:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from stop
-    except BaseException:
-        if current.trainer.is_global_zero:
-            with contextlib.suppress(ReproError):
-                current.status.write("failed", step=current.trainer.global_step)
+    except BaseException as error:
+        with contextlib.suppress(ReproError):
+            current.status.fail(str(error) or type(error).__name__)
         raise
 
 
@@ -141,16 +159,31 @@ def claimed(folder: Path) -> Iterator[None]:
             f"cannot write {folder}: {error.strerror}; set REPRO_RUNS to a folder you can write to"
         ) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"{folder} is being run by another process; wait for it, or use another seed"
-            ) from None
+        if not _locked(file):
+            raise UserError(f"{folder} is being run by another process; wait for it, or use another seed")
+        _CLAIMS.add(file)
         try:
             yield
         finally:
+            _CLAIMS.discard(file)
             _drop_if_empty(folder)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Takes a lock; asks again for a moment, since `repro status` holds it while it looks."""
+    for _ in range(5):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
+
+
+# A loader worker may outlive a killed run by seconds, and must not hold its folder meanwhile.
+_CLAIMS: set[IO[str]] = set()
+os.register_at_fork(after_in_child=lambda: [file.close() for file in _CLAIMS])
 
 
 def _drop_if_empty(folder: Path) -> None:

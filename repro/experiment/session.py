@@ -2,15 +2,23 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 
-from repro.experiment.build import Checkpoints, Parts, build
+from repro.checkpoints import DurableIO
+from repro.experiment.build import Parts, build
+from repro.experiment.facts import Source, source
 from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
+from repro.stop import StopRequest
 from repro.tasks.callbacks import Curves, Progress, StatusFile
-from repro.tasks.saving import Preemption, StepCheckpoints
+from repro.tasks.finite import Finite
+from repro.tasks.randomness import Randomness
+from repro.tasks.saving import Checkpoints, StepCheckpoints
+from repro.tasks.stopping import Stopping
+from repro.tasks.watchdog import Watchdog, stall_limit
 
 MODEL_FILE = "model.pt"
 RECORD_FILE = "record.json"
@@ -25,18 +33,34 @@ class Run:
     parts: Parts
     trainer: pl.Trainer
     curves: Curves
+    saver: StepCheckpoints
     status: StatusFile
+    watchdog: Watchdog
+    stamper: Stamper
+    source: Source
+    logger: Any = None  # W&B's, on rank 0
 
     @property
     def folder(self) -> Path:
         return self.recipe.run_dir(self.seed)
 
+    @property
+    def steps(self) -> int:
+        """Optimiser updates of the whole run."""
+        return self.trainer.max_steps
 
-def prepare(recipe: Recipe, seed: int) -> Run:
-    """Seeds everything and builds task, data and trainer."""
+
+def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Run:
+    """Seeds everything and builds task, data and trainer.
+
+    Args:
+        recipe: resolved.
+        seed: of everything random.
+        request: through which the run is asked to stop.
+    """
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)
-    parts.checkpoints = parts.checkpoints or Checkpoints(every_steps=1000)
+    plan = parts.checkpoints or Checkpoints(every_steps=1000)
     folder = recipe.run_dir(seed)
     if hasattr(parts.data, "seed"):
         parts.data.seed = seed  # type: ignore[union-attr]
@@ -44,8 +68,11 @@ def prepare(recipe: Recipe, seed: int) -> Run:
     curves = Curves(every_steps=min(max(1, parts.trainer["max_steps"] // MAX_CURVE_POINTS), 50))
     progress = Progress(curves)
     status = StatusFile(folder / "status.json", curves, progress)
-    keep = max(parts.checkpoints.keep, parts.checkpoints.average_last)
-    saver = StepCheckpoints(folder / "checkpoints", parts.checkpoints.every_steps, keep, curves)
-    around = [curves, progress, status, Stamper(recipe), saver, Preemption(saver, status)]
-    trainer = make_trainer(parts.trainer, around, folder)
-    return Run(recipe, seed, parts, trainer, curves, status)
+    files = DurableIO()
+    saver = StepCheckpoints(folder / "checkpoints", plan, files)
+    watchdog = Watchdog(stall_limit(), status.fail)
+    stopping = Stopping(request or StopRequest(), saver, status)
+    stamper = Stamper(recipe)
+    around = [watchdog, Finite(), curves, progress, status, stamper, Randomness(), saver, stopping]
+    trainer = make_trainer(parts.trainer, around, folder, files)
+    return Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source())

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 
 from repro.errors import UserError
@@ -26,38 +27,59 @@ HARMLESS = (
 )
 
 
-def make_trainer(arguments: dict[str, Any], callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
-    """A Trainer whose validation interval counts optimiser updates and that shards nothing by itself."""
+def make_trainer(
+    arguments: dict[str, Any], callbacks: list[pl.Callback], folder: Path, files: CheckpointIO
+) -> pl.Trainer:
+    """A Trainer whose validation interval counts updates, and that neither shards nor handles signals by itself.
+
+    Args:
+        arguments: the recipe's ``trainer`` section.
+        callbacks: added to the recipe's own.
+        folder: of the run.
+        files: how checkpoints are written and read.
+
+    Raises:
+        UserError: arguments that do not go together.
+    """
     given = dict(arguments)
     if given.get("max_steps", -1) < 1:
         raise UserError("trainer.max_steps must be a positive number of optimiser updates")
     given["callbacks"] = [*(given.get("callbacks") or []), *callbacks]
     if isinstance(given.get("val_check_interval"), int):
         given["val_check_interval"] *= given.get("accumulate_grad_batches") or 1
+    given["plugins"] = [*(given.get("plugins") or []), files]
     if SLURMEnvironment.detect():  # Lightning's own requeue saves inside the handler, and can hang there
-        given["plugins"] = [*(given.get("plugins") or []), SLURMEnvironment(auto_requeue=False)]
+        given["plugins"].append(SLURMEnvironment(auto_requeue=False))
     given |= {
         "check_val_every_n_epoch": None, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
         "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
         "default_root_dir": str(folder),
     }  # fmt: skip
     try:
-        return pl.Trainer(**given)
+        trainer = pl.Trainer(**given)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
+    # Lightning's handler for TERM broadcasts inside itself, which can hang too: repro.stop handles signals.
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    return trainer
 
 
 class Stamper(pl.Callback):
-    """Writes the run's signature and its vocabulary's hash into every checkpoint."""
+    """Writes into every checkpoint what run it belongs to.
+
+    Attributes:
+        origin: the run whose weights this one began with, and their hash; None where it began anew.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         self.signature = recipe.signature
+        self.origin: dict[str, str] | None = None
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint_: dict[str, Any]
     ) -> None:
         data = trainer.datamodule  # type: ignore[attr-defined]
-        checkpoint_[checkpoint.STAMP] = checkpoint.stamp(self.signature, vocabulary_hash(data))
+        checkpoint_[checkpoint.STAMP] = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin)
 
 
 def vocabulary_hash(data: Any) -> str | None:

@@ -1,6 +1,7 @@
 """What is shown of training: curves, a progress line, a status file."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from repro.record import thin, write_atomic
+from repro.tasks.progress import at_update
 
 
 class Curves(Callback):
@@ -34,22 +36,43 @@ class Curves(Callback):
         self.latest: dict[str, float] = {}
         self._sums: dict[str, Tensor] = {}
         self._since = 0.0
+        self._pending: dict[str, Any] = {"sums": [], "seconds": 0.0}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"curves": self.curves, "tokens": self.tokens, "wall_seconds": self.wall_seconds}
+        state = {"curves": self.curves, "tokens": self.tokens, "wall_seconds": self.wall_seconds}
+        return {
+            **state,
+            "pending": {"sums": [], "seconds": 0.0},
+        }  # on_save_checkpoint asks all ranks for theirs
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.curves = state_dict["curves"]
         self.tokens = state_dict["tokens"]
         self._earlier_s = state_dict["wall_seconds"]
+        self._pending = state_dict["pending"]
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Keeps the sums since the last point, of each rank: a resumed run draws the same curves."""
+        local = {name: float(value) for name, value in self._sums.items()}
+        checkpoint["callbacks"][self.state_key]["pending"] = {
+            "sums": pl_module.gather_objects(local),
+            "seconds": time.monotonic() - self._since,
+        }
 
     @property
     def wall_seconds(self) -> float:
         return self._earlier_s + time.monotonic() - self._began
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._sums = {}
-        self._since = time.monotonic()
+        pending = self._pending["sums"]
+        mine = pending[trainer.global_rank :: trainer.world_size]  # one, unless the number of ranks changed
+        self._sums = {
+            name: torch.tensor(
+                sum(sums.get(name, 0.0) for sums in mine), dtype=torch.float64, device=pl_module.device
+            )
+            for name in sorted({name for sums in pending for name in sums})  # the same names on every rank
+        }
+        self._since = time.monotonic() - self._pending["seconds"]
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -64,7 +87,7 @@ class Curves(Callback):
             self.point(trainer, pl_module)
 
     def point(self, trainer: Trainer, pl_module: Any) -> None:
-        """Adds up what came since the last point; before a checkpoint too, so that a resumed run lost nothing."""
+        """Adds up what came since the last point."""
         if not self._sums:
             return
         names = sorted(self._sums)
@@ -106,11 +129,6 @@ class Curves(Callback):
             name: [[int(step), float(f"{value:.6g}")] for step, value in thin(points)]
             for name, points in sorted(self.curves.items())
         }
-
-
-def at_update(trainer: Trainer, batch_idx: int) -> bool:
-    """Whether the micro-batch that just ended completed an optimiser update."""
-    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
 class Progress(Callback):
@@ -188,13 +206,16 @@ def clock(seconds: float) -> str:
 
 
 class StatusFile(Callback):
-    """Keeps ``status.json`` in the run folder: state, step, loss, tokens/s, seconds left.
+    """Keeps ``status.json`` in the run folder: state, step, loss, tokens/s, seconds left, attempt, job, W&B address.
 
     Args:
         path: the file.
         curves: where loss and speed come from.
         progress: where the time left comes from.
         every_s: seconds between two writes.
+
+    Attributes:
+        facts: what stays the same while this process runs; written with each state.
     """
 
     def __init__(self, path: Path, curves: Curves, progress: Progress, every_s: float = 10.0) -> None:
@@ -202,13 +223,24 @@ class StatusFile(Callback):
         self.curves = curves
         self.progress = progress
         self.every_s = every_s
+        self.facts: dict[str, Any] = {}
         self._written = 0.0
+
+    def begin(self, resumed_from: int) -> None:
+        """Counts this start of the run and says so in the file."""
+        earlier = read_status(self.path)
+        self.facts = {
+            "attempt": int(earlier.get("attempt", 0)) + 1,
+            "resumed_from": resumed_from,
+            "job": slurm_job(),
+            "wandb_url": None,
+        }
+        self.write("starting", step=resumed_from)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
-            self._written = time.monotonic()
             left = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
             self.write(
                 "training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(left)
@@ -216,6 +248,32 @@ class StatusFile(Callback):
 
     def write(self, state: str, **values: Any) -> None:
         """Writes the state with the latest figures."""
-        body: dict[str, Any] = {"state": state, "updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        body |= {"tokens": self.curves.tokens, **self.curves.latest, **values}
+        self._written = time.monotonic()
+        body = {**self.facts, "tokens": self.curves.tokens, **self.curves.latest, **values}
+        self._put(state, body)
+
+    def fail(self, message: str) -> None:
+        """Says why the run failed; any rank may. The first to say so is nearest to the cause."""
+        said = read_status(self.path)
+        if said.get("state") != "failed":
+            self._put("failed", {**said, "message": " ".join(message.split())[:500]})
+
+    def _put(self, state: str, body: dict[str, Any]) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        body = {**body, "state": state, "updated": now}
         write_atomic(self.path, (json.dumps(body, indent=1) + "\n").encode())
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """What a status file says; empty where there is none or it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def slurm_job() -> str | None:
+    """The Slurm job of this process, ``<array>_<task>`` or a plain id; None outside Slurm."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")

@@ -1,106 +1,186 @@
-"""What is kept of training: checkpoints, and the one written when the run is asked to stop."""
+"""What is kept of training: the last checkpoints, and the best."""
 
-import signal
-import threading
+import copy
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from repro.errors import Interrupted, Preempted
-from repro.tasks.callbacks import Curves, StatusFile, at_update
+from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
+from repro.errors import ReproError
+from repro.tasks.progress import at_update, owe_validation, validation_due
+
+
+@dataclass
+class Checkpoints:
+    """The recipe's ``checkpoints`` section.
+
+    Args:
+        every_steps: optimiser updates between two checkpoints.
+        average_last: how many of the last checkpoints are averaged into the model that is tested.
+        keep: how many are kept on disk; at least ``average_last``.
+        best: a validation metric, like ``val/loss``; the model at its best value is tested instead of the last.
+        best_is: whether the best is the smallest value or the largest.
+
+    Raises:
+        ValueError: a number below 1; both an average and the best.
+    """
+
+    every_steps: int
+    average_last: int = 1
+    keep: int = 2
+    best: str | None = None
+    best_is: Literal["min", "max"] = "min"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"checkpoints.{field.name} must be at least 1, not {value}")
+        if self.best is not None and self.average_last > 1:
+            raise ValueError(
+                f"checkpoints.average_last {self.average_last} and checkpoints.best {self.best} exclude each other; "
+                "the model that is tested is one or the other"
+            )
+
+    def is_planned(self, step: int, max_steps: int) -> bool:
+        """Whether a checkpoint is due at a step, however often the run was interrupted."""
+        return step % self.every_steps == 0 or step == max_steps
+
+    def averaged(self, max_steps: int) -> list[int]:
+        """The steps whose checkpoints make the final model."""
+        before = range(self.every_steps, max_steps, self.every_steps)
+        return [*before, max_steps][-self.average_last :]
 
 
 class StepCheckpoints(Callback):
-    """Writes a checkpoint every so many updates and at the end of training; keeps the newest.
+    """Writes the planned checkpoints, on all ranks together; keeps the newest and the best.
 
     Args:
         folder: where ``step-00001500.ckpt`` and its kin are written.
-        every_steps: optimiser updates between two checkpoints.
-        keep: how many of the newest stay.
-        curves: brought up to date before each.
-    """
+        plan: when, and how many are kept.
+        files: through which Lightning writes.
 
-    def __init__(self, folder: Path, every_steps: int, keep: int, curves: Curves) -> None:
-        self.folder = folder
-        self.every_steps = every_steps
-        self.keep = keep
-        self.curves = curves
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        step = trainer.global_step
-        if at_update(trainer, batch_idx) and (step % self.every_steps == 0 or step == trainer.max_steps):
-            self.save(trainer, pl_module)
-
-    def save(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes a checkpoint now, on all ranks together, and prunes old ones."""
-        self.curves.point(trainer, pl_module)
-        trainer.save_checkpoint(checkpoint_path(self.folder, trainer.global_step))
-        if trainer.is_global_zero:
-            for old in checkpoints(self.folder)[: -self.keep]:
-                old.unlink()
-
-
-def checkpoint_path(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:08d}.ckpt"
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints of a run, oldest first."""
-    return sorted(folder.glob("step-*.ckpt"))
-
-
-class Preemption(Callback):
-    """Stops cleanly when asked to: USR1, TERM and Ctrl-C set a flag, and nothing more happens inside the handler.
-
-    At the end of an update the ranks agree on the flag, write a checkpoint together and leave. A second Ctrl-C
-    does not wait for that.
-
-    Args:
-        saver: writes the checkpoint.
-        status: is told that the run wants to be started again.
+    Attributes:
+        best: step and value of the best validation so far.
+        resumed_from: the step this process found on disk.
+        unusable: files found there that must not be found again.
 
     Raises:
-        Preempted: after the checkpoint is on disk; after Ctrl-C it is Interrupted.
+        ReproError: a checkpoint could not be written, or ranks found different ones; on every rank.
     """
 
-    SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    def __init__(self, folder: Path, plan: Checkpoints, files: DurableIO) -> None:
+        self.folder = folder
+        self.plan = plan
+        self.files = files
+        self.best: tuple[int, float] | None = None
+        self.resumed_from = 0
+        self.unusable: Sequence[Path] = ()
+        self._saved: int | None = None
+        self._loops: dict[str, Any] | None = None
 
-    def __init__(self, saver: StepCheckpoints, status: StatusFile) -> None:
-        self.saver = saver
-        self.status = status
-        self._asked = False
-        self._by_user = False
-        self._before: dict[signal.Signals, Any] = {}
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in self.SIGNALS}
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best = state_dict["best"]
 
-    def _ask(self, number: int, frame: Any) -> None:
-        self._asked = True
-        if number == signal.SIGINT:
-            self._by_user = True
-            signal.signal(number, self._before[signal.SIGINT])
+    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Ranks have met, so all have looked at what is there."""
+        steps = pl_module.gather_objects(self.resumed_from)
+        if len(set(steps)) > 1:
+            raise ReproError(f"ranks found checkpoints of different steps, {steps}: they see different files")
+        if trainer.is_global_zero:
+            for path in self.unusable:
+                set_aside(path)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not at_update(trainer, batch_idx) or trainer.global_step >= trainer.max_steps:
-            return
-        if not trainer.strategy.reduce_boolean_decision(self._asked, all=False):
-            return
-        self.saver.save(trainer, pl_module)
-        step = trainer.global_step
-        if trainer.is_global_zero:
-            state = "stopped" if self._by_user else "requeue"
-            self.status.write(state, step=step, max_steps=trainer.max_steps)
-        kind = Interrupted if self._by_user else Preempted
-        raise kind(f"asked to stop; saved at step {step}, the same command goes on from there")
+        step, last = trainer.global_step, trainer.max_steps
+        if step == last and validation_due(trainer):
+            return  # it is saved behind the validation, since nothing is run behind the last step's checkpoint
+        if at_update(trainer, batch_idx) and self.plan.is_planned(step, last):
+            self.save(trainer)
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn == "fit":
+            self._loops = copy.deepcopy(trainer.fit_loop.state_dict())
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._loops = None
+        if trainer.state.fn != "fit":
+            return
+        if self.plan.best is not None:
+            self._keep_best(trainer)
+        if trainer.global_step == trainer.max_steps:
+            self.save(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if self._loops is not None:  # half a validation is no state to resume from
+            checkpoint["loops"]["fit_loop"] = self._loops
+        if validation_due(trainer):
+            owe_validation(checkpoint["loops"]["fit_loop"])
+
+    def _keep_best(self, trainer: Trainer) -> None:
+        assert self.plan.best is not None
+        if self.plan.best not in trainer.callback_metrics:
+            there = ", ".join(sorted(k for k in trainer.callback_metrics if k.startswith("val/")))
+            raise ReproError(f"checkpoints.best: {self.plan.best!r} is not measured; there is: {there}")
+        value = float(trainer.callback_metrics[self.plan.best])
+        better = operator.lt if self.plan.best_is == "min" else operator.gt
+        if self.best is None or better(value, self.best[1]):
+            self.best = (trainer.global_step, value)
+            self._write(trainer, best_path(self.folder, trainer.global_step), whole=False)
+
+    def save(self, trainer: Trainer) -> None:
+        """Writes a checkpoint now, unless this step has one, and prunes old ones behind it."""
+        step = trainer.global_step
+        if self._saved == step:
+            return
+        self._write(trainer, checkpoint_path(self.folder, step), whole=True)
+        self._saved = step
+        if trainer.is_global_zero:
+            self._prune(trainer.max_steps)
+
+    def _write(self, trainer: Trainer, path: Path, whole: bool) -> None:
+        trainer.save_checkpoint(path, weights_only=not whole)
+        if trainer.strategy.reduce_boolean_decision(self.files.failure is not None, all=False):
+            raise ReproError(self.files.failure or "rank 0 could not write the checkpoint")
+
+    def _prune(self, max_steps: int) -> None:
+        """Keeps the newest planned ones, what came after them, and the best."""
+        steps = [step_of(path) for path in checkpoints(self.folder)]
+        planned = [step for step in steps if self.plan.is_planned(step, max_steps)]
+        kept = set(planned[-max(self.plan.keep, self.plan.average_last) :])
+        for step in steps:
+            if step not in kept and step < max(steps):
+                remove(checkpoint_path(self.folder, step))
+        for path in best_checkpoints(self.folder):
+            if self.best is None or step_of(path) != self.best[0]:
+                remove(path)
+
+    def final(self, max_steps: int) -> Sequence[Path]:
+        """The checkpoints that make the model to be tested."""
+        if self.plan.best is None:
+            return [checkpoint_path(self.folder, step) for step in self.plan.averaged(max_steps)]
+        if self.best is None:
+            raise ReproError(
+                f"checkpoints.best: no validation took place, so {self.plan.best} has no best; "
+                "set trainer.val_check_interval to at most trainer.max_steps"
+            )
+        return [best_path(self.folder, self.best[0])]
+
+
+def best_path(folder: Path, step: int) -> Path:
+    return checkpoint_path(folder, step).with_name(f"best-{step:08d}.ckpt")
+
+
+def best_checkpoints(folder: Path) -> list[Path]:
+    return sorted(folder.glob("best-*.ckpt"))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from repro.nn.mixer import leaves, tree_map
 from repro.record import Measurement
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -26,15 +27,35 @@ class Task(LightningModule):
         net: the network.
         optimizer: maker of the optimiser from parameters.
         schedule: maker of the learning-rate schedule from the optimiser; stepped once for each update.
+
+    Attributes:
+        carried: state carried from one training batch to the next (a memory over streams), by name: nested tuples,
+            lists or dicts of tensors, batch axis first. Row ``i`` of rank ``r`` is row ``i x ranks + r`` of the
+            global batch. Checkpoints hold all rows in global order, so a run may be resumed on another number of ranks.
     """
 
     net: Any
+    carried: dict[str, Any]
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
         super().__init__()
         self.net = net
         self.optimizer_maker = optimizer
         self.schedule_maker = schedule
+        self.carried = {}
+        self._loaded: dict[str, Any] = {}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        parts = self.gather_objects(tree_map(lambda t: t.detach().cpu(), self.carried))
+        checkpoint["carried"] = join_rows(parts)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        rank, ranks = (0, 1) if self._trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        self._loaded = tree_map(lambda t: t[rank::ranks].clone(), checkpoint.get("carried", {}))
+
+    def on_train_start(self) -> None:
+        """Takes up what was carried when the checkpoint was written."""
+        self.carried = tree_map(lambda t: t.to(self.device), self._loaded)
 
     def configure_optimizers(self) -> Any:
         trained = [p for p in self.parameters() if p.requires_grad]
@@ -81,3 +102,10 @@ class Task(LightningModule):
     def outputs(self) -> str | None:
         """The decoded outputs of the last test, one line each, or None where a task decodes nothing."""
         return None
+
+
+def join_rows(parts: list[Any]) -> Any:
+    """Trees of tensors of all ranks as one, rows in global order: row ``i`` of rank ``r`` becomes ``i x ranks + r``."""
+    tensors = [leaves(part) for part in parts]
+    joined = iter([torch.stack(same, dim=1).flatten(0, 1) for same in zip(*tensors, strict=True)])
+    return tree_map(lambda _: next(joined), parts[0])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from repro.checkpoints import read
 from repro.experiment import checkpoint
 from repro.experiment.build import build
 from repro.experiment.trained import load_trained, translate_batch
@@ -59,8 +60,8 @@ def test_translations_are_those_of_the_test(trained: TrainedRun) -> None:
 def test_the_final_model_is_the_mean_of_the_last_checkpoints(trained: TrainedRun) -> None:
     last = sorted((trained.folder / "checkpoints").glob("*.ckpt"))
     assert len(last) == 2
-    states = [checkpoint.read(path)["state_dict"] for path in last]
-    model = checkpoint.read(trained.folder / "model.pt")["state_dict"]
+    states = [read(path)["state_dict"] for path in last]
+    model = read(trained.folder / "model.pt")["state_dict"]
     for name, value in model.items():
         torch.testing.assert_close(value, (states[0][name] + states[1][name]) / 2, msg=name)
     assert any(not torch.equal(states[0][name], states[1][name]) for name in model)

@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from repro.experiment import checkpoint
+from repro.checkpoints import read
 from tests.workshop import RECIPE, Workshop, call
 
 
@@ -34,7 +34,7 @@ def fitted(config: Path) -> Path:
 
 
 def test_fit_validate_and_test_from_a_checkpoint(config: Path, fitted: Path) -> None:
-    loaded = checkpoint.read(fitted)
+    loaded = read(fitted)
     assert loaded["global_step"] == 1
     assert all(torch.isfinite(v).all() for v in loaded["state_dict"].values() if v.is_floating_point())
     validated = call("validate", "--config", str(config), "--ckpt_path", str(fitted))
@@ -58,7 +58,7 @@ def test_settings_on_the_command_line(config: Path) -> None:
     said = call("fit", "--config", str(config), "--trainer.max_steps", "2", "--model.init_args.beam=2")
     assert said.code == 0, said.err
     (path,) = config.parent.joinpath("out").rglob("*.ckpt")
-    assert checkpoint.read(path)["global_step"] == 2
+    assert read(path)["global_step"] == 2
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])

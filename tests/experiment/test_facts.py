@@ -33,7 +33,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_clean_checkout(checkout: Path) -> None:
-    head, dirty = facts.commit()
+    found = facts.source()
+    head, dirty = found.commit, found.dirty
     assert head is not None
     assert len(head) == 40
     assert dirty is False
@@ -45,13 +46,14 @@ def test_a_clean_checkout(checkout: Path) -> None:
 )
 def test_only_sources_make_it_dirty(checkout: Path, file: str, dirty: bool) -> None:
     (checkout / file).write_text("2")
-    assert facts.commit()[1] is dirty
+    assert facts.source().dirty is dirty
 
 
 def test_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "PROJECT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert facts.commit() == (None, None)
+    found = facts.source()
+    assert (found.commit, found.dirty) == (None, None)
 
 
 def test_no_host_and_no_user() -> None:

@@ -1,0 +1,216 @@
+"""Checkpoint files that can be trusted: written whole, proven by a manifest, verified before use.
+
+A checkpoint is ``step-00001500.ckpt`` with its manifest ``step-00001500.ckpt.json`` (SHA-256, size), which is
+written last: a file without one was never finished. Files are read with ``weights_only=True``, always.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from lightning.pytorch.plugins import CheckpointIO
+
+from repro.errors import ReproError, UserError
+from repro.record import sync_folder, write_atomic
+
+SUFFIX = ".ckpt"
+_BLOCK = 1 << 20
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is kept."""
+    return folder / f"step-{step:08d}{SUFFIX}"
+
+
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, as its name says."""
+    return int(path.name.removesuffix(SUFFIX).rpartition("-")[2])
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Checkpoint files of a run, finished or not, oldest first."""
+    return sorted(folder.glob(f"step-*{SUFFIX}"))
+
+
+def manifest_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a checkpoint: temporary file in the same folder, fsync, rename, manifest.
+
+    Killed at any point, it leaves the checkpoints that were there before as they were.
+
+    Raises:
+        ReproError: no space left, or any other failure of the system; nothing half-written stays under a name
+            that is read.
+    """
+    temporary: str | None = None
+    counted: _Counted | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            counted = _Counted(file)
+            torch.save(dict(content), counted)  # type: ignore[arg-type]  # any file that is written in order
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        manifest_path(path).unlink(missing_ok=True)  # of an earlier file of that name
+        os.replace(temporary, path)
+        temporary = None
+        sync_folder(path.parent)
+        if path.stat().st_size != counted.bytes:
+            raise OSError(errno.EIO, "the file has not the size that was written")
+    except (OSError, RuntimeError) as error:  # torch wraps what goes wrong below it
+        raise ReproError(_complaint(path, error, counted)) from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+    proof = {"bytes": counted.bytes, "sha256": counted.digest.hexdigest()}
+    write_atomic(manifest_path(path), (json.dumps(proof) + "\n").encode())
+
+
+class _Counted:
+    """A file that counts and hashes what is written to it, and remembers what went wrong."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.bytes = 0
+        self.digest = hashlib.sha256()
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+        self.digest.update(data)
+        size = memoryview(data).nbytes
+        self.bytes += size
+        return size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _complaint(path: Path, error: Exception, counted: _Counted | None) -> str:
+    cause = counted.error if counted is not None and counted.error is not None else error
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"no space left for the checkpoint {path}; the one before it is intact: free some space and run the "
+            "same command again"
+        )
+    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return f"cannot write the checkpoint {path}: {' '.join(reason.split())[:200]}"
+
+
+def fault(path: Path) -> str | None:
+    """What is wrong with a checkpoint file, or None: its size and hash are those of the manifest."""
+    try:
+        proof = json.loads(manifest_path(path).read_text(encoding="utf-8"))
+        size, digest = int(proof["bytes"]), str(proof["sha256"])
+    except FileNotFoundError:
+        return "it has no manifest, so it was never finished"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its manifest cannot be read"
+    try:
+        found = path.stat().st_size
+        if found != size:
+            return f"it has {found} bytes, not {size}"
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                return "its SHA-256 is not that of the manifest"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    return None
+
+
+def read(path: Path, mmap: bool = False) -> dict[str, Any]:
+    """Loads a checkpoint or a final model onto the CPU; its hash is not checked here, see :func:`fault`.
+
+    Args:
+        path: the file.
+        mmap: map tensors from the file instead of reading them, for a look at the rest.
+
+    Raises:
+        UserError: missing, damaged, or holding more than tensors and plain values.
+    """
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap or None)
+    except FileNotFoundError:
+        raise UserError(f"no such checkpoint: {path}") from None
+    except Exception as error:  # torch raises many kinds for damaged files
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(
+            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to go on without"
+        ) from None
+    if not isinstance(loaded, dict) or "state_dict" not in loaded:
+        raise UserError(f"{path} is not a checkpoint: it has no state_dict")
+    return loaded
+
+
+def await_files(paths: Iterable[Path], seconds: float = 60.0) -> None:
+    """Waits until files that another node wrote are seen here; network file systems remember what was missing.
+
+    What is still missing then is left to whoever reads it to say.
+    """
+    end = time.monotonic() + seconds
+    for path in paths:
+        while manifest_path(path).name not in os.listdir(path.parent) and time.monotonic() < end:
+            time.sleep(0.1)
+
+
+def remove(path: Path) -> None:
+    """Deletes a checkpoint, its manifest first: half deleted, it is not taken for a good one."""
+    manifest_path(path).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a checkpoint that must not be used, so that it can be looked at; returns its new path."""
+    aside = path.with_name(f"{path.name}.damaged")
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(manifest_path(path), manifest_path(aside))
+    os.replace(path, aside)
+    return aside
+
+
+class DurableIO(CheckpointIO):
+    """Lightning's way to checkpoint files, through :func:`write` and :func:`read`.
+
+    Attributes:
+        failure: what went wrong in the last save, or None. It is not raised inside Lightning's save, which has a
+            barrier behind it where other ranks would wait for ever; who saves asks afterwards, on all ranks together.
+    """
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        self.failure = None
+        try:
+            write(Path(path), checkpoint)
+        except ReproError as error:
+            self.failure = str(error)
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        wrong = fault(Path(path))
+        if wrong is not None:
+            raise UserError(f"{path} is damaged: {wrong}")
+        return read(Path(path))
+
+    def remove_checkpoint(self, path: Any) -> None:
+        remove(Path(path))

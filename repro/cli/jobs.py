@@ -1,0 +1,126 @@
+"""Verbs about submitted runs: status, logs, cancel."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from repro.errors import UserError
+from repro.recipe import SCALES
+
+WATCH_SECONDS = 10.0
+_TARGET = "paper, table, row, experiment, run id or its beginning, run folder, or job (12, 12_0)"
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    status = verbs.add_parser("status", help="what every run is doing, submitted or local")
+    _add_targets(status)
+    status.add_argument("--json", action="store_true", help="one array with all that is known of each run")
+    status.add_argument(
+        "--watch",
+        nargs="?",
+        type=float,
+        const=WATCH_SECONDS,
+        metavar="SECONDS",
+        help=f"draw it again every so often (default {WATCH_SECONDS:g} s) until every run has ended or Ctrl-C",
+    )
+    status.add_argument(
+        "--all",
+        action="store_true",
+        help="also runs that ended over 7 days ago; those of a TARGET always show",
+    )
+    status.set_defaults(handler=show_status)
+
+    logs = verbs.add_parser("logs", help="what a run's job wrote, all attempts")
+    run = logs.add_argument("run", metavar="RUN", help=f"{_TARGET}; of several runs the last submitted")
+    run.completer = complete_runs
+    logs.add_argument("--scale", choices=SCALES, help="of an experiment's runs, one at this scale")
+    logs.add_argument("--seed", type=int, help="of an experiment's runs, the one with this seed")
+    logs.add_argument(
+        "--follow", "-f", action="store_true", help="go on until the job leaves the queue or Ctrl-C"
+    )
+    logs.add_argument("--lines", "-n", type=int, metavar="N", help="only the last N lines")
+    logs.add_argument("--job", action="store_true", help="only name the job and the file of its log")
+    logs.set_defaults(handler=show_logs)
+
+    cancel = verbs.add_parser("cancel", help="take runs out of the queue; those under way save themselves")
+    _add_targets(cancel)
+    cancel.add_argument("--all", action="store_true", help="everything that was submitted from here")
+    cancel.add_argument("--dry-run", action="store_true", help="only say what would be cancelled")
+    cancel.set_defaults(handler=cancel_runs)
+
+
+def _add_targets(parser: argparse.ArgumentParser) -> None:
+    targets = parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET)
+    targets.completer = complete_runs  # type: ignore[attr-defined]
+
+
+def complete_runs(prefix: str, **_: Any) -> list[str]:
+    """Shell completion: runs, jobs, and the experiments and papers that have runs."""
+    from repro.launch.known import names
+
+    return names(prefix)
+
+
+def show_status(args: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from repro.launch.board import show, warn, watch
+    from repro.launch.status import survey
+
+    if args.watch is not None and not 1 <= args.watch <= 86400:
+        raise UserError(f"--watch must be from 1 to 86400 seconds, not {args.watch:g}")
+    if args.json and args.watch is not None:
+        raise UserError("--json is one array: leave out --watch, and call again for another")
+    if args.watch is not None:
+        watch(lambda: survey(args.targets, args.all), args.watch)
+        return
+    found = survey(args.targets, args.all)
+    if args.json:
+        warn(found.notes)
+        rows = [{**asdict(row), "ended": row.ended} for row in found.rows]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    else:
+        show(found)
+
+
+def show_logs(args: argparse.Namespace) -> None:
+    from repro.launch.logs import choose, follow, print_log
+
+    if args.lines is not None and args.lines < 0:
+        raise UserError(f"--lines must be at least 0, not {args.lines}")
+    known, count = choose(args.run, args.scale, args.seed)
+    if args.job:
+        print(f"{known.job_id}  {known.log}")
+        return
+    if count > 1:
+        hint = "--scale and --seed choose another"
+        print(f"repro: {known.run}, job {known.job_id}, of {count} runs; {hint}", file=sys.stderr)
+    if args.follow:
+        follow(known, _write, args.lines)
+    else:
+        print_log(known, _write, args.lines)
+
+
+def _write(text: str) -> None:
+    """To stdout, at once, whatever characters it can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def cancel_runs(args: argparse.Namespace) -> None:
+    from repro.launch.cancel import cancel, candidates
+
+    tasks = candidates(args.targets, args.all)
+    if not tasks:
+        print("nothing to cancel: none of it is in the queue")
+        return
+    if not args.dry_run:
+        cancel(tasks)
+    done = "would be cancelled" if args.dry_run else "cancelled"
+    for task in tasks:
+        print(f"{done}: {task.line}")
+    if not args.dry_run and any(task.queued.state == "RUNNING" for task in tasks):
+        print("those that were running save themselves first; `repro submit` goes on from there")

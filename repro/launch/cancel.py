@@ -1,0 +1,84 @@
+"""``repro cancel``: takes tasks of the ledger out of the queue, and no others."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from repro.errors import ReproError, UserError
+from repro.launch import queue as slurm
+from repro.launch.known import Known, everything, select
+from repro.launch.queue import Queued
+from repro.launch.status import CANCELLED_FILE, cancelled
+from repro.record import write_atomic
+
+AT_ONCE = 200  # tasks in one call of scancel
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A task of the ledger that is in the queue."""
+
+    known: Known
+    queued: Queued
+
+    @property
+    def line(self) -> str:
+        """For the user: ``12_0  <run>  (RUNNING)``."""
+        what = self.known.run or self.queued.name
+        return f"{self.queued.job}  {what}  ({self.queued.state.lower()})"
+
+
+def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
+    """The tasks in the queue that the targets mean, whichever submission queued them.
+
+    Args:
+        targets: see :func:`repro.launch.known.select`.
+        every: all that is in the ledger and in the queue, jobs that only make tables included; without targets.
+
+    Raises:
+        UserError: neither targets nor ``every``, or both; an unknown target; no answer from Slurm.
+    """
+    if not targets and not every:
+        raise UserError("nothing named to cancel; name runs, targets or jobs, or use --all")
+    if targets and every:
+        raise UserError(f"--all cancels everything: leave {targets[0]!r} out, or --all")
+    queue = slurm.in_queue()
+    chosen = select(targets, everything(queue))
+    return [
+        Candidate(known, queued)
+        for known in chosen
+        if (queued := queue.get(known.job_id or "")) and known.owns(queued) and queued.state != "COMPLETING"
+    ]
+
+
+def cancel(tasks: Sequence[Candidate]) -> None:
+    """Asks Slurm to end the tasks. Those that run get TERM first: they save themselves and leave.
+
+    The ledger notes each task, so that its state is known where there is no accounting.
+
+    Raises:
+        ReproError: Slurm refused and tasks are still in the queue; names them, with its words.
+        UserError: no answer from Slurm.
+    """
+    jobs = [task.queued.job for task in tasks]
+    complaints = []
+    for i in range(0, len(jobs), AT_ONCE):
+        done = slurm.call_slurm(["scancel", *jobs[i : i + AT_ONCE]])
+        if done.returncode:
+            complaints.append(slurm.complaint(done))
+    # A task that ended by itself in between makes scancel complain, and is no failure.
+    queue = slurm.in_queue() if complaints else {}
+    left = [job for job in jobs if job in queue and queue[job].state != "COMPLETING"]
+    _note([task for task in tasks if task.queued.job not in left])
+    if left:
+        raise ReproError(f"scancel: {complaints[0]}; still in the queue: {', '.join(left)}")
+
+
+def _note(tasks: Sequence[Candidate]) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    submissions = {t.known.submission.name: t.known.submission for t in tasks if t.known.submission}
+    for submission in submissions.values():
+        mine = [t.queued.job for t in tasks if t.known.submission == submission]
+        noted = {**cancelled(submission), **dict.fromkeys(mine, now)}
+        write_atomic(submission.folder / CANCELLED_FILE, (json.dumps(noted, indent=1) + "\n").encode())

@@ -1,0 +1,125 @@
+"""What was submitted: one folder for each submission, below ``$REPRO_RUNS/slurm/``.
+
+``submission.json`` is written before the first ``sbatch`` and again after each, so a job is never in the queue
+without an entry here; the folder also holds the scripts, the snapshot of the code and the logs.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.errors import UserError
+from repro.paths import runs_dir
+from repro.record import write_atomic
+
+ENTRY = "submission.json"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a job array.
+
+    Attributes:
+        index: its array index.
+        experiment: ``<paper>/<recipe>[@point]``.
+        scale: of the run.
+        seed: of the run.
+        run_id: ``<experiment>/<scale>/s<seed>-<hash8>``.
+    """
+
+    index: int
+    experiment: str
+    scale: str
+    seed: int
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job array.
+
+    Attributes:
+        name: Slurm's job name.
+        script: file name of the script in the submission's folder.
+        job_id: Slurm's; None until ``sbatch`` has answered.
+        after: names of the submission's jobs that it waits for.
+        tasks: its runs; empty for a job that only makes tables.
+    """
+
+    name: str
+    script: str
+    job_id: int | None
+    after: tuple[str, ...]
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One call of ``repro submit``.
+
+    Attributes:
+        name: of its folder: ``<UTC time>-<random>``; sorts by time, and stands in each job's comment.
+        cluster: the profile.
+        command: as typed.
+        commit: of the snapshot, or None.
+        dirty: whether the snapshot differs from that commit.
+        jobs: in the order of submission.
+    """
+
+    name: str
+    cluster: str
+    command: str
+    commit: str | None
+    dirty: bool | None
+    jobs: tuple[Job, ...]
+
+    @property
+    def folder(self) -> Path:
+        return ledger_dir() / self.name
+
+    def log(self, job: Job, task: Task | None = None) -> Path:
+        """Where a task's output goes; all attempts append to it."""
+        index = "" if task is None else f"_{task.index}"
+        return self.folder / "logs" / f"{job.job_id}{index}.log"
+
+
+def ledger_dir() -> Path:
+    """Where submissions are kept."""
+    return runs_dir() / "slurm"
+
+
+def write_submission(submission: Submission) -> None:
+    """Writes or replaces a submission's entry."""
+    text = json.dumps(dataclasses.asdict(submission), indent=1) + "\n"
+    write_atomic(submission.folder / ENTRY, text.encode())
+
+
+def read_submissions() -> list[Submission]:
+    """Every submission, oldest first.
+
+    Raises:
+        UserError: an entry that is not one; names the file.
+    """
+    return [_read(path) for path in sorted(ledger_dir().glob(f"*/{ENTRY}"))]
+
+
+def _read(path: Path) -> Submission:
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        raw["jobs"] = tuple(
+            Job(
+                **{
+                    **job,
+                    "after": tuple(job["after"]),
+                    "tasks": tuple(Task(**task) for task in job["tasks"]),
+                }
+            )
+            for job in raw["jobs"]
+        )
+        return Submission(**raw)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is not an entry of the ledger ({error}); move it away to go on without"
+        ) from None

@@ -1,0 +1,182 @@
+"""What Slurm says: the tasks in the queue, and how those that left it ended.
+
+Only ``squeue`` and ``sacct`` are asked, with formats of our own and without the settings that a user may have
+made for them (``SQUEUE_FORMAT``, ``SQUEUE_STATES``, ...), and never waited for longer than :data:`PATIENCE`.
+"""
+
+import getpass
+import os
+import re
+import secrets
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from repro.errors import UserError
+
+PATIENCE = 30.0  # seconds
+ASK_AT_ONCE = 200  # arrays in one call of sacct
+# Name and comment are text of the user's: with a separator drawn for each call they cannot break a line's parts.
+_FIELDS = (
+    "ArrayJobID", "ArrayTaskID", "State", "Reason", "RestartCnt", "TimeLeft", "StartTime", "Name", "Comment",
+)  # fmt: skip
+_NOTHING = ("", "N/A", "(null)", "None")
+_OWN_SETTINGS = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT")
+
+
+@dataclass(frozen=True)
+class Queued:
+    """One task that is in the queue.
+
+    Attributes:
+        job: ``12_0``, or ``12`` for a job that is no array.
+        state: ``PENDING``, ``RUNNING``, ``COMPLETING``, ... as ``squeue`` spells it.
+        reason: why it waits (``Priority``, ``Dependency``, ...), or an empty string.
+        restarts: how often it was requeued; None where Slurm does not say.
+        time_left: until its time limit, as ``squeue`` writes it (``1-02:03:04``).
+        comment: the job's; ``repro submit`` puts the name of the submission there.
+        start: when it started or is expected to, in local time without a zone; None where not known.
+        name: the job's.
+    """
+
+    job: str
+    state: str
+    reason: str
+    restarts: int | None
+    time_left: str
+    comment: str
+    start: str | None
+    name: str = ""
+
+
+def in_queue() -> dict[str, Queued]:
+    """This user's tasks that are in the queue, arrays expanded, by task.
+
+    Raises:
+        UserError: ``squeue`` is missing, fails, or does not answer in time.
+    """
+    mark = f"|{secrets.token_hex(4)}|"
+    form = ",".join(f"{field}:{mark}" for field in _FIELDS)
+    words = ["squeue", "--noheader", "--array", "--all", "-O", form]
+    done = call_slurm([*words, "--me"])
+    if done.returncode and "option" in done.stderr:  # before 20.02
+        done = call_slurm([*words, f"--user={getpass.getuser()}"])
+    if done.returncode:
+        raise UserError(f"squeue failed: {complaint(done)}; the cluster's controller may be away, try again")
+    return {task.job: task for task in _parse_queue(done.stdout, mark)}
+
+
+def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
+    """Reads squeue's answer. A record ends after its last mark, not with the line: comments may hold newlines."""
+    parts = text.split(mark)
+    for i in range(0, len(parts) - len(_FIELDS), len(_FIELDS)):
+        array, index, state, reason, restarts, left, start, name, comment = parts[i : i + len(_FIELDS)]
+        array = array.strip().rpartition("\n")[2].strip()  # headings of several clusters stand before it
+        if not array.isdigit():
+            continue
+        index = index.strip()
+        yield Queued(
+            job=f"{array}_{index}" if index.isdigit() else array,
+            state=state.strip().upper(),
+            reason="" if reason.strip() in _NOTHING else reason.strip(),
+            restarts=int(restarts) if restarts.strip().isdigit() else None,
+            time_left=left.strip(),
+            comment="" if comment.strip() in _NOTHING else comment.strip(),
+            start=None if start.strip() in _NOTHING else start.strip(),
+            name=name.strip(),
+        )
+
+
+def history(jobs: Sequence[str]) -> dict[str, str]:
+    """The last known states of tasks, by task, as ``sacct`` has them: ``COMPLETED``, ``CANCELLED``, ``TIMEOUT``, ...
+
+    Args:
+        jobs: ``12_0`` or ``12``. Asked for by array, since sacct keeps tasks that never started as ``12_[3-9]``.
+
+    Returns:
+        States without additions (``CANCELLED by 0`` is ``CANCELLED``); ``PENDING`` for a task that is missing
+        from an array which sacct knows: it never started, and was cancelled if it is not in the queue. Tasks of
+        which sacct knows nothing are left out; so are all where it is missing or broken.
+    """
+    wanted = set(jobs)
+    arrays = sorted({job.partition("_")[0] for job in jobs if re.fullmatch(r"\d+(_\d+)?", job)}, key=int)
+    found: dict[str, str] = {}
+    for i in range(0, len(arrays), ASK_AT_ONCE):
+        words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(arrays[i : i + ASK_AT_ONCE])]
+        try:
+            done = call_slurm(words)
+        except UserError:
+            return found
+        if done.returncode:
+            return found
+        told = _parse_history(done.stdout)
+        found |= {job: state for job, state in told.items() if job in wanted}
+        known = {job.partition("_")[0] for job in told}
+        found |= {
+            job: "PENDING" for job in wanted - found.keys() if "_" in job and job.partition("_")[0] in known
+        }
+    return found
+
+
+def _parse_history(text: str) -> dict[str, str]:
+    """Reads sacct's answer; a task's own line outranks that of the range it once waited in."""
+    ranges: dict[str, str] = {}
+    single: dict[str, str] = {}
+    for line in text.splitlines():
+        job, _, said = line.strip().partition("|")
+        words = said.split()
+        if not words:
+            continue
+        state = words[0].rstrip("+").upper()
+        if "[" in job:
+            ranges.update(dict.fromkeys(_expand(job), state))
+        else:
+            single[job] = state
+    return ranges | single
+
+
+def _expand(job: str) -> Iterator[str]:
+    """``12_[0-4:2,7%3]`` → ``12_0``, ``12_2``, ``12_4``, ``12_7``."""
+    found = re.fullmatch(r"(\d+)_\[([\d,:-]*)(%\d+)?\]", job)
+    if not found:
+        return
+    for piece in found[2].split(","):
+        limits = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", piece)
+        if limits:
+            first, last, step = int(limits[1]), int(limits[2] or limits[1]), int(limits[3] or 1)
+            yield from (f"{found[1]}_{i}" for i in range(first, last + 1, max(step, 1)))
+
+
+def call_slurm(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Calls one of Slurm's commands, whatever its exit code.
+
+    Raises:
+        UserError: it is missing, cannot be started, or does not answer within :data:`PATIENCE` seconds.
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_OWN_SETTINGS)}
+    env["LC_ALL"] = "C.UTF-8"
+    try:
+        return subprocess.run(
+            list(words),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UserError(f"{words[0]} is not on PATH; do this on the cluster's login node") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{words[0]} did not answer within {PATIENCE:.0f} s; Slurm is busy or away, try again"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{words[0]} cannot be started: {error.strerror}; mend PATH") from None
+
+
+def complaint(done: "subprocess.CompletedProcess[str]") -> str:
+    """The first line of what a command wrote on stderr, or its exit code."""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return lines[0] if lines else f"exit code {done.returncode}"

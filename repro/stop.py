@@ -1,0 +1,43 @@
+"""Being asked to stop: a signal sets a flag, and nothing more happens inside its handler. Needs no torch."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+
+class StopRequest:
+    """USR1 (before Slurm's time limit), TERM (preemption, ``scancel``) and Ctrl-C, as a flag.
+
+    Used as a context manager from the beginning of a command, so that a signal during imports ends nothing
+    either. A second Ctrl-C does not wait. Processes that are forked meanwhile (loader workers) inherit the handlers
+    and so live on until their parent is done with them.
+
+    Attributes:
+        asked: whether this process was asked.
+        by_user: whether by Ctrl-C.
+    """
+
+    SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.by_user = False
+        self._pid = os.getpid()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopRequest":
+        if threading.current_thread() is threading.main_thread():  # the only one that may set handlers
+            self._before = {number: signal.signal(number, self._ask) for number in self.SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = True
+        if number == signal.SIGINT and os.getpid() == self._pid:
+            self.by_user = True
+            signal.signal(number, self._before[signal.SIGINT])

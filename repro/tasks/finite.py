@@ -1,0 +1,110 @@
+"""NaN and infinity stop a run at the step where they appear, on all ranks, with the module's name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from repro.errors import ReproError
+
+
+class Finite(Callback):
+    """Looks at the loss of every micro-batch and at the gradients of every update, before the optimiser uses them.
+
+    The weights and the last checkpoint stay as they were. With a loss scaler (16-bit floats) gradients may overflow by
+    design, and only the loss is looked at.
+
+    Raises:
+        ReproError: on every rank, at the same step; names the ranks and the first module that went wrong.
+    """
+
+    def __init__(self) -> None:
+        self._losses: list[Tensor] = []
+        self._batches: list[Any] = []
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._batches.append(batch)
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        self._losses.append(loss.detach())
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Any) -> None:
+        losses, self._losses = self._losses, []
+        batches, self._batches = self._batches, []
+        bad = ~torch.stack(losses).isfinite().all()
+        if getattr(trainer.precision_plugin, "scaler", None) is None:
+            grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            bad |= ~torch.nn.utils.get_total_norm(grads).isfinite()
+        if not trainer.strategy.reduce_boolean_decision(bool(bad), all=False):
+            return
+        found = pl_module.gather_objects(bad_loss(trainer, pl_module, losses, batches))
+        said = [f"rank {rank}: {what}" for rank, what in enumerate(found) if what] or [
+            bad_gradient(pl_module)
+        ]
+        step = trainer.global_step + 1
+        raise ReproError(f"step {step} is not finite, nothing was updated: {'; '.join(said)}")
+
+
+def bad_loss(trainer: Trainer, task: LightningModule, losses: list[Tensor], batches: list[Any]) -> str | None:
+    """What is wrong with the loss of this rank, and in which module it began; None where the loss is finite."""
+    for loss, batch in zip(losses, batches, strict=True):
+        if not loss.isfinite():
+            with trainer.precision_plugin.train_step_context():
+                where = first_bad_module(task, batch)
+            return f"the loss is {float(loss)}, first in {where or 'the loss itself'}"
+    return None
+
+
+def bad_gradient(task: LightningModule) -> str:
+    """Which gradient is not finite while the loss is; gradients are the same on all ranks."""
+    bad = [n for n, p in task.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
+    if not bad:
+        return "the loss is finite, the norm of the gradient overflows"
+    # It spoils those of all modules before it: the last one in the model's order was the first.
+    return f"the loss is finite, the gradient of {bad[-1]} is not"
+
+
+class _Found(Exception):
+    """Ends a forward pass at the module that was looked for."""
+
+
+@torch.no_grad()
+def first_bad_module(task: LightningModule, batch: Any) -> str | None:
+    """Repeats a micro-batch and names the first module whose output is not finite, or None."""
+
+    def look(name: str, module: nn.Module) -> Any:
+        def hook(_: nn.Module, given: Any, output: Any) -> None:
+            if not all(t.isfinite().all() for t in floats(output)):
+                raise _Found(f"{name} ({type(module).__name__})")
+
+        return module.register_forward_hook(hook)
+
+    for name, parameter in task.named_parameters():
+        if not parameter.isfinite().all():
+            return f"parameter {name}"
+    hooks = [look(name, module) for name, module in task.named_modules() if name]
+    try:
+        task.training_step(batch, 0)
+    except _Found as found:
+        return str(found)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return None
+
+
+def floats(tree: Any) -> Iterator[Tensor]:
+    """Every floating-point tensor in nested tuples, lists, dicts and dataclasses."""
+    if isinstance(tree, Tensor):
+        if tree.is_floating_point():
+            yield tree
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from floats(item)
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from floats(item)

@@ -1,0 +1,113 @@
+"""A rank that died or hangs ends the job: other ranks do not wait for it for ever."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from repro.errors import EXIT_FAILED, UserError
+
+LIMIT_VARIABLE = "REPRO_STALL_S"
+LIMIT_S = 1200.0
+# The rank that started the others of this machine, where no Slurm did.
+LEADER_VARIABLE = "REPRO_LEADER"
+
+
+def stall_limit() -> float:
+    """Seconds without a sign of life after which a run ends: ``$REPRO_STALL_S``, by default 20 minutes.
+
+    Raises:
+        UserError: the variable is no positive number.
+    """
+    said = os.environ.get(LIMIT_VARIABLE, "")
+    try:
+        limit = float(said) if said else LIMIT_S
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < float("inf"):
+        raise UserError(
+            f"{LIMIT_VARIABLE}={said!r} is not a number of seconds above 0; unset it for {LIMIT_S:.0f}"
+        )
+    return limit
+
+
+class Watchdog(Callback):
+    """Ends the process when no batch has ended for too long, as where another rank is dead or stopped.
+
+    A thread counts its own ticks, not the clock: a job that is suspended as a whole does not age. Used as a context
+    manager around the run; the hooks of the Trainer are its signs of life.
+
+    Args:
+        limit_s: seconds without a sign of life.
+        farewell: is given the message before the process ends.
+    """
+
+    TICK_S = 0.25
+
+    def __init__(self, limit_s: float, farewell: Callable[[str], None] = lambda message: None) -> None:
+        self.limit_s = limit_s
+        self.farewell = farewell
+        self.siblings: list[Any] = []
+        self._doing = "starting"
+        self._quiet_ticks = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        os.environ.setdefault(LEADER_VARIABLE, str(os.getpid()))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if os.environ.get(LEADER_VARIABLE) == str(os.getpid()):
+            del os.environ[LEADER_VARIABLE]
+
+    def beat(self, doing: str) -> None:
+        """A sign of life; ``doing`` says what follows it."""
+        self._doing = doing
+        self._quiet_ticks = 0
+
+    def _watch(self) -> None:
+        while not self._over.wait(self.TICK_S):
+            self._quiet_ticks += 1
+            if self._quiet_ticks * self.TICK_S > self.limit_s:
+                self._end()
+
+    def _end(self) -> None:
+        message = (
+            f"nothing moved for {self.limit_s:.0f} s ({self._doing}); a rank died or hangs, so this one ends; the "
+            f"same command resumes ({LIMIT_VARIABLE} sets the limit)"
+        )
+        print(f"repro: {message}", file=sys.stderr, flush=True)
+        try:
+            self.farewell(message)
+        finally:
+            for process in self.siblings:  # stopped ones do not notice that this one ends
+                process.kill()
+            if os.environ.get(LEADER_VARIABLE) == str(os.getppid()):
+                os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(EXIT_FAILED)
+
+    # --- signs of life ------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self.siblings = getattr(trainer.strategy.launcher, "procs", [])
+        self.beat(f"ranks have met, {stage}")
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self.beat(f"training, step {trainer.global_step + 1}")
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self.beat(f"training, behind step {trainer.global_step}")
+
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self.beat("validating")
+
+    def on_test_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self.beat("testing")

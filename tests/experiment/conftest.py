@@ -1,0 +1,15 @@
+"""The program that runs and interrupts experiments, started once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.experiment.runner import Runner
+
+
+@pytest.fixture(scope="session")
+def runner(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Iterator[Runner]:
+    made = Runner(tmp_path_factory.mktemp("attempts"), small_store)
+    yield made
+    made.close()

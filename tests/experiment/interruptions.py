@@ -1,0 +1,169 @@
+"""Runs one experiment to its end or to an interruption, in real processes, one for each rank.
+
+Started once by test_resume.py as a program of its own, it imports everything, and then forks the ranks of each
+attempt that it is asked for: a line of JSON on stdin asks, a line of JSON on stdout answers with how each rank
+ended. Forking saves the seconds that importing takes.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+
+from repro import checkpoints
+from repro.errors import ReproError
+from repro.experiment import session
+from repro.experiment.run import run
+from repro.recipe import load_recipe
+
+EPOCH = 7  # updates in an epoch of the recipe below
+TINY = "attention-is-all-you-need/tiny"  # written by tests/workshop.py
+SETTINGS = {
+    "trainer.max_steps": 17, "trainer.val_check_interval": 4, "trainer.accumulate_grad_batches": 2,
+    "data.batch_tokens": 1200, "data.eval_batch_tokens": 200, "checkpoints.every_steps": 3,
+}  # fmt: skip
+POINTS = (
+    "before the first step", "after the first step", "in mid-epoch", "in the last batch of an epoch",
+    "at the end of an epoch", "in mid-accumulation", "during validation", "during a save",
+)  # fmt: skip
+
+
+def settings(ranks: int, workers: int) -> list[tuple[str, Any]]:
+    """Overrides of the recipe: dropout stays on."""
+    devices = {"trainer.devices": ranks, "data.num_workers": workers}
+    return list((SETTINGS | devices | ({"trainer.strategy": "ddp"} if ranks > 1 else {})).items())
+
+
+class Interrupt(pl.Callback):
+    """Sends this process signals at a point of training, and writes down which examples came in which step."""
+
+    def __init__(self, point: str, signals: list[str], order: Path) -> None:
+        self.point = point
+        self.signals = signals
+        self.order = order
+
+    def at(self, point: str, when: bool = True) -> None:
+        if when and point == self.point:
+            for name in self.signals:
+                os.kill(os.getpid(), getattr(signal, name))
+
+    def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        self.at("before the first step")
+
+    def on_train_batch_start(self, trainer: pl.Trainer, task: Any, batch: Any, batch_idx: int) -> None:
+        place = [trainer.global_step, trainer.global_rank, batch_idx % 2]
+        with self.order.open("a") as file:
+            file.write(json.dumps([place, batch.index.tolist()]) + "\n")
+        self.at("in mid-epoch", trainer.global_step == EPOCH + 3)
+        self.at("in the last batch of an epoch", trainer.global_step == EPOCH - 1 and batch_idx % 2 == 1)
+        self.at("step 8", trainer.global_step == 8)
+        self.at("step 10", trainer.global_step == 10)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, task: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.at("after the first step", trainer.global_step == 1 and batch_idx % 2 == 1)
+        self.at("in mid-accumulation", trainer.global_step == 4 and batch_idx % 2 == 0)
+        self.at("step 12", trainer.global_step == 12 and batch_idx % 2 == 1)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        self.at("at the end of an epoch", trainer.current_epoch == 0)
+
+    def on_validation_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        self.at("during validation", trainer.global_step == 8)
+
+    def on_test_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        self.at("during the test")
+
+
+class Poison(pl.Callback):
+    """Makes the output of a mixer NaN in one step, or the gradient of one of its parameters infinite."""
+
+    def __init__(self, module: str, step: int, what: str) -> None:
+        self.module = module
+        self.step = step
+        self.what = what
+
+    def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        def spoil(module: Any, given: Any, output: Any) -> Any:
+            return output._replace(y=output.y * float("nan")) if trainer.global_step == self.step else None
+
+        def spoil_gradient(gradient: Any) -> Any:
+            return gradient * float("inf") if trainer.global_step == self.step else None
+
+        chosen = task.get_submodule(self.module)
+        if self.what == "output":
+            chosen.register_forward_hook(spoil)
+        else:
+            next(chosen.parameters()).register_hook(spoil_gradient)
+
+
+def rank_main(asked: dict[str, Any], rank: int) -> None:
+    """One rank of one attempt; ends the process."""
+    ranks = asked["ranks"]
+    os.environ |= asked["env"]
+    if ranks > 1:
+        os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0", "WORLD_SIZE": str(ranks)}
+    mine = asked["only"] in (None, rank)
+    signals = asked["signals"] if mine else []
+    tell = Interrupt(asked["point"], signals, Path(asked["env"]["REPRO_RUNS"]) / "order.jsonl")
+    more = [tell, *([Poison(*asked["poison"])] if asked["poison"] and mine else [])]
+    make, sync = session.make_trainer, os.fsync
+    session.make_trainer = lambda given, calls, *rest: make(given, [*calls, *more], *rest)
+
+    def fsync(
+        descriptor: int,
+    ) -> None:  # the first file of the save at step 6: its bytes are there, its name is not
+        tell.at("during a save", "step-00000006" in os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    checkpoints.os.fsync = fsync  # type: ignore[attr-defined]
+    code = 0
+    try:
+        run(load_recipe(TINY, "cpu", settings(ranks, asked["workers"])), 1, "repro run")
+    except ReproError as error:
+        code = error.exit_code
+        print(error, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def attempt(asked: dict[str, Any]) -> list[int]:
+    """Forks the ranks; returns their exit codes, negative for signals."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    children = []
+    for rank in range(asked["ranks"]):
+        child = os.fork()
+        if child == 0:
+            said = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            rank_main(asked, rank)
+        children.append(child)
+    codes: dict[int, int] = {}
+    while len(codes) < len(children):
+        child, status = os.wait()
+        codes[child] = os.waitstatus_to_exitcode(status)
+        if asked["point"] and len(codes) < len(children):  # a stopped rank never ends by itself
+            for other in {*children} - {*codes}:
+                if Path(f"/proc/{other}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T":
+                    os.kill(other, signal.SIGKILL)
+    return [codes[child] for child in children]
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(attempt(json.loads(line))), flush=True)

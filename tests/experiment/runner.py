@@ -1,0 +1,135 @@
+"""Asks the program of interruptions.py for attempts, and knows what uninterrupted runs leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repro.checkpoints import checkpoint_path, read
+from repro.paths import PROJECT
+from tests.workshop import Workshop, make_workshop
+
+TIMED = ("train/tokens_per_s",)  # the only curve that no resume can repeat
+
+
+class Runner:
+    """The program that runs attempts, and the uninterrupted runs it has made.
+
+    Args:
+        root: for the uninterrupted runs.
+        data: the data folder.
+    """
+
+    def __init__(self, root: Path, data: Path) -> None:
+        self.root = root
+        self.data = data
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WANDB_MODE": "disabled"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.experiment.interruptions"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=env,
+        )  # fmt: skip
+
+    def attempt(
+        self,
+        workshop: Workshop,
+        ranks: int,
+        workers: int = 0,
+        point: str = "",
+        signals: tuple[str, ...] = (),
+        only: int | None = None,
+        poison: tuple[str, int, str] | None = None,
+        **environment: str,
+    ) -> list[int]:
+        """One attempt; the exit code of each rank, negative for a signal.
+
+        Args:
+            workshop: the project to run in.
+            ranks: processes.
+            workers: loader workers of each.
+            point: where signals are sent, see interruptions.py.
+            signals: their names.
+            only: the rank that is interrupted or poisoned; None: all.
+            poison: module, step and ``output`` or ``gradient``: what becomes NaN or infinite.
+            environment: further variables.
+        """
+        env = {
+            f"REPRO_{n.upper()}": str(getattr(workshop, n)) for n in ("configs", "results", "runs", "data")
+        }
+        workshop.runs.mkdir(exist_ok=True)
+        asked = {"ranks": ranks, "workers": workers, "point": point, "signals": signals, "only": only}
+        asked |= {"poison": poison, "env": env | environment, "log": str(workshop.root / "log")}
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        codes: list[int] = json.loads(self.process.stdout.readline())
+        return codes
+
+    def whole(self, ranks: int) -> "Outcome":
+        """The uninterrupted run, made once for each number of ranks."""
+        root = self.root / f"whole-{ranks}"
+        if not root.exists():
+            workshop = make_workshop(root, self.data)
+            assert self.attempt(workshop, ranks) == [0] * ranks, said(workshop)
+        return outcome(Workshop(root, self.data))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def said(workshop: Workshop) -> str:
+    """The end of what the attempts in a project wrote."""
+    return (workshop.root / "log").read_text()[-3000:]
+
+
+def run_folder(workshop: Workshop) -> Path:
+    (folder,) = (workshop.runs / "attention-is-all-you-need" / "tiny" / "cpu").iterdir()
+    return folder
+
+
+@dataclass
+class Outcome:
+    """What a run left behind that must not depend on interruptions."""
+
+    checkpoint: dict[str, Any]
+    record: dict[str, Any]
+    outputs: str
+    order: dict[str, list[int]]
+
+
+def outcome(workshop: Workshop) -> Outcome:
+    loaded = read(checkpoint_path(run_folder(workshop) / "checkpoints", 17))
+    curves = loaded["callbacks"]["Curves"]
+    checkpoint = {
+        key: loaded[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step")
+    }
+    checkpoint |= {"random": loaded["random_states"], "position": loaded["TranslationData"]}
+    checkpoint["curves"] = {name: points for name, points in curves["curves"].items() if name not in TIMED}
+    checkpoint["tokens"] = curves["tokens"]
+    (path,) = workshop.records()
+    order = [json.loads(line) for line in (workshop.runs / "order.jsonl").read_text().splitlines()]
+    return Outcome(
+        checkpoint,
+        json.loads(path.read_text())["metrics"],
+        path.with_suffix(".outputs.txt").read_text(),
+        {json.dumps(place): index for place, index in order},  # of a step that was repeated, the last counts
+    )
+
+
+def differences(a: Any, b: Any, where: str = "") -> list[str]:
+    """Every place in which two trees of tensors and plain values differ, bit for bit."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return [] if a.dtype == b.dtype and torch.equal(a, b) else [where]
+    if isinstance(a, dict) and isinstance(b, dict):
+        return [d for key in {**a, **b} for d in differences(a.get(key), b.get(key), f"{where}.{key}")]
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        return [
+            d for i, (x, y) in enumerate(zip(a, b, strict=True)) for d in differences(x, y, f"{where}.{i}")
+        ]
+    return [] if type(a) is type(b) and a == b else [f"{where}: {a!r:.60} is not {b!r:.60}"]

@@ -1,0 +1,147 @@
+"""Where a run begins: the newest sound checkpoint, another run's weights, or anew."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, manifest_path, read, write
+from repro.errors import ReproError, UserError
+from repro.experiment import checkpoint
+from repro.experiment.resume import find
+from repro.experiment.run import run
+from repro.experiment.session import MODEL_FILE
+from repro.recipe import Recipe, load_recipe
+from repro.tasks.saving import Checkpoints, StepCheckpoints
+from tests.workshop import PAPER, RECIPE, TINY, Workshop
+
+
+def saver_of(folder: Path, steps: list[int], **plan: Any) -> StepCheckpoints:
+    for step in steps:
+        write(checkpoint_path(folder, step), {"state_dict": {}, "global_step": step})
+    return StepCheckpoints(folder, Checkpoints(**{"every_steps": 10, **plan}), DurableIO())
+
+
+def break_(folder: Path, step: int) -> None:
+    os.truncate(checkpoint_path(folder, step), 100)
+
+
+def test_nothing_there_is_a_beginning(tmp_path: Path) -> None:
+    found = find(saver_of(tmp_path, []), 100)
+    assert (found.path, found.step, found.unusable) == (None, 0, [])
+
+
+def test_the_newest_sound_one_is_found_and_damaged_ones_are_named(tmp_path: Path) -> None:
+    saver = saver_of(tmp_path, [10, 20, 30, 34])
+    assert find(saver, 100).step == 34
+    break_(tmp_path, 34)
+    manifest_path(checkpoint_path(tmp_path, 30)).unlink()
+    found = find(saver, 100)
+    assert found.step == 20
+    first, second = found.damaged.values()
+    assert first.startswith("it has 100 bytes, not ")
+    assert second == "it has no manifest, so it was never finished"
+
+
+def test_all_damaged_is_a_beginning(tmp_path: Path) -> None:
+    saver = saver_of(tmp_path, [10, 20])
+    break_(tmp_path, 10)
+    break_(tmp_path, 20)
+    found = find(saver, 100)
+    assert (found.path, len(found.damaged)) == (None, 2)
+
+
+def test_a_run_goes_back_to_before_a_damaged_one_that_would_be_averaged(tmp_path: Path) -> None:
+    saver = saver_of(tmp_path, [60, 70, 80, 90, 94], average_last=3, keep=4)
+    break_(tmp_path, 80)
+    found = find(saver, 100)  # the final model is the mean of 80, 90 and 100
+    assert found.step == 70
+    assert found.later == [checkpoint_path(tmp_path, 94), checkpoint_path(tmp_path, 90)]
+    assert find(saver, 1000).step == 94, "80 is not among the last three of a longer run"
+
+
+SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
+
+
+def tiny(experiment: str = TINY, **more: Any) -> Recipe:
+    return load_recipe(experiment, "cpu", list({**SIZES, **more}.items()))
+
+
+def forget(workshop: Workshop, folder: Path) -> None:
+    """The run's record is lost, here and in the results."""
+    (folder / "record.json").unlink()
+    shutil.rmtree(workshop.results / "runs")
+
+
+def test_a_damaged_checkpoint_is_set_aside_aloud_and_the_run_ends_the_same(
+    workshop: Workshop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = run(tiny(), 1, "x")
+    folder = tiny().run_dir(1)
+    forget(workshop, folder)
+    break_(folder / "checkpoints", 6)
+    capsys.readouterr()
+    again = run(tiny(), 1, "x")
+    said = capsys.readouterr()
+    assert "step-00000006.ckpt is damaged (it has 100 bytes" in said.err
+    assert "resuming from step 4" in said.out
+    assert again.metrics == wanted.metrics
+    names = [p.name for p in (folder / "checkpoints").iterdir() if "damaged" in p.name]
+    assert sorted(names) == ["step-00000006.ckpt.damaged", "step-00000006.ckpt.damaged.json"]
+
+
+def test_damage_that_comes_during_the_run_is_found_when_averaging(workshop: Workshop) -> None:
+    recipe = tiny()
+    run(recipe, 1, "x")
+    folder = recipe.run_dir(1)
+    forget(workshop, folder)
+    manifest_path(checkpoint_path(folder / "checkpoints", 4)).write_text("{}")
+    with pytest.raises(ReproError, match=r"step-00000004\.ckpt cannot be used: its manifest cannot be read"):
+        checkpoint.average(checkpoints(folder / "checkpoints"))
+    run(recipe, 1, "x")
+    assert (folder / "record.json").is_file()
+
+
+# --- starting from another run -------------------------------------------------------------------------------------
+
+
+def second(workshop: Workshop, start_from: str = TINY) -> str:
+    workshop.recipe(RECIPE + f"start_from: {start_from}\n", name="second")
+    workshop.recipe("{}\n", name="second", scale="cpu")
+    return f"{PAPER}/second"
+
+
+def test_a_run_starts_from_the_final_weights_of_another(workshop: Workshop) -> None:
+    name = second(workshop)
+    with pytest.raises(
+        UserError, match=rf"starts from {TINY}/cpu/s3-.*run it first: repro run {TINY} --scale cpu --seed 3"
+    ):
+        run(load_recipe(name, "cpu"), 3, "x")
+    first = run(load_recipe(TINY, "cpu"), 3, "x")
+    recipe = load_recipe(name, "cpu", [("model.optimizer.init_args.lr", 1e-30)])
+    record = run(recipe, 3, "x")
+    assert record.start_from == {"run_id": first.run_id, "checkpoint_sha256": first.checkpoint_sha256}
+    before = read(load_recipe(TINY, "cpu").run_dir(3) / MODEL_FILE)["state_dict"]
+    after = read(recipe.run_dir(3) / MODEL_FILE)["state_dict"]
+    assert all(abs(after[k] - before[k]).max() < 1e-6 for k in before), "with next to no learning they stay"
+
+
+def test_where_a_run_starts_from_is_part_of_what_it_is(workshop: Workshop) -> None:
+    name = second(workshop)
+    assert load_recipe(name, "cpu").signature["start_from"] == TINY
+    assert "start_from" not in load_recipe(TINY, "cpu").signature
+
+
+def test_weights_that_do_not_fit_are_refused(workshop: Workshop) -> None:
+    name = second(workshop)
+    run(load_recipe(TINY, "cpu"), 1, "x")
+    recipe = load_recipe(name, "cpu", [("model.net.d_model", 16), ("model.schedule.d_model", 16)])
+    with pytest.raises(UserError, match=r"cannot start from .*size mismatch"):
+        run(recipe, 1, "x")
+
+
+def test_an_unknown_start_is_refused(workshop: Workshop) -> None:
+    with pytest.raises(UserError, match="unknown experiment 'attention-is-all-you-need/tini'"):
+        run(load_recipe(second(workshop, f"{PAPER}/tini"), "cpu"), 1, "x")

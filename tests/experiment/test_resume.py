@@ -1,0 +1,80 @@
+"""Interrupted anywhere, in any way, a run ends as if nothing had happened: weights, optimiser, schedule, random
+states, order of examples, curves and test outputs are those of the uninterrupted run, bit for bit. Dropout is on.
+
+``pytest -m matrix`` runs every combination; by default eight of them run, which cover every pair of settings.
+"""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.experiment.interruptions import POINTS
+from tests.experiment.runner import Runner, differences, outcome, said
+from tests.workshop import make_workshop
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
+HOWS = ("SIGKILL", "SIGUSR1")
+
+
+def check(runner: Runner, tmp_path: Path, ranks: int, workers: int, stops: list[tuple[str, str]]) -> None:
+    """Interrupts a run at each stop in turn, lets it end, and compares it with the uninterrupted one."""
+    wanted = runner.whole(ranks)
+    workshop = make_workshop(tmp_path / "interrupted", runner.data)
+    for point, how in stops:
+        codes = runner.attempt(workshop, ranks, workers, point, (how,))
+        expected = (
+            {-9, 1} if how == "SIGKILL" else {75}
+        )  # a rank whose peer was killed first may say so and fail
+        assert set(codes) <= expected, (point, codes, said(workshop))
+        assert (-9 in codes) == (how == "SIGKILL"), (point, codes, said(workshop))
+    assert runner.attempt(workshop, ranks, workers) == [0] * ranks, said(workshop)
+    found = outcome(workshop)
+    for part in ("order", "checkpoint", "record", "outputs"):
+        wrong = differences(getattr(found, part), getattr(wanted, part), part)
+        assert not wrong, wrong[:5]
+
+
+# Each of the eight points once; every pair of (ranks, workers), (ranks, how) and (workers, how) comes up.
+PAIRS = [
+    (POINTS[0], 1, 0, "SIGUSR1"),
+    (POINTS[1], 2, 0, "SIGKILL"),
+    (POINTS[2], 2, 2, "SIGKILL"),
+    (POINTS[3], 1, 2, "SIGUSR1"),
+    (POINTS[4], 2, 0, "SIGUSR1"),
+    (POINTS[5], 1, 2, "SIGKILL"),
+    (POINTS[6], 2, 2, "SIGUSR1"),
+    (POINTS[7], 1, 0, "SIGKILL"),
+]
+ALL = [(p, r, w, h) for p, r, w, h in product(POINTS, (1, 2), (0, 2), HOWS)]
+
+
+@pytest.mark.parametrize(("point", "ranks", "workers", "how"), PAIRS)
+def test_an_interrupted_run_ends_as_the_uninterrupted_one(
+    runner: Runner, tmp_path: Path, point: str, ranks: int, workers: int, how: str
+) -> None:
+    check(runner, tmp_path, ranks, workers, [(point, how)])
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("point", "ranks", "workers", "how"), [c for c in ALL if c not in PAIRS])
+def test_the_whole_matrix(
+    runner: Runner, tmp_path: Path, point: str, ranks: int, workers: int, how: str
+) -> None:
+    check(runner, tmp_path, ranks, workers, [(point, how)])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_three_interruptions_within_one_epoch(runner: Runner, tmp_path: Path, ranks: int) -> None:
+    stops = [("step 8", "SIGUSR1"), ("step 10", "SIGKILL"), ("step 12", "SIGUSR1")]
+    check(runner, tmp_path, ranks, 0, stops)
+
+
+def test_a_difference_would_be_seen(runner: Runner) -> None:
+    whole = runner.whole(1)
+    assert len(whole.order) == 17 * 2
+    name = next(iter(whole.checkpoint["state_dict"]))
+    other = {**whole.checkpoint, "state_dict": {**whole.checkpoint["state_dict"]}}
+    other["state_dict"][name] = torch.nextafter(other["state_dict"][name], torch.tensor(9.0))
+    assert differences(other, whole.checkpoint) == [f".state_dict.{name}"]

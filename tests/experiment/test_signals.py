@@ -1,0 +1,58 @@
+"""Asked to stop in any way: all ranks leave with 75, together, behind one checkpoint that is sound."""
+
+import json
+
+import pytest
+
+from repro.checkpoints import checkpoints, fault
+from tests.experiment.runner import Runner, run_folder, said
+from tests.workshop import Workshop
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
+
+
+@pytest.mark.parametrize(
+    ("point", "signals", "only"),
+    [
+        ("step 8", ("SIGUSR1",), None),
+        ("step 8", ("SIGTERM",), None),
+        ("step 8", ("SIGUSR1", "SIGTERM"), None),
+        ("step 8", ("SIGUSR1", "SIGUSR1"), None),
+        ("step 8", ("SIGTERM",), 1),
+        ("step 8", ("SIGUSR1",), 0),
+        ("during a save", ("SIGTERM",), 0),
+    ],
+)
+def test_all_ranks_save_and_ask_to_be_requeued(
+    runner: Runner, workshop: Workshop, point: str, signals: tuple[str, ...], only: int | None
+) -> None:
+    assert runner.attempt(workshop, 2, 0, point, signals, only) == [75, 75], said(workshop)
+    folder = run_folder(workshop)
+    status = json.loads((folder / "status.json").read_text())
+    assert status["state"] == "requeue"
+    assert status["attempt"] == 1
+    newest = checkpoints(folder / "checkpoints")[-1]
+    assert fault(newest) is None
+    assert newest.name == {"step 8": "step-00000009.ckpt", "during a save": "step-00000006.ckpt"}[point]
+    assert not list((folder / "checkpoints").glob(".*")), "nothing half-written is left"
+    runner.attempt(workshop, 2, 0, "step 12", ("SIGUSR1",))
+    assert "resuming from step " in said(workshop)
+    again = json.loads((folder / "status.json").read_text())
+    assert (again["attempt"], again["resumed_from"]) == (2, status["step"])
+
+
+def test_a_second_run_may_use_another_number_of_ranks(runner: Runner, workshop: Workshop) -> None:
+    assert runner.attempt(workshop, 2, 0, "step 8", ("SIGUSR1",)) == [75, 75]
+    assert runner.attempt(workshop, 1) == [0], said(workshop)
+    (record,) = workshop.records()
+    assert json.loads(record.read_text())["tokens"] == runner.whole(1).checkpoint["tokens"]
+
+
+def test_a_signal_during_the_test_leaves_at_once_and_the_test_is_repeated(
+    runner: Runner, workshop: Workshop
+) -> None:
+    assert runner.attempt(workshop, 2, 0, "during the test", ("SIGTERM",), 1) == [75, 75], said(workshop)
+    assert not workshop.records()
+    assert runner.attempt(workshop, 2) == [0, 0], said(workshop)
+    (record,) = workshop.records()
+    assert json.loads(record.read_text())["metrics"] == runner.whole(2).record

@@ -1,0 +1,50 @@
+"""A rank that is not well ends the whole run, soon, and says why; what is on disk stays good."""
+
+import json
+import time
+
+import pytest
+
+from repro.checkpoints import checkpoints, fault
+from tests.experiment.runner import Runner, run_folder, said
+from tests.workshop import Workshop
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
+
+
+@pytest.mark.parametrize("what", ["output", "gradient"])
+@pytest.mark.parametrize("only", [0, 1])
+def test_nan_on_one_rank_stops_both_at_that_step(
+    runner: Runner, workshop: Workshop, only: int, what: str
+) -> None:
+    module = "net.decoder.layers.0.feed_forward"
+    began = time.monotonic()
+    assert runner.attempt(workshop, 2, only=only, poison=(module, 7, what)) == [1, 1], said(workshop)
+    assert time.monotonic() - began < 30
+    folder = run_folder(workshop)
+    status = json.loads((folder / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert status["message"].startswith("step 8 is not finite, nothing was updated: ")
+    assert module in status["message"]
+    if what == "output":
+        assert f"rank {only}: the loss is nan" in status["message"]
+        assert f"rank {1 - only}" not in status["message"]
+    assert checkpoints(folder / "checkpoints")[-1].name == "step-00000006.ckpt"
+    assert runner.attempt(workshop, 2) == [0, 0], "without the fault it goes on"
+
+
+@pytest.mark.parametrize(("name", "only"), [("SIGKILL", 1), ("SIGKILL", 0), ("SIGSTOP", 1), ("SIGSTOP", 0)])
+def test_a_dead_or_stopped_rank_ends_the_others_within_the_limit(
+    runner: Runner, workshop: Workshop, name: str, only: int
+) -> None:
+    began = time.monotonic()
+    codes = runner.attempt(workshop, 2, 0, "step 8", (name,), only, REPRO_STALL_S="4")
+    assert time.monotonic() - began < 30
+    assert codes[1 - only] == 1, (codes, said(workshop))
+    if name == "SIGSTOP":
+        assert "nothing moved for 4 s (training, " in said(workshop)
+        status = json.loads((run_folder(workshop) / "status.json").read_text())
+        assert status["state"] == "failed"
+        assert "nothing moved" in status["message"]
+    assert fault(checkpoints(run_folder(workshop) / "checkpoints")[-1]) is None
+    assert runner.attempt(workshop, 2) == [0, 0], said(workshop)

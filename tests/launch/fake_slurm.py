@@ -1,0 +1,132 @@
+"""Slurm's commands as scripts on PATH that answer from a file: shapes and failures no real cluster gives at will."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.launch.ledger import Job, Submission, Task, write_submission
+
+SCRIPT = (
+    f"#!{sys.executable} -ISB\n"
+    + """
+import json, os, pathlib, sys
+here = pathlib.Path(__file__).parent
+name = os.path.basename(__file__)
+with open(here / "calls.jsonl", "a") as file:
+    file.write(json.dumps({"words": [name, *sys.argv[1:]], "env": dict(os.environ)}) + "\\n")
+said = json.loads((here / f"{name}.json").read_text())
+if said.get("hangs"):
+    sys.stdin.close()
+    os.read(os.pipe()[0], 1)
+for word, complaint in said.get("refuses", {}).items():
+    if word in sys.argv:
+        sys.stderr.write(complaint)
+        sys.exit(1)
+sys.stderr.write(said.get("err", ""))
+sys.stdout.write(said.get("out", ""))
+if "tasks" in said:
+    form = sys.argv[sys.argv.index("-O") + 1]
+    fields = [part.split(":", 1) for part in form.split(",")]
+    for task in said["tasks"]:
+        print("".join(str(task.get(field, "N/A")) + suffix for field, suffix in fields))
+sys.exit(said.get("code", 0))
+"""
+)
+PAPER = "alpha"
+
+
+def queued(job: str, state: str = "RUNNING", comment: str = "", **fields: Any) -> dict[str, Any]:
+    """A task as squeue has it, by the names of its fields."""
+    array, _, index = job.partition("_")
+    made = {
+        "ArrayJobID": array,
+        "ArrayTaskID": index or "N/A",
+        "State": state,
+        "Reason": "None",
+        "RestartCnt": 0,
+    }
+    return {**made, "TimeLeft": "10:00", "Name": "job", "Comment": comment or "(null)", **fields}
+
+
+@dataclass
+class FakeSlurm:
+    """The commands in a folder that is all of PATH."""
+
+    folder: Path
+    ledger: list[Submission] = field(default_factory=list)
+
+    def answers(self, command: str, **said: Any) -> None:
+        """What a command says from now on: out, err, code, tasks (squeue), refuses, hangs."""
+        path = self.folder / command
+        path.write_text(SCRIPT, encoding="utf-8")
+        path.chmod(0o755)
+        (self.folder / f"{command}.json").write_text(json.dumps(said), encoding="utf-8")
+
+    def queue(self, *tasks: dict[str, Any]) -> None:
+        self.answers("squeue", tasks=list(tasks))
+
+    def accounts(self, **states: str) -> None:
+        """By task, its number spelt ``j12_0``."""
+        self.answers("sacct", out="".join(f"{job[1:]}|{state}\n" for job, state in states.items()))
+
+    def calls(self, command: str = "") -> list[list[str]]:
+        """The words of each call so far."""
+        log = self.folder / "calls.jsonl"
+        lines = log.read_text().splitlines() if log.exists() else []
+        words = [json.loads(line)["words"] for line in lines]
+        return [call for call in words if command in ("", call[0])]
+
+    def environment(self) -> dict[str, str]:
+        """Of the last call."""
+        return dict(json.loads((self.folder / "calls.jsonl").read_text().splitlines()[-1])["env"])
+
+    def submit(self, name: str, number: int | None, *runs: str, job: str = "job") -> Submission:
+        """Writes a submission of one array to the ledger."""
+        tasks = tuple(
+            Task(i, run.rsplit("/", 2)[0], run.split("/")[-2], int(run.rsplit("/s", 1)[1].split("-")[0]), run)
+            for i, run in enumerate(runs)
+        )
+        made = Submission(
+            name, "site", "repro submit", None, None, (Job(job, "a.sbatch", number, (), tasks),)
+        )
+        write_submission(made)
+        (made.folder / "logs").mkdir(exist_ok=True)
+        return made
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """An empty queue, no accounting, and an empty ledger."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("REPRO_RUNS", str(tmp_path / "runs"))
+    made = FakeSlurm(folder)
+    made.queue()
+    return made
+
+
+def run_id(seed: int = 1, experiment: str = f"{PAPER}/base", scale: str = "cpu") -> str:
+    return f"{experiment}/{scale}/s{seed}-0123abcd"
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def local_time(seconds_ago: float) -> str:
+    return (datetime.now() - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def write_status(run: str = run_id(), job: str | None = "12_0", age: float = 5, **values: Any) -> Path:
+    folder = Path(os.environ["REPRO_RUNS"]) / run
+    folder.mkdir(parents=True, exist_ok=True)
+    body = {"state": "training", "updated": ago(age), "job": job, **values}
+    (folder / "status.json").write_text(json.dumps(body), encoding="utf-8")
+    return folder
