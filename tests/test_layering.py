@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "record": {"errors", "paths"},
     "stop": set(),
     "checkpoints": {"errors", "record"},
-    "tracking": BOTTOM,
+    "tracking": {"tracking", *BOTTOM},
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
     "tasks": {"tasks", "models", "nn", "record", "errors", "stop", "checkpoints"},

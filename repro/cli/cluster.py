@@ -2,44 +2,122 @@
 
 import argparse
 import json
+import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.cli.runs import complete_experiments
 from repro.errors import UserError
 from repro.recipe import SCALES
 
+if TYPE_CHECKING:
+    from repro.launch.ledger import Submission
+    from repro.launch.plan import Plan, Request
+
 
 def register(verbs: Any) -> None:
     """Adds this family's verbs."""
-    submit = verbs.add_parser("submit", help="a Slurm script for the runs of a target")
+    submit = verbs.add_parser("submit", help="queue the runs of a target on a Slurm cluster")
     targets = submit.add_argument(
         "targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment"
     )
     targets.completer = complete_experiments
-    submit.add_argument("--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/")
+    cluster = submit.add_argument(
+        "--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/"
+    )
+    cluster.completer = complete_clusters
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
+    submit.add_argument("--comment", metavar="TEXT", help="shown by squeue behind the submission's name")
+    submit.add_argument("--tables", action="store_true", help="a last job that makes the tables")
     submit.add_argument(
-        "--dry-run", action="store_true", help="print the script, and the GPU hours on stderr"
+        "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
     )
-    submit.set_defaults(handler=submit_runs)
+    submit.add_argument("--json", action="store_true", help="one object for each run")
+    submit.set_defaults(handler=submit_runs, overrides=[])
+    submit.epilog = (
+        "any key of the recipes can be set: --trainer.max_steps 10; nodes and devices in the profile"
+    )
 
     doctor = verbs.add_parser("doctor", help="GPUs, ranks, disk, stores, W&B, Slurm: what works here")
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(handler=examine)
 
 
+def complete_clusters(prefix: str, **_: Any) -> list[str]:
+    """Shell completion: cluster profiles."""
+    from repro.launch.profile import profile_names
+
+    return [name for name in profile_names() if name.startswith(prefix)]
+
+
 def submit_runs(args: argparse.Namespace) -> None:
-    from repro.launch.submit import dry_run
+    from repro.launch.submit import dry_run, submit
+
+    request = _request(args)
+    if args.dry_run:
+        plan, summary = dry_run(request)
+        print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
+        for line in (*summary, "dry run: nothing was submitted") if plan.jobs else summary:
+            print(line, file=sys.stderr)
+        return
+    out = sys.stderr if args.json else sys.stdout
+    plan, entry = submit(request, lambda line: print(line, file=out))
+    if args.json:
+        print(json.dumps(_rows(plan, entry), indent=1))
+    elif entry is not None:
+        _conclude(plan, entry)
+
+
+def _request(args: argparse.Namespace) -> "Request":
+    from repro.launch.checked import setting
+    from repro.launch.plan import Request
 
     if args.seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {args.seeds}")
-    if not args.dry_run:
-        raise UserError("this version prints scripts only: `repro submit ... --dry-run | sbatch` submits one")
-    script, summary = dry_run(args.targets, args.cluster, args.scale, list(range(1, args.seeds + 1)))
-    print(script, end="")
-    print(summary, file=sys.stderr)
+    words = ["repro", "submit", *args.targets, "--cluster", args.cluster, "--scale", args.scale]
+    words += ["--seeds", str(args.seeds), *(["--comment", args.comment] if args.comment is not None else [])]
+    words += [*(["--tables"] if args.tables else []), *(setting(key, value) for key, value in args.overrides)]
+    return Request(
+        targets=args.targets,
+        cluster=args.cluster,
+        scale=args.scale,
+        seeds=range(1, args.seeds + 1),
+        overrides=args.overrides,
+        comment=args.comment,
+        tables=args.tables,
+        command=shlex.join(words),
+    )
+
+
+def _scripts(plan: "Plan") -> str:
+    return "\n".join(plan.script(job) for job in plan.jobs)
+
+
+def _conclude(plan: "Plan", entry: "Submission") -> None:
+    """After a submission: which jobs, where they write, what to type next."""
+    for job in entry.jobs:
+        print(f"submitted: job {job.job_id}, {job.name}")
+    print(f"logs: {entry.folder / 'logs'}")
+    print(f"next: repro status, repro logs {plan.runs[0].run_id}")
+
+
+def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, Any]]:
+    """One object for each run that is wanted: what became of it, and as which task."""
+    jobs = {job.name: job for job in entry.jobs} if entry else {}
+    placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}
+    rows = []
+    for spec in plan.wanted:
+        name, index = placed.get(spec.run_id, (None, None))
+        job = jobs.get(name) if name else None
+        task = f"{job.job_id}_{index}" if job else plan.queued.get(spec.run_id)
+        state = "queued" if spec.run_id in plan.queued else "recorded"
+        if name:
+            state = "submitted" if job else "to submit"
+        row = {"run_id": spec.run_id, "experiment": spec.experiment, "scale": spec.scale, "seed": spec.seed}
+        script = str(entry.folder / job.script) if entry and job else None
+        rows.append({**row, "state": state, "name": name, "job": task, "script": script})
+    return rows
 
 
 def examine(args: argparse.Namespace) -> int:

@@ -251,8 +251,11 @@ class TranslationData(ResumingData):
         return self.eval_loader(self.test_split)
 
     def eval_loader(self, split: str) -> FixedLoader[Rows, PairBatch]:
-        """This rank's whole batches of any split."""
+        """This rank's whole batches of any split; an empty one where there are fewer batches than ranks.
+
+        Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
+        """
         table = self.table(split)
         rank, world, _ = self._share()
-        mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world]
+        mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
         return FixedLoader([Rows(b, table.target_tokens(b)) for b in mine], table.build, self.num_workers)

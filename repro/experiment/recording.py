@@ -26,10 +26,11 @@ def record(current: Run, command: str, digest: str | None) -> RunRecord:
     outputs = current.parts.task.outputs()
     made = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
-        made.wandb_url = close_tracking(current.logger, made, current.parts.task)
+        made.wandb_url = tracking.url(current.logger)
         write_record(made, results_dir() / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (made.to_json() + "\n").encode())
-        current.status.write("done", step=made.steps)
+        current.status.write("done", step=made.steps, max_steps=made.steps)
+        close_tracking(current.logger, made, current.parts.task)
     return made
 
 
@@ -50,7 +51,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         commit=current.source.commit,
         dirty=current.source.dirty,
         versions=facts.versions(),
-        hardware=facts.hardware(trainer.num_devices, trainer.num_nodes),
+        hardware=facts.hardware(trainer.num_devices * trainer.num_nodes, trainer.num_nodes),
         precision=str(trainer.precision),
         data={"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts},
         parameters=sum(p.numel() for p in task.parameters()),
@@ -70,12 +71,12 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
     )
 
 
-def close_tracking(logger: Any, made: RunRecord, task: Any) -> str | None:
-    """Puts final metrics and sample translations on W&B; returns the run's address."""
+def close_tracking(logger: Any, made: RunRecord, task: Any) -> None:
+    """Puts final metrics and samples on W&B, and ends its run."""
     if logger is None:
-        return None
+        return
     with contextlib.suppress(Exception):
         logger.log_metrics({m.name: m.value for m in made.metrics}, step=made.steps)
         columns, rows = task.samples()
         logger.log_table("samples", columns=columns, data=rows)
-    return tracking.finish(logger)
+    tracking.finish(logger)

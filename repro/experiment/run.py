@@ -13,7 +13,7 @@ import yaml
 
 from repro import tracking
 from repro.checkpoints import await_files
-from repro.errors import Preempted, ReproError, UserError
+from repro.errors import EXIT_FAILED, Preempted, ReproError, UserError
 from repro.experiment import checkpoint
 from repro.experiment.recording import record
 from repro.experiment.resume import Resume, begin_from, find
@@ -22,6 +22,8 @@ from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
 from repro.record import RunRecord, write_atomic
 from repro.stop import StopRequest
+
+LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
 
 
 def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = None) -> RunRecord:
@@ -93,6 +95,7 @@ def start(current: Run, found: Resume) -> None:
     write_atomic(current.folder / "config.yaml", text.encode())
     current.status.begin(found.step)
     current.logger = tracking.logger(current.recipe, current.seed, current.folder)
+    current.status.facts["wandb_url"] = tracking.url(current.logger)
 
 
 def fit(current: Run, found: Resume) -> None:
@@ -134,14 +137,15 @@ def reported(current: Run) -> Iterator[None]:
     """Says in the status file, and to W&B, how a run ended that did not end well."""
     try:
         yield
-    except Preempted:  # it has said so itself
-        tracking.finish(current.logger)
+    except Preempted as stop:  # it has said so itself
+        tracking.finish(current.logger, LEAVING_S, stop.exit_code)
         raise
     except SystemExit as stop:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from stop
     except BaseException as error:
         with contextlib.suppress(ReproError):
             current.status.fail(str(error) or type(error).__name__)
+        tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise
 
 

@@ -5,10 +5,17 @@ small alphabet. Each function takes the value's name for its message and returns
 UserError.
 """
 
+import contextlib
+import json
+import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from repro.errors import UserError
+from repro.recipe import parse_yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*")
 NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*(,[A-Za-z0-9][A-Za-z0-9._@/-]*)*")
@@ -16,6 +23,10 @@ CONSTRAINT = re.compile(r"[A-Za-z0-9\[(][A-Za-z0-9._@/&|*()\[\],:-]*")
 MEMORY = re.compile(r"\d+[KMGT]?")
 MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/+-]*")
 FOLDER = re.compile(r"/[A-Za-z0-9._@/+=,:~-]*")
+IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._@/+:#-]*")
+MOUNT = re.compile(r"/[A-Za-z0-9._@/+=~-]*:/[A-Za-z0-9._@/+=~-]*(:[a-z+]+)?")
+SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")
+REMARK = re.compile(r"[\w .,:;+=/@()!?-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
@@ -35,12 +46,54 @@ def matching(what: str, value: Any, pattern: re.Pattern[str], example: str) -> s
     return value
 
 
+def inner_path(what: str, value: Any, example: str) -> str:
+    """A name with slashes that stays below the folder it is used in."""
+    name = matching(what, value, NAME, example)
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise UserError(f"{what}: {value!r} leads elsewhere; write it like {example}")
+    return name
+
+
 def job_name(value: Any) -> str:
     """A Slurm job name; ``bash`` and ``interactive`` are refused."""
     name = matching("job name", value, NAME, "base-cpu (letters, digits and . _ @ / -)")
     if name in RESERVED_JOB_NAMES:
         raise UserError(f"job name {name!r}: Lightning ignores Slurm in jobs of that name; choose another")
     return name
+
+
+def remark(value: Any) -> str:
+    """A user's comment on a job: letters of any script, digits, spaces and plain punctuation.
+
+    Slurm takes it between double quotes, in which ``"``, ``\\`` and line breaks could end it.
+    """
+    return matching("comment", value, REMARK, "second try, longer warm-up (letters, digits, .,:;+=/@()!?-)")
+
+
+def setting(key: str, value: Any) -> str:
+    """One override as one word, ``--key=value``, that the command line reads back as the same value.
+
+    Raises:
+        UserError: a key that is no dotted name, or a value that YAML cannot carry.
+    """
+    matching("setting", key, SETTING, "--trainer.max_steps 10")
+    for text in _spellings(value):
+        with contextlib.suppress(UserError):
+            if repr(parse_yaml(text)) == repr(value):
+                return f"--{key}={text}"
+    raise UserError(f"--{key}: {value!r} cannot be written as one line of YAML; put it into a recipe file")
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    for ascii_only in (
+        False,
+        True,
+    ):  # readable where possible; JSON is YAML but for a few line breaks of Unicode's
+        with contextlib.suppress(TypeError, ValueError):
+            yield json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    with contextlib.suppress(yaml.YAMLError):
+        text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
+        yield text.removesuffix("\n").removesuffix("\n...")
 
 
 def count(what: str, value: Any, least: int) -> int:

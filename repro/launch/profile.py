@@ -15,8 +15,8 @@ DEFAULTS: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "constraint": None, "reservation": None,
     "time": "24:00:00", "nodes": 1, "gpus_per_node": None, "tasks_per_node": None, "cpus_per_task": 1,
     "mem": None,
-    "max_parallel": None, "max_requeues": 20,
-    "modules": [], "setup": [], "env": {}, "stage_data": None,
+    "max_parallel": None, "max_requeues": 20, "stall_s": None,
+    "modules": [], "setup": [], "env": {}, "stage_data": None, "container": None,
 }  # fmt: skip
 
 
@@ -58,13 +58,27 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Container:
+    """What the ranks run in, by way of pyxis.
+
+    Attributes:
+        image: as ``srun --container-image`` takes it: a file, or ``[registry#]name[:tag]``.
+        mounts: ``/from:/to[:flags]``, beside the suite's own folders, which are always mounted.
+    """
+
+    image: str
+    mounts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Surroundings:
-    """What a job finds: modules loaded, setup lines run, variables set, data copied to a local folder."""
+    """What a job finds: modules loaded, setup lines run, variables set, data copied to a local folder, container."""
 
     modules: tuple[str, ...]
     setup: tuple[str, ...]
     env: dict[str, str]
     stage_data: str | None
+    container: Container | None
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,7 @@ class Profile:
     Attributes:
         max_parallel: runs of one array at work at the same time, or None.
         max_requeues: how often a run may return to the queue.
+        stall_s: seconds without a step after which a run ends itself, or None for the suite's own limit.
     """
 
     name: str
@@ -82,6 +97,7 @@ class Profile:
     surroundings: Surroundings
     max_parallel: int | None
     max_requeues: int
+    stall_s: int | None
 
 
 def clusters_dir() -> Path:
@@ -122,7 +138,7 @@ def parse_profile(name: str, raw: Any) -> Profile:
         if key not in DEFAULTS:
             raise UserError(f"unknown key {key!r}{nearest(str(key), DEFAULTS)}")
     values = {**DEFAULTS, **{k: v for k, v in raw.items() if v is not None}}
-    parallel = values["max_parallel"]
+    parallel, stall = values["max_parallel"], values["stall_s"]
     return Profile(
         name=checked.matching("profile name", name, checked.NAME, "my-cluster"),
         queue=_queue(values),
@@ -130,6 +146,7 @@ def parse_profile(name: str, raw: Any) -> Profile:
         surroundings=_surroundings(values),
         max_parallel=None if parallel is None else checked.count("max_parallel", parallel, 1),
         max_requeues=checked.count("max_requeues", values["max_requeues"], 0),
+        stall_s=None if stall is None else checked.count("stall_s", stall, 1),
     )
 
 
@@ -177,5 +194,30 @@ def _surroundings(values: dict[str, Any]) -> Surroundings:
     ):
         checked.matching("stage_data", stage, checked.FOLDER, "/local/scratch or $TMPDIR")
     return Surroundings(
-        modules, checked.setup_lines(values["setup"]), checked.environment(values["env"]), stage
+        modules=modules,
+        setup=checked.setup_lines(values["setup"]),
+        env=checked.environment(values["env"]),
+        stage_data=stage,
+        container=_container(values["container"]),
     )
+
+
+def _container(value: Any) -> Container | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or "image" not in value:
+        raise UserError(
+            f"container: {value!r} names no image; write container: {{image: /images/suite.sqsh, mounts: []}}"
+        )
+    for key in value:
+        if key not in ("image", "mounts"):
+            raise UserError(f"container: unknown key {key!r}{nearest(str(key), ('image', 'mounts'))}")
+    image = checked.matching(
+        "container image", value["image"], checked.IMAGE, "nvcr.io#nvidia/pytorch:25.10-py3"
+    )
+    mounts = checked.lines("container mounts", value.get("mounts") or [])
+    for mount in mounts:
+        checked.matching(
+            "container mounts", mount, checked.MOUNT, "/scratch:/scratch or /home/me:/home/me:ro"
+        )
+    return Container(image, mounts)

@@ -1,4 +1,4 @@
-"""The batch script: one template, one job array over runs.
+"""The batch scripts: one template for an array of runs, one for the job that makes the tables.
 
 Everything that comes from a profile, a recipe or the environment is either held to a small alphabet
 (``#SBATCH`` lines, :mod:`repro.launch.checked`) or quoted for the shell (all else). The exception is
@@ -6,26 +6,31 @@ a profile's ``setup``: that is shell by purpose.
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.errors import UserError
 from repro.launch import checked
+from repro.launch.chain import PlannedJob
 from repro.launch.profile import Profile
 from repro.launch.targets import RunSpec
-from repro.paths import PROJECT, configs_dir, data_dir, results_dir, runs_dir
-from repro.recipe import SCALES, load_recipe
+from repro.launch.withheld import refuse_secrets
+from repro.paths import PROJECT, data_dir, results_dir, runs_dir
+from repro.recipe import SCALES
 
 if TYPE_CHECKING:
     import jinja2
 
 LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
-SHORTEST_SECRET = 8  # shorter values of secret variables ("1", "none") would be found in any script
+# What the profile decides: stated once, there.
+DERIVED = ("trainer.num_nodes", "trainer.devices", "trainer.accelerator", "trainer.strategy")
+_DEPENDENCY = re.compile(r"[a-z]+(:(\d+(_\d+)?|<id of job \d+>))+")
 
 
 @dataclass(frozen=True)
@@ -34,60 +39,87 @@ class Places:
 
     Attributes:
         work: where the job starts: the folder submitted from.
-        logs: where its output goes.
-        variables: ``REPRO_CONFIGS`` and its like, so that the job sees what the user sees.
+        submission: the submission's own folder, with ``code/`` and ``logs/`` in it.
+        variables: ``REPRO_DATA`` and its like, so that the job sees what the user sees; the recipes are the
+            snapshot's.
     """
 
     work: Path
-    logs: Path
+    submission: Path
     variables: dict[str, Path]
 
 
-def current_places() -> Places:
-    """The folders as they are for the command being run."""
-    folders = {"CONFIGS": configs_dir(), "DATA": data_dir(), "RESULTS": results_dir(), "RUNS": runs_dir()}
-    variables = {f"REPRO_{name}": folder.absolute() for name, folder in folders.items()}
-    return Places(Path.cwd(), variables["REPRO_RUNS"] / "slurm", variables)
-
-
-def render_script(runs: Sequence[RunSpec], profile: Profile, name: str, places: Places) -> str:
-    """The script that runs these runs as one job array.
+def current_places(submission: str) -> Places:
+    """The folders as they are for the command being run.
 
     Args:
-        runs: one array task each; at least one.
-        profile: the cluster.
-        name: the job's name.
-        places: folders; ``work`` and ``logs`` stand in ``#SBATCH`` lines.
+        submission: its name.
+    """
+    folder = runs_dir().absolute() / "slurm" / submission
+    variables = {
+        "REPRO_CONFIGS": folder / "code" / "configs",
+        "REPRO_DATA": data_dir().absolute(),
+        "REPRO_RESULTS": results_dir().absolute(),
+        "REPRO_RUNS": runs_dir().absolute(),
+    }
+    return Places(Path.cwd(), folder, variables)
 
-    Returns:
-        Text for ``sbatch``.
+
+def render_script(
+    job: PlannedJob,
+    profile: Profile,
+    places: Places,
+    dependency: str | None = None,
+    remark: str | None = None,
+) -> str:
+    """The script of one job.
+
+    Args:
+        job: its runs, one array task each; one without runs makes the tables.
+        profile: the cluster.
+        places: folders; ``work`` and ``submission`` stand in ``#SBATCH`` lines.
+        dependency: what it waits for, in Slurm's words or with placeholders.
+        remark: the user's comment.
 
     Raises:
-        UserError: a name or folder that cannot be written safely, too many runs, or a secret in the script.
+        UserError: too many runs, or a value that cannot be written into a script.
     """
-    if not runs:
-        raise UserError("no run to submit")
-    if len(runs) > LARGEST_ARRAY:
-        raise UserError(f"{len(runs)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds")
-    script = _template().render(
+    template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
+    name = checked.job_name(job.name)
+    script = _template(template).render(
+        job_name=name,
+        comment=_comment(places.submission.name, name, remark),
+        dependency=_dependency(dependency),
         profile=profile,
         queue=profile.queue,
         resources=profile.resources,
         surroundings=profile.surroundings,
+        container=_container(profile, places),
         strategy="ddp" if profile.resources.ranks > 1 else "auto",
-        job_name=checked.job_name(name),
-        log_stem=checked.job_name(name).replace("/", "-"),
         work=_sbatch_folder("the folder to submit from", places.work),
-        logs=_sbatch_folder("the folder of the logs", places.logs),
+        submission=_sbatch_folder("the folder of the submission", places.submission),
         variables=places.variables,
-        runs=[_run(run) for run in runs],
+        array=_ranges(list(job.tasks)),
+        runs={index: _run(run) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.surroundings.stage_data),
     )
-    refuse_secrets(script, os.environ)
+    refuse_secrets("the script", script)
     return script
 
 
-def _template() -> "jinja2.Template":
+def _comment(submission: str, name: str, remark: str | None) -> str:
+    """By this a job is found in the queue whose id was lost; the user's words come behind it."""
+    comment = f"repro:{submission}:{name}"
+    return comment if remark is None else f'"{comment} {checked.remark(remark)}"'
+
+
+def _dependency(value: str | None) -> str | None:
+    if value is not None and not _DEPENDENCY.fullmatch(value):
+        raise UserError(f"dependency: {value!r} is none that Slurm knows; submit again")
+    return value
+
+
+def _template(name: str) -> "jinja2.Template":
     import jinja2  # here, to keep `repro --help` quick
 
     environment = jinja2.Environment(
@@ -99,7 +131,22 @@ def _template() -> "jinja2.Template":
         keep_trailing_newline=True,
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
-    return environment.get_template("job.sbatch.j2")
+    return environment.get_template(name)
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """``0, 1, 2, 5`` → ``0-2,5``."""
+    if len(indices) > LARGEST_ARRAY:
+        raise UserError(
+            f"{len(indices)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
+        )
+    pieces: list[list[int]] = []
+    for i in sorted(indices):
+        if pieces and pieces[-1][1] == i - 1:
+            pieces[-1][1] = i
+        else:
+            pieces.append([i, i])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in pieces)
 
 
 def _sbatch_folder(what: str, folder: Path) -> str:
@@ -112,22 +159,35 @@ def _sbatch_folder(what: str, folder: Path) -> str:
 
 
 def _run(run: RunSpec) -> dict[str, str]:
-    checked.matching("experiment", run.experiment, checked.NAME, "attention-is-all-you-need/base")
+    checked.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
     if run.scale not in SCALES:
         raise UserError(f"scale: {run.scale!r}; choose one of {', '.join(SCALES)}")
     seed = str(checked.count("seed", run.seed, 0))
+    store = checked.inner_path("store", run.store, "multi30k") if run.store else ""
+    for word in run.settings:
+        key = word[2:].partition("=")[0]
+        if any(key == d or key.startswith(f"{d}.") for d in DERIVED):
+            raise UserError(
+                f"--{key}: nodes, devices and strategy follow from the cluster profile; set them there"
+            )
     return {
-        "arguments": shlex.join([run.experiment, "--scale", run.scale, "--seed", seed]),
+        "arguments": shlex.join([run.experiment, "--scale", run.scale, "--seed", seed, *run.settings]),
         "folder": shlex.quote(str(run.run_dir.absolute())),
-        "store": shlex.quote(_store(run)),
+        "store": shlex.quote(store),
     }
 
 
-def _store(run: RunSpec) -> str:
-    """Name of the data store that a run reads, or an empty string: what is staged."""
-    data = load_recipe(run.experiment, run.scale).config.get("data") or {}
-    store = (data.get("init_args") or {}).get("store", "") if isinstance(data, dict) else ""
-    return checked.matching("store", store, checked.NAME, "multi30k") if store else ""
+def _container(profile: Profile, places: Places) -> dict[str, str] | None:
+    """Image and mounts as values of srun's options; the suite's own folders are mounted where the shell knows them."""
+    container = profile.surroundings.container
+    if container is None:
+        return None
+    for folder in (places.work, *places.variables.values()):
+        if not checked.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
+            raise UserError(
+                f"{str(folder)!r} cannot be mounted into a container; use a folder without spaces, , and :"
+            )
+    return {"image": container.image, "mounts": ",".join(container.mounts)}
 
 
 def _stage_folder(stage: str | None) -> str | None:
@@ -135,17 +195,6 @@ def _stage_folder(stage: str | None) -> str | None:
     if stage is None:
         return None
     return f'"${{{stage[1:]}:?}}"' if stage.startswith("$") else shlex.quote(stage)
-
-
-def refuse_secrets(script: str, environment: Mapping[str, str]) -> None:
-    """Looks for the value of every secret variable of this shell in the script.
-
-    Raises:
-        UserError: one is there; names the variable, never the value.
-    """
-    for name, value in environment.items():
-        if checked.SECRET.search(name) and len(value) >= SHORTEST_SECRET and value in script:
-            raise UserError(f"the script would hold the value of ${name}; take it out of the cluster profile")
 
 
 def check_syntax(script: str) -> None:
@@ -158,8 +207,13 @@ def check_syntax(script: str) -> None:
     if bash is None:
         return
     result = subprocess.run(
-        [bash, "-n"], input=script, capture_output=True, text=True, check=False, timeout=30
+        [bash, "-n"],
+        input=script.encode(),
+        env={"PATH": os.defpath},
+        capture_output=True,
+        check=False,
+        timeout=30,
     )
     if result.returncode:
-        complaint = (result.stderr.strip().splitlines() or ["no message"])[0]
+        complaint = (result.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[0]
         raise UserError(f"bash cannot parse the script: {complaint}; look at `setup` of the cluster profile")

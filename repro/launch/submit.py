@@ -1,105 +1,205 @@
-"""``repro submit``: one script for all runs of the targets. This version prints it for ``sbatch``."""
+"""``repro submit``: makes a plan and carries it out, so that no run is ever in the queue twice.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+One process at a time (a lock on ``$REPRO_RUNS/slurm/.lock``) asks the queue, makes the plan, writes the
+submission's folder and its entry in the ledger, and only then calls ``sbatch``. Each job carries
+``repro:<submission>:<job>`` as its comment: where a process died before it could write an id down, the next one finds
+the job by that.
+"""
+
+import contextlib
+import fcntl
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from repro.errors import UserError
-from repro.launch.cost import describe_cost
-from repro.launch.profile import Profile, load_profile
-from repro.launch.render import check_syntax, current_places, render_script
-from repro.launch.targets import RunSpec, pending, resolve_targets, without_scale
+from repro.errors import ReproError, UserError
+from repro.launch import queue
+from repro.launch.chain import PlannedJob
+from repro.launch.ledger import Job, Submission, Task, ledger_dir, read_submissions, write_submission
+from repro.launch.plan import Plan, Request, make_plan, summarise
+from repro.launch.sbatch import Unanswered, submit_script
+from repro.launch.snapshot import read_sources, write_snapshot
+from repro.record import write_atomic
+
+COMMENT = re.compile(r"repro:(?P<submission>[^: ]+):(?P<job>[^: ]+)( .*)?")
+
+Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Submission:
-    """What a submission would be.
+def dry_run(request: Request) -> tuple[Plan, list[str]]:
+    """The plan and its summary; writes nothing. Where the queue cannot be asked, the summary says so."""
+    unknown = None
+    submissions = read_submissions()
+    tasks: Mapping[str, queue.Queued] = {}
+    if submissions:
+        try:
+            tasks = queue.in_queue()
+        except UserError as error:
+            unknown = f"what is queued is not known here: {error}"
+    plan = make_plan(request, queued_runs(submissions, tasks))
+    if plan.jobs:
+        read_sources()  # what would stop the snapshot
+    return plan, [*summarise(plan), *([unknown] if unknown else [])]
 
-    Attributes:
-        script: text for ``sbatch``; empty where every run has its record.
-        summary: lines for the user: runs, GPU hours, logs.
-        runs: the runs in the script, in the order of the array.
-        logs: folder of the job's output; must exist when the job starts.
-    """
 
-    script: str
-    summary: tuple[str, ...]
-    runs: tuple[RunSpec, ...]
-    logs: Path
-
-
-def plan_submission(
-    targets: Sequence[str], cluster: str, scale: str, seeds: Sequence[int], name: str | None = None
-) -> Submission:
-    """Resolves targets, leaves out what is done, renders the script. Writes nothing.
+def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
+    """Submits what is neither recorded nor queued.
 
     Args:
-        targets: see :mod:`repro.launch.targets`; at least one.
-        cluster: name of a profile in ``slurm/clusters``.
-        scale: one of :data:`repro.recipe.SCALES`.
-        seeds: one run of each experiment for each.
-        name: the job's name; by default made of the first target and the scale.
+        request: what the user asks for.
+        say: called with each line of the summary.
+
+    Returns:
+        The plan, and its entry in the ledger; None where there was nothing to do.
 
     Raises:
-        UserError: anything named that does not exist or cannot be used.
+        UserError: bad input, no Slurm here, or Slurm refuses a job (what it took before stays).
+        ReproError: ``sbatch`` did not answer; the same command finds out and goes on.
     """
-    if not targets:
+    if shutil.which("sbatch") is None:
         raise UserError(
-            "no target to submit; name a paper, an experiment, a table or a row (see `repro list`)"
+            "sbatch is not on PATH; submit on the cluster's login node, or see the scripts with --dry-run"
         )
-    profile = load_profile(cluster)
-    specs = resolve_targets(targets, scale, seeds)
-    todo = pending(specs)
-    places = current_places()
-    script = ""
-    if todo:
-        script = render_script(
-            todo, profile, default_name(targets[0], scale) if name is None else name, places
-        )
-        check_syntax(script)
-    left_out = without_scale(targets, scale)
-    summary = _summarise(specs, todo, left_out, scale, profile, places.logs)
-    return Submission(script, tuple(summary), tuple(todo), places.logs)
+    with locked(ledger_dir()):
+        tasks = queue.in_queue()
+        submissions = read_submissions()
+        for entry in submissions:
+            found = completed(entry, tasks)
+            if found != entry:
+                write_submission(found)
+        plan = make_plan(request, queued_runs(submissions, tasks))
+        for line in summarise(plan):
+            say(line)
+        if not plan.jobs:
+            return plan, None
+        return plan, carry_out(plan)
 
 
-def default_name(target: str, scale: str) -> str:
-    """``attention-is-all-you-need/base`` at ``cpu`` → ``attention-is-all-you-need.base.cpu``."""
-    return f"{target}.{scale}".replace("/", ".").replace(":", ".")
-
-
-def dry_run(
-    targets: Sequence[str], cluster: str, scale: str, seeds: Sequence[int], name: str | None = None
-) -> tuple[str, str]:
-    """The script and its summary, ready to print; arguments as :func:`plan_submission`.
-
-    The folder of the logs is made, since Slurm ends a job silently that cannot open its log.
-
-    Raises:
-        UserError: as :func:`plan_submission`, or the folder cannot be made.
-    """
-    submission = plan_submission(targets, cluster, scale, seeds, name)
-    if submission.script:
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the ledger: whoever comes second waits, and then sees what the first has submitted."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UserError(
+            f"cannot make {folder}: {error.strerror}; set REPRO_RUNS to a writable folder"
+        ) from None
+    with file:
         try:
-            submission.logs.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another `repro submit` is at work; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            remedy = "set REPRO_RUNS to a writable folder"
-            raise UserError(f"cannot make {submission.logs}: {error.strerror}; {remedy}") from None
-    return submission.script, "\n".join(submission.summary)
+            print(
+                f"{folder} cannot be locked ({error.strerror}): submit from one shell at a time",
+                file=sys.stderr,
+            )
+        yield
 
 
-def _summarise(
-    specs: Sequence[RunSpec],
-    todo: Sequence[RunSpec],
-    left_out: Sequence[str],
-    scale: str,
-    profile: Profile,
-    logs: Path,
-) -> list[str]:
-    lines = [f"runs: {len(todo)} to submit, {len(specs) - len(todo)} already recorded"]
-    if left_out:
-        lines.append(f"left out, no scale {scale!r}: {', '.join(left_out)}")
-    if not todo:
-        return [*lines, "nothing to submit: every run has its record"]
-    lines += describe_cost(todo, profile.resources)
-    lines.append(f"logs: {logs}")
-    return lines
+def queued_runs(submissions: Iterable[Submission], tasks: Mapping[str, queue.Queued]) -> dict[str, str]:
+    """Which runs are in the queue, and as which task: ``{run_id: "12_0"}``."""
+    found = {}
+    for entry in submissions:
+        for job in completed(entry, tasks).jobs:
+            for task in job.tasks:
+                known = tasks.get(f"{job.job_id}_{task.index}")
+                if known is not None and _may_be_of(entry, known):
+                    found[task.run_id] = known.job
+    return found
+
+
+def _may_be_of(entry: Submission, task: queue.Queued) -> bool:
+    """False where an id of long ago was given again, to another's job; some sites remove comments."""
+    return not task.comment or task.comment.startswith(f"repro:{entry.name}:")
+
+
+def completed(entry: Submission, tasks: Mapping[str, queue.Queued]) -> Submission:
+    """The entry with the ids that are missing in it, as far as the comments of queued jobs tell them."""
+    if all(job.job_id is not None for job in entry.jobs):
+        return entry
+    ids: dict[str, int] = {}
+    for task in tasks.values():
+        match = COMMENT.fullmatch(task.comment)
+        if match and match["submission"] == entry.name:
+            ids[match["job"]] = int(task.job.partition("_")[0])
+    jobs = (job if job.job_id is not None else replace(job, job_id=ids.get(job.name)) for job in entry.jobs)
+    return replace(entry, jobs=tuple(jobs))
+
+
+def carry_out(plan: Plan) -> Submission:
+    """Writes the submission's folder and entry, then submits job after job. The caller holds the lock."""
+    files, facts = read_sources()
+    folder = plan.places.submission
+    entry = Submission(
+        name=folder.name,
+        cluster=plan.profile.name,
+        command=plan.request.command,
+        commit=facts["commit"] if isinstance(facts["commit"], str) else None,
+        dirty=facts["dirty"] if isinstance(facts["dirty"], bool) else None,
+        jobs=tuple(_job(job) for job in plan.jobs),
+    )
+    try:
+        folder.mkdir(mode=0o700)
+        (folder / "logs").mkdir()  # Slurm ends a job silently that cannot open its log
+        write_snapshot(folder / "code", files)
+        write_submission(entry)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing was submitted yet
+        raise
+    for job in plan.jobs:
+        entry = _submit_next(plan, job, entry)
+    return entry
+
+
+def _job(job: PlannedJob) -> Job:
+    tasks = (Task(i, run.experiment, run.scale, run.seed, run.run_id) for i, run in job.tasks.items())
+    after = (job.follows,) if job.follows else (*job.waits_for, *job.ends)
+    return Job(job.name, f"{job.name.replace('/', '-')}.sbatch", None, after, tuple(tasks))
+
+
+def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
+    """Submits one job and writes its id down; where Slurm refuses, the entry keeps what it took before."""
+    ids = {j.name: j.job_id for j in entry.jobs if j.job_id is not None}
+    script = entry.folder / _job(job).script
+    write_atomic(script, plan.script(job, ids).encode())
+    script.chmod(0o600)
+    try:
+        number: int | None = submit_script(script, plan.profile)
+    except Unanswered as error:
+        number = _look_for(job, entry)
+        if number is None:
+            again = "the same command finds out whether it is queued, and goes on"
+            raise ReproError(f"{error}; {job.name} is not in the queue so far: {again}") from None
+    except UserError as error:
+        _withdraw(entry)
+        before = (
+            f" ({', '.join(map(str, ids.values()))} submitted before stay; see `repro cancel`)" if ids else ""
+        )
+        raise UserError(f"{error}{before}") from None
+    jobs = tuple(replace(j, job_id=number) if j.name == job.name else j for j in entry.jobs)
+    entry = replace(entry, jobs=jobs)
+    write_submission(entry)
+    return entry
+
+
+def _look_for(job: PlannedJob, entry: Submission) -> int | None:
+    try:
+        found = completed(entry, queue.in_queue())
+    except UserError:
+        return None
+    return next(j.job_id for j in found.jobs if j.name == job.name)
+
+
+def _withdraw(entry: Submission) -> None:
+    """Strikes the jobs that Slurm does not have; a submission without any leaves nothing behind."""
+    taken = tuple(job for job in entry.jobs if job.job_id is not None)
+    if taken:
+        write_submission(replace(entry, jobs=taken))
+    else:
+        shutil.rmtree(entry.folder, ignore_errors=True)

@@ -6,13 +6,23 @@ or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from repro.errors import UserError, nearest
+from repro.launch.checked import setting
 from repro.paths import results_dir
-from repro.recipe import SCALES, Recipe, experiments, load_recipe, read_yaml, scales_of, signature_hash
+from repro.recipe import (
+    SCALES,
+    Overrides,
+    Recipe,
+    experiments,
+    load_recipe,
+    read_yaml,
+    scales_of,
+    signature_hash,
+)
 from repro.record import read_records
 
 
@@ -28,6 +38,9 @@ class RunSpec:
         run_dir: the run's folder.
         config_hash: SHA-256 over the recipe's signature.
         done: a record of this experiment, scale, seed and configuration exists.
+        settings: the overrides, one word each: ``--trainer.max_steps=10``.
+        store: name of the data store that it reads, or an empty string.
+        start_from: the experiment whose final weights it begins with, or None.
     """
 
     experiment: str
@@ -37,9 +50,14 @@ class RunSpec:
     run_dir: Path
     config_hash: str
     done: bool = False
+    settings: tuple[str, ...] = ()
+    store: str = ""
+    start_from: str | None = None
 
 
-def resolve_targets(targets: Sequence[str], scale: str, seeds: Sequence[int]) -> list[RunSpec]:
+def resolve_targets(
+    targets: Sequence[str], scale: str, seeds: Sequence[int], overrides: Overrides | None = None
+) -> list[RunSpec]:
     """Every run that the targets mean, each once: experiments in the order named, seeds within.
 
     Args:
@@ -47,6 +65,7 @@ def resolve_targets(targets: Sequence[str], scale: str, seeds: Sequence[int]) ->
         scale: a target that means several experiments leaves out those without this scale
             (:func:`without_scale` names them); an experiment named outright must have it.
         seeds: at least one.
+        overrides: settings of every run; see :func:`repro.recipe.load_recipe`.
 
     Raises:
         UserError: unknown target (nearest names offered), scale or seed, or nothing to run at that scale.
@@ -62,9 +81,31 @@ def resolve_targets(targets: Sequence[str], scale: str, seeds: Sequence[int]) ->
         there = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{said}: nothing to run at scale {scale!r}{there}")
     recorded = {(r.experiment, r.scale, r.seed, r.config_hash) for r in read_records(results_dir() / "runs")}
-    return [
-        _spec(recipe, seed, recorded) for recipe in (load_recipe(e, scale) for e in chosen) for seed in seeds
-    ]
+    recipes = [load_recipe(e, scale, overrides) for e in chosen]
+    settings = tuple(setting(key, value) for key, value in overrides or ())
+    return [_spec(recipe, seed, recorded, settings) for recipe in recipes for seed in seeds]
+
+
+def prerequisite(spec: RunSpec) -> RunSpec | None:
+    """The run whose final weights a run begins with: same scale, same seed, without overrides.
+
+    It counts as done when its own folder says so: a record alone, made elsewhere, holds no weights.
+
+    Raises:
+        UserError: ``start_from`` names no experiment, or one without this scale.
+    """
+    if spec.start_from is None:
+        return None
+    if not isinstance(spec.start_from, str):
+        raise UserError(
+            f"{spec.experiment}: start_from: {spec.start_from!r} is not the name of an experiment"
+        )
+    try:
+        recipe = load_recipe(spec.start_from, spec.scale)
+    except UserError as error:
+        raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
+    found = _spec(recipe, spec.seed, set(), ())
+    return replace(found, done=(found.run_dir / "record.json").is_file())
 
 
 def pending(specs: Iterable[RunSpec]) -> list[RunSpec]:
@@ -95,7 +136,11 @@ def _check(scale: str, seeds: Sequence[int]) -> None:
         raise UserError(f"a seed stands twice in {', '.join(map(str, seeds))}; name each once")
 
 
-def _spec(recipe: Recipe, seed: int, recorded: set[tuple[str, str, int, str]]) -> RunSpec:
+def _spec(
+    recipe: Recipe, seed: int, recorded: set[tuple[str, str, int, str]], settings: tuple[str, ...]
+) -> RunSpec:
+    data = recipe.config.get("data")
+    arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
     config_hash = signature_hash(recipe.signature)
     return RunSpec(
         experiment=recipe.experiment,
@@ -105,6 +150,9 @@ def _spec(recipe: Recipe, seed: int, recorded: set[tuple[str, str, int, str]]) -
         run_dir=recipe.run_dir(seed),
         config_hash=config_hash,
         done=(recipe.experiment, recipe.scale, seed, config_hash) in recorded,
+        settings=settings,
+        store=arguments.get("store") or "",
+        start_from=recipe.start_from,
     )
 
 

@@ -21,8 +21,9 @@ def validation_due(trainer: Trainer) -> bool:
 def owe_validation(fit_loop: dict[str, Any]) -> None:
     """Changes the saved state of Lightning's loops so that a resumed run begins with the validation that is due.
 
-    Left alone, Lightning takes a validation for done that was due when a checkpoint was written behind a batch. The
-    state becomes that of a run interrupted in the first batch of its validation.
+    Left alone, Lightning takes a validation for done that was due when a checkpoint was written behind a batch, and
+    continues one that was half done without what it had gathered. The state becomes that of a run interrupted in the
+    first batch of its validation.
     """
     training = fit_loop["epoch_loop.batch_progress"]
     for count in (training["total"], training["current"]):

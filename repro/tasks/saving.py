@@ -1,6 +1,5 @@
 """What is kept of training: the last checkpoints, and the best."""
 
-import copy
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -81,7 +80,6 @@ class StepCheckpoints(Callback):
         self.resumed_from = 0
         self.unusable: Sequence[Path] = ()
         self._saved: int | None = None
-        self._loops: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -107,12 +105,7 @@ class StepCheckpoints(Callback):
         if at_update(trainer, batch_idx) and self.plan.is_planned(step, last):
             self.save(trainer)
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn == "fit":
-            self._loops = copy.deepcopy(trainer.fit_loop.state_dict())
-
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._loops = None
         if trainer.state.fn != "fit":
             return
         if self.plan.best is not None:
@@ -123,8 +116,6 @@ class StepCheckpoints(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        if self._loops is not None:  # half a validation is no state to resume from
-            checkpoint["loops"]["fit_loop"] = self._loops
         if validation_due(trainer):
             owe_validation(checkpoint["loops"]["fit_loop"])
 

@@ -118,6 +118,8 @@ class Translation(Task):
 
     def predict_step(self, batch: Any, batch_idx: int) -> dict[int, str]:
         """Translations of the test split, by the sentence's number."""
+        if len(batch.index) == 0:
+            return {}
         ids = decode_batch(self.net, batch.source, batch.source_lengths, self._tokenizer, self.search)
         found = {i: self._tokenizer.decode(row) for i, row in zip(batch.index.tolist(), ids, strict=True)}
         self._predicted.update(found)
@@ -143,6 +145,8 @@ class Translation(Task):
     @torch.no_grad()
     def _score(self, batch: Any, search: Search) -> "dict[int, Scored]":
         """Likelihood and hypothesis of each sentence of a batch, by its number in the split."""
+        if len(batch.index) == 0:
+            return {}
         nll, smooth = self._losses(batch)
         ids = decode_batch(self.net, batch.source, batch.source_lengths, self._tokenizer, search)
         rows = zip(

@@ -81,7 +81,7 @@ class Watchdog(Callback):
 
     def _end(self) -> None:
         message = (
-            f"nothing moved for {self.limit_s:.0f} s ({self._doing}); a rank died or hangs, so this one ends; the "
+            f"nothing moved for {self.limit_s:g} s ({self._doing}); a rank died or hangs, so this one ends; the "
             f"same command resumes ({LIMIT_VARIABLE} sets the limit)"
         )
         print(f"repro: {message}", file=sys.stderr, flush=True)

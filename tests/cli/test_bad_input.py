@@ -25,7 +25,6 @@ def run_tiny(*more: str, name: str = TINY) -> tuple[str, ...]:
         (("reproduce", TINY, "--seeds", "0"), ("--seeds", "at least 1", "0")),
         (("submit", TINY, "--cluster", "cpu", "--seeds", "0", "--dry-run"), ("--seeds", "at least 1")),
         (("submit", TINY, "--cluster", "nope", "--dry-run"), ("'nope'", "there are:")),
-        (("submit", TINY, "--cluster", "cpu"), ("--dry-run | sbatch",)),
         (("run", TINY, "--seed", "one"), ("--seed", "'one'")),
         (("run", TINY, "--seed", "-1"), ("--seed", "from 0 to 4294967295", "-1")),
         (("run", TINY, "--seeed", "3"), ("'--seeed'", "nearest: --seed")),

@@ -52,8 +52,8 @@ def test_a_heavy_import_would_be_seen(workshop: Workshop) -> None:
 
 def test_help_names_every_verb(workshop: Workshop) -> None:
     text = call("--help").out
-    verbs = "list config params run reproduce show data tables translate generate doctor submit status logs cancel completion"
-    for verb in (*verbs.split(), "fit", "validate", "test", "predict"):
+    verbs = "list config params run reproduce show data tables translate generate doctor submit status logs cancel"
+    for verb in (*verbs.split(), "completion", "fit", "validate", "test", "predict"):
         assert re.search(rf"^ +{verb}\b", text, re.MULTILINE), verb
 
 

@@ -1,6 +1,6 @@
 """Run by test_ranks.py in several real processes: trains or tests a tiny recipe and prints what rank 0 found.
 
-Usage: python ranks.py train|test WORLD PARTS OUT
+Usage: python ranks.py train|test WORLD PARTS EVALUATION_TOKENS OUT
 """
 
 import json
@@ -15,13 +15,13 @@ STEPS = 20
 TINY = "attention-is-all-you-need/tiny"  # written by tests/workshop.py
 
 
-def recipe(world: int, parts: int) -> Recipe:
+def recipe(world: int, parts: int, budget: int) -> Recipe:
     """The workshop's recipe without dropout, on ``world`` processes."""
     settings = {
         "model.net.dropout": 0.0,
         "model.net.blocks.sublayer.dropout": 0.0,
         "model.beam": 2,
-        "data.eval_batch_tokens": 80,
+        "data.eval_batch_tokens": budget,
         "trainer.max_steps": STEPS,
         "trainer.val_check_interval": STEPS,
         "trainer.devices": world,
@@ -32,9 +32,9 @@ def recipe(world: int, parts: int) -> Recipe:
     return load_recipe(TINY, "cpu", list(settings.items()))
 
 
-def main(what: str, world: int, parts: int, out: Path) -> None:
+def main(what: str, world: int, parts: int, budget: int, out: Path) -> None:
     quiet()
-    run = prepare(recipe(world, parts), seed=1)
+    run = prepare(recipe(world, parts, budget), seed=1)
     if what == "train":
         run.trainer.fit(run.parts.task, datamodule=run.parts.data)
         found = {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
@@ -47,4 +47,4 @@ def main(what: str, world: int, parts: int, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], *map(int, sys.argv[2:5]), Path(sys.argv[5]))

@@ -16,12 +16,12 @@ pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
-def launch(what: str, world: int, folder: Path, parts: int = 1) -> Any:
+def launch(what: str, world: int, folder: Path, parts: int = 1, budget: int = 80) -> Any:
     """Runs ranks.py and returns what rank 0 wrote."""
-    out = folder / f"{what}-{world}-{parts}.json"
+    out = folder / f"{what}-{world}-{parts}-{budget}.json"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
     env |= {"REPRO_RUNS": str(folder / f"runs-{world}-{parts}")}
-    words = [sys.executable, str(SCRIPT), what, str(world), str(parts), str(out)]
+    words = [sys.executable, str(SCRIPT), what, str(world), str(parts), str(budget), str(out)]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(out.read_text())
@@ -38,6 +38,13 @@ def test_evaluation_is_exact_at_any_world_size(workshop: Workshop) -> None:
         for name in ("test/nll", "test/loss"):
             assert many[name][0] == pytest.approx(one[name][0], rel=1e-6)
             assert many[name][2] == pytest.approx(one[name][2], rel=1e-6)
+
+
+def test_more_ranks_than_batches_of_an_evaluation_wait_for_each_other(workshop: Workshop) -> None:
+    one = launch("test", 1, workshop.root, budget=4000)  # one batch holds the split
+    two = launch("test", 2, workshop.root, budget=4000)
+    assert two["outputs"] == one["outputs"]
+    assert two["test/bleu"] == one["test/bleu"]
 
 
 @pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2)])

@@ -50,6 +50,7 @@ max_requeues: 7
 modules: [cuda/12.8]
 setup: ["source .venv/bin/activate"]
 env: {NCCL_DEBUG: WARN, NCCL_IB_DISABLE: 1}
+stall_s: 900
 stage_data: $TMPDIR
 """
 
@@ -100,13 +101,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture
 def places() -> Places:
     """Folders that are the same on every machine."""
-    variables = {
-        f"REPRO_{n.upper()}": Path(f"/scratch/me/{n}") for n in ("configs", "data", "results", "runs")
-    }
-    return Places(Path("/home/me/suite"), Path("/scratch/me/runs/slurm"), variables)
+    submission = Path("/scratch/me/runs/slurm/20260102T030405Z-abcdef")
+    variables = {f"REPRO_{n.upper()}": Path(f"/scratch/me/{n}") for n in ("data", "results", "runs")}
+    variables = {"REPRO_CONFIGS": submission / "code" / "configs", **variables}
+    return Places(Path("/home/me/suite"), submission, variables)
 
 
 def spec(experiment: str = "alpha/base", scale: str = "paper", seed: int = 1) -> RunSpec:
     """A run that needs no recipe to be hashed."""
     run_id = f"{experiment}/{scale}/s{seed}-01234567"
-    return RunSpec(experiment, scale, seed, run_id, Path("/scratch/me/runs") / run_id, "0" * 64)
+    folder = Path("/scratch/me/runs") / run_id
+    return RunSpec(experiment, scale, seed, run_id, folder, "0" * 64, store="pairs")

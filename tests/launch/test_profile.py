@@ -8,7 +8,7 @@ import yaml
 
 from repro.errors import UserError
 from repro.launch import checked
-from repro.launch.profile import DEFAULTS, load_profile, parse_profile, profile_names
+from repro.launch.profile import DEFAULTS, Container, load_profile, parse_profile, profile_names
 from tests.launch.conftest import PROFILE, World
 
 SHIPPED = Path(__file__).parents[2] / "slurm" / "clusters"
@@ -24,7 +24,8 @@ def test_a_profile_is_read(world: World) -> None:
     assert profile.resources.ranks == 8
     assert profile.surroundings.env == {"NCCL_DEBUG": "WARN", "NCCL_IB_DISABLE": "1"}
     assert profile.queue.partition == "gpu,long"
-    assert (profile.max_parallel, profile.max_requeues) == (3, 7)
+    assert (profile.max_parallel, profile.max_requeues, profile.stall_s) == (3, 7, 900)
+    assert profile.surroundings.container is None
 
 
 def test_a_cpu_profile_states_its_ranks(world: World) -> None:
@@ -32,6 +33,25 @@ def test_a_cpu_profile_states_its_ranks(world: World) -> None:
     assert (profile.resources.gpus_per_node, profile.resources.ranks) == (0, 2)
     assert profile.max_parallel is None
     assert parse_profile("x", {"gpus_per_node": 0}).resources.ranks == 1
+
+
+def test_a_container_is_read() -> None:
+    made = parse_profile(
+        "x", changed(container={"image": "/images/suite.sqsh", "mounts": ["/a:/b:ro+rprivate"]})
+    )
+    assert made.surroundings.container == Container("/images/suite.sqsh", ("/a:/b:ro+rprivate",))
+    bare = parse_profile("x", changed(container={"image": "nvcr.io#nvidia/pytorch:25.10-py3"}))
+    assert bare.surroundings.container == Container("nvcr.io#nvidia/pytorch:25.10-py3", ())
+
+
+def test_the_containers_lines_of_the_example_are_right() -> None:
+    """They are commented out, so nobody else reads them."""
+    text = (SHIPPED / "example.yaml").read_text(encoding="utf-8")
+    lines = text[text.index("# container:") :].splitlines()
+    made = parse_profile("x", changed(**yaml.safe_load("\n".join(line[2:] for line in lines))))
+    assert made.surroundings.container == Container(
+        "nvcr.io#nvidia/pytorch:25.10-py3", ("/scratch/shared:/scratch/shared:ro",)
+    )
 
 
 @pytest.mark.parametrize("name", ["example", "hgx-8gpu", "cpu"])
@@ -86,6 +106,17 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
         ({"stage_data": "relative"}, "stage_data"),
         ({"stage_data": "$(reboot)"}, "stage_data"),
         ({"stage_data": "/tmp/$USER"}, "stage_data"),
+        ({"stall_s": 0}, "stall_s"),
+        ({"stall_s": "900"}, "stall_s"),
+        ({"container": "image.sqsh"}, "names no image"),
+        ({"container": {"mounts": []}}, "names no image"),
+        ({"container": {"image": "x", "mount": []}}, "unknown key 'mount'; nearest: mounts"),
+        ({"container": {"image": "$(reboot)"}}, "container image"),
+        ({"container": {"image": "--container-remap-root"}}, "container image"),
+        ({"container": {"image": "x", "mounts": "/a:/b"}}, "container mounts"),
+        ({"container": {"image": "x", "mounts": ["/a"]}}, "container mounts"),
+        ({"container": {"image": "x", "mounts": ["/a:/b,/etc:/etc"]}}, "container mounts"),
+        ({"container": {"image": "x", "mounts": ["/a:/b;id"]}}, "container mounts"),
     ],
 )
 def test_a_wrong_value_is_one_clear_line(changes: dict[str, Any], said: str) -> None:

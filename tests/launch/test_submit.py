@@ -1,86 +1,293 @@
-"""``repro submit --dry-run``: a script on stdout, what it costs on stderr, nothing submitted."""
+"""Submitting twice queues nothing twice, whatever happens in between; what Slurm refuses leaves nothing behind.
+
+``sbatch`` and ``squeue`` are small scripts that share a queue here, so that they can fail at a chosen moment; on a
+real Slurm the same is tried in tests/slurm.
+"""
+
+import dataclasses
+import fcntl
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from repro.errors import UserError
-from repro.launch.submit import default_name, dry_run, plan_submission
-from repro.launch.targets import resolve_targets
+from repro.errors import ReproError, UserError
+from repro.launch import submit as module
+from repro.launch.ledger import Submission, read_submissions
+from repro.launch.submit import dry_run, submit
 from tests.launch.conftest import World
+from tests.launch.fake_cluster import FakeCluster, cluster, small_project
+from tests.launch.test_plan import request
+
+__all__ = ["cluster", "small_project"]
 
 
-def test_script_and_summary(world: World) -> None:
-    script, summary = dry_run(["alpha:table2"], "site", "paper", [1, 2])
-    assert script.startswith("#!/bin/bash\n")
-    assert script.endswith('exit "$rc"\n')
-    assert "#SBATCH --array=0-3%3" in script
-    assert "GPU hours" in summary
-    assert "4 to submit, 0 already recorded" in summary
-    assert not set(summary.splitlines()) & set(script.splitlines())
+pytestmark = pytest.mark.usefixtures("small_project")
 
 
-def test_the_folder_of_the_logs_is_there_before_the_job(world: World) -> None:
-    script, _ = dry_run(["alpha/base"], "site", "paper", [1])
-    logs = world.root / "runs" / "slurm"
-    assert logs.is_dir()
-    assert f"#SBATCH --output={logs}/" in script
+def quiet(line: str) -> None:
+    """Takes the place of the terminal."""
 
 
-def test_planning_writes_nothing(world: World) -> None:
+def submitted(*targets: str, **changes: Any) -> Submission:
+    entry = submit(request(*targets, **changes), quiet)[1]
+    assert entry is not None
+    return entry
+
+
+@pytest.fixture
+def chain(world: World) -> World:
+    world.write("configs/gamma/tuned.yaml", "title: t\nstart_from: alpha/base\n")
+    return world
+
+
+def test_a_submission(world: World, cluster: FakeCluster) -> None:
+    lines: list[str] = []
+    plan, entry = submit(request("alpha:table2", command="repro submit alpha:table2"), lines.append)
+    assert cluster.tasks() == ["1_0", "1_1", "1_2", "1_3"]
+    assert cluster.comments() == [f"repro:{plan.places.submission.name}:alpha.table2.paper"] * 4
+    assert read_submissions() == [entry]
+    assert entry is not None
+    (job,) = entry.jobs
+    assert (job.name, job.job_id, job.after) == ("alpha.table2.paper", 1, ())
+    assert [dataclasses.astuple(t) for t in job.tasks] == [
+        (i, r.experiment, "paper", r.seed, r.run_id) for i, r in enumerate(plan.runs)
+    ]
+    assert entry.command == "repro submit alpha:table2"
+    assert lines[0].startswith("runs: 4 to submit")
+
+
+def test_all_is_there_before_sbatch_is_called(
+    world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path] = []
+
+    def spy(script: Path, profile: object) -> int:
+        seen.append(script)
+        folder = script.parent
+        assert script.read_text().startswith("#!/bin/bash\n")
+        assert (folder / "logs").is_dir()
+        assert (folder / "code" / "repro" / "paths.py").is_file()
+        assert (folder / "code" / "configs" / "alpha" / "base.yaml").is_file()
+        assert set(json.loads((folder / "code" / "snapshot.json").read_text())) == {"commit", "dirty"}
+        assert json.loads((folder / "submission.json").read_text())["jobs"][0]["job_id"] is None
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(script.stat().st_mode) == 0o600
+        return 5
+
+    monkeypatch.setattr(module, "submit_script", spy)
+    entry = submitted("alpha/base")
+    assert seen == [entry.folder / "alpha.base.paper.sbatch"]
+    assert read_submissions()[0].jobs[0].job_id == 5
+
+
+def test_the_umask_of_the_shell_is_left_alone(world: World, cluster: FakeCluster) -> None:
+    """Slurm hands it on to the job, whose records others may have to read."""
+    before = os.umask(0o022)
+    try:
+        submitted("alpha/base")
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def test_twice_is_once(world: World, cluster: FakeCluster) -> None:
+    submitted("alpha/base")
+    plan, entry = submit(request("alpha/base", tables=True), quiet)
+    assert entry is None
+    assert plan.jobs == ()
+    assert len(cluster.calls("sbatch")) == 1
+    assert len(read_submissions()) == 1
+    assert submitted("alpha/base", seeds=[1, 2, 3]).jobs[0].tasks[0].seed == 3
+
+
+def test_what_left_the_queue_without_a_record_goes_again(world: World, cluster: FakeCluster) -> None:
+    submitted("alpha/base")
+    cluster.end("1_1")
+    (job,) = submitted("alpha/base").jobs
+    assert [(t.index, t.seed) for t in job.tasks] == [(0, 2)]
+    assert cluster.tasks() == ["1_0", "2_0"]
+    assert submit(request("alpha/base"), quiet)[1] is None
+
+
+def test_an_id_that_was_given_again_is_not_ours(world: World, cluster: FakeCluster) -> None:
+    """Of a cluster that was set up anew."""
+    submitted("alpha/base")
+    tasks = json.loads((cluster.folder / "squeue.json").read_text())["tasks"]
+    cluster.queue(*({**task, "Comment": "another's job"} for task in tasks))
+    assert len(submitted("alpha/base").jobs[0].tasks) == 2
+
+
+def test_chains_wait_by_id(chain: World, cluster: FakeCluster) -> None:
+    entry = submitted("gamma/tuned", tables=True)
+    assert [(j.name, j.job_id, j.after) for j in entry.jobs] == [
+        ("gamma.tuned.paper.1", 1, ()),
+        ("gamma.tuned.paper.2", 2, ("gamma.tuned.paper.1",)),
+        ("gamma.tuned.paper.tables", 3, ("gamma.tuned.paper.1", "gamma.tuned.paper.2")),
+    ]
+    scripts = [(entry.folder / job.script).read_text() for job in entry.jobs]
+    assert "#SBATCH --dependency=aftercorr:1\n" in scripts[1]
+    assert "#SBATCH --dependency=afterany:1:2\n" in scripts[2]
+    assert "<id" not in "".join(scripts)
+
+
+def test_a_prerequisite_of_an_earlier_submission_is_waited_for(chain: World, cluster: FakeCluster) -> None:
+    submitted("alpha/base", seeds=[1, 2, 3])
+    entry = submitted("gamma/tuned", seeds=[2, 3])
+    assert "#SBATCH --dependency=afterok:1_1:1_2\n" in (entry.folder / entry.jobs[0].script).read_text()
+
+
+@pytest.mark.parametrize("died_at", [1, 2, 3])
+def test_a_crash_between_sbatch_and_the_ledger(
+    chain: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, died_at: int
+) -> None:
+    """The process dies when the id of its n-th job should be written down; the job is queued, its id unknown."""
+    real, writes = module.write_submission, 0
+
+    def dies(entry: Submission) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == 1 + died_at:
+            raise SystemExit("killed")
+        real(entry)
+
+    monkeypatch.setattr(module, "write_submission", dies)
+    with pytest.raises(SystemExit):
+        submit(request("gamma/tuned", tables=True), quiet)
+    monkeypatch.setattr(module, "write_submission", real)
+    assert len(cluster.calls("sbatch")) == died_at
+    assert read_submissions()[0].jobs[died_at - 1].job_id is None
+
+    submit(request("gamma/tuned", tables=True), quiet)
+    assert read_submissions()[0].jobs[died_at - 1].job_id == died_at
+    queued = [t.run_id for e in read_submissions() for j in e.jobs if j.job_id for t in j.tasks]
+    assert len(queued) == len(set(queued)) == 4
+    assert submit(request("gamma/tuned"), quiet)[1] is None
+
+
+def test_a_dry_run_completes_the_ledger_in_memory_only(
+    world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = submitted("alpha/base")
+    module.write_submission(
+        dataclasses.replace(entry, jobs=(dataclasses.replace(entry.jobs[0], job_id=None),))
+    )
+    plan, summary = dry_run(request("alpha/base"))
+    assert plan.jobs == ()
+    assert "2 already queued" in summary[0]
+    assert read_submissions()[0].jobs[0].job_id is None
+
+
+def test_two_at_once(world: World, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """While another holds the lock nothing is planned; afterwards its jobs are seen."""
+    (world.root / "runs" / "slurm").mkdir(parents=True)
+    results: list[Submission | None] = []
+    with open(world.root / "runs" / "slurm" / ".lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threads = [
+            threading.Thread(target=lambda: results.append(submit(request("alpha/base"), quiet)[1]))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.3)
+        assert results == []
+        assert cluster.tasks() == []
+    for thread in threads:
+        thread.join(30)
+    assert len(results) == 3
+    assert len([r for r in results if r is not None]) == 1
+    assert cluster.tasks() == ["1_0", "1_1"]
+    assert "another `repro submit` is at work" in capsys.readouterr().err
+
+
+def test_a_refusal_leaves_nothing(world: World, cluster: FakeCluster) -> None:
+    cluster.refuses(1, complaint="Batch job submission failed: Invalid account specified")
+    with pytest.raises(UserError, match=r"sbatch refuses: .*Invalid account specified.* profile site"):
+        submit(request("alpha/base"), quiet)
+    assert read_submissions() == []
+    assert [p.name for p in (world.root / "runs" / "slurm").iterdir()] == [".lock"]
+    cluster.refuses()
+    assert len(submitted("alpha/base").jobs[0].tasks) == 2
+
+
+def test_a_refusal_in_the_middle_keeps_what_was_taken(chain: World, cluster: FakeCluster) -> None:
+    cluster.refuses(2, complaint="Batch job submission failed: Invalid qos specification")
+    with pytest.raises(UserError, match=r"qos.*\(1 submitted before stay"):
+        submit(request("gamma/tuned", tables=True), quiet)
+    assert [(j.name, j.job_id) for j in read_submissions()[0].jobs] == [("gamma.tuned.paper.1", 1)]
+    cluster.refuses()
+    entry = submitted("gamma/tuned")
+    assert "afterok:1_0:1_1\n" in (entry.folder / entry.jobs[0].script).read_text()
+
+
+def test_an_answer_that_was_lost_is_found_in_the_queue(world: World, cluster: FakeCluster) -> None:
+    cluster.refuses(silent=True)
+    assert submitted("alpha/base").jobs[0].job_id == 1
+    assert submit(request("alpha/base"), quiet)[1] is None
+
+
+def test_an_answer_that_never_came(world: World, cluster: FakeCluster) -> None:
+    """The job may yet appear: its folder stays, the entry says nothing, and the next submit looks."""
+    cluster.refuses(1, complaint="Unable to contact slurm controller (connect failure)")
+    with pytest.raises(ReproError, match="the same command finds out"):
+        submit(request("alpha/base"), quiet)
+    (entry,) = read_submissions()
+    assert [j.job_id for j in entry.jobs] == [None]
+    assert (entry.folder / "code").is_dir()
+    cluster.refuses()
+    assert submitted("alpha/base").jobs[0].job_id == 1
+
+
+def test_what_stops_the_snapshot_leaves_nothing(
+    world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path, files: object) -> None:
+        folder.mkdir()
+        raise ReproError("no space left")
+
+    monkeypatch.setattr(module, "write_snapshot", full)
+    with pytest.raises(ReproError, match="no space"):
+        submit(request("alpha/base"), quiet)
+    assert [p.name for p in (world.root / "runs" / "slurm").iterdir()] == [".lock"]
+    assert cluster.calls("sbatch") == []
+
+
+def test_a_dry_run_writes_nothing(world: World, cluster: FakeCluster) -> None:
     before = sorted(world.root.rglob("*"))
-    assert plan_submission(["alpha"], "site", "paper", [1]).script
+    plan, _ = dry_run(request("alpha", tables=True))
+    assert len(plan.jobs) == 2
     assert sorted(world.root.rglob("*")) == before
+    assert cluster.calls() == []
 
 
-def test_recorded_runs_are_left_out(world: World) -> None:
-    first, _ = resolve_targets(["alpha/base"], "paper", [1, 2])
-    world.record(first)
-    planned = plan_submission(["alpha/base"], "site", "paper", [1, 2])
-    assert [run.seed for run in planned.runs] == [2]
-    assert "--seed 1" not in planned.script
-    assert "1 to submit, 1 already recorded" in planned.summary[0]
+def test_a_dry_run_needs_no_slurm(
+    world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    submitted("alpha/base")
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    plan, summary = dry_run(request("alpha/base"))
+    assert len(plan.runs) == 2
+    assert summary[-1].startswith("what is queued is not known here: squeue is not on PATH")
 
 
-def test_nothing_left_to_submit(world: World) -> None:
-    (only,) = resolve_targets(["alpha/base"], "paper", [1])
-    world.record(only)
-    script, summary = dry_run(["alpha/base"], "site", "paper", [1])
-    assert script == ""
-    assert "nothing to submit" in summary
+def test_without_slurm_nothing_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match=r"sbatch is not on PATH.*--dry-run"):
+        submit(request("alpha/base"), quiet)
     assert not (world.root / "runs").exists()
 
 
-def test_what_a_group_leaves_out_is_said(world: World) -> None:
-    _, summary = dry_run(["alpha"], "cpu", "cpu", [1])
-    assert "left out, no scale 'cpu': alpha/grid@a, alpha/grid@b" in summary
-
-
-def test_the_job_sees_the_folders_of_the_user(world: World) -> None:
-    script, _ = dry_run(["alpha/base"], "site", "paper", [1])
-    for name in ("configs", "data", "results", "runs"):
-        assert f"export REPRO_{name.upper()}={world.root / name}\n" in script
-    assert f"#SBATCH --chdir={world.root}\n" in script
-
-
-@pytest.mark.parametrize(
-    ("targets", "cluster", "said"),
-    [
-        ([], "site", "no target"),
-        (["alhpa"], "site", "nearest: alpha"),
-        (["alpha"], "sit", "nearest: site"),
-    ],
-)
-def test_bad_input(world: World, targets: list[str], cluster: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        dry_run(targets, cluster, "paper", [1])
-
-
-def test_an_unwritable_folder_for_logs(world: World) -> None:
+def test_an_unwritable_folder(world: World, cluster: FakeCluster) -> None:
     world.write("runs", "a file where the folder should be")
     with pytest.raises(UserError, match="set REPRO_RUNS"):
-        dry_run(["alpha/base"], "site", "paper", [1])
-
-
-def test_the_default_name_can_be_a_job_name(world: World) -> None:
-    assert default_name("alpha:table2:small-row", "cpu") == "alpha.table2.small-row.cpu"
-    script, _ = dry_run(["alpha:table2:small-row"], "site", "paper", [1])
-    assert "#SBATCH --job-name=alpha.table2.small-row.paper\n" in script
+        submit(request("alpha/base"), quiet)
+    assert cluster.calls("sbatch") == []

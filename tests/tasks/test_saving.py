@@ -89,7 +89,7 @@ def test_a_best_that_is_not_measured_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_excludes_each_other_is_refused() -> None:
-    with pytest.raises(ValueError, match="average_last 3 and checkpoints.best val/loss exclude each other"):
+    with pytest.raises(ValueError, match=r"average_last 3 and checkpoints.best val/loss exclude each other"):
         Checkpoints(1, average_last=3, best="val/loss")
     with pytest.raises(ValueError, match="every_steps must be at least 1, not 0"):
         Checkpoints(0)

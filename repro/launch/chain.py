@@ -1,0 +1,164 @@
+"""From runs to job arrays: what waits for what.
+
+A run that begins with another's final weights (``start_from``) follows it. Where both are submitted together it is
+task ``i`` of an array that waits, task by task, for task ``i`` of the other's; where the other is in the queue
+already, its whole array waits for that task to succeed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from repro.errors import UserError
+from repro.launch.targets import RunSpec, prerequisite
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The runs to submit, each after the one it needs.
+
+    Attributes:
+        specs: in an order in which nothing stands before what it needs.
+        needs: for each run that waits, the run (both by run id) it waits for.
+        added: those that no target named.
+    """
+
+    specs: tuple[RunSpec, ...]
+    needs: dict[str, str]
+    added: tuple[RunSpec, ...]
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """One job to be submitted.
+
+    Attributes:
+        name: its Slurm name, its own within the submission.
+        tasks: its runs by array index; empty for the job that makes the tables.
+        follows: name of the job of which task i must succeed before task i of this one.
+        waits_for: tasks in the queue (``12_0``) that must all succeed before this one.
+        ends: names of jobs, and tasks in the queue, that must all have ended, however they did.
+    """
+
+    name: str
+    tasks: dict[int, RunSpec]
+    follows: str | None = None
+    waits_for: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+
+def needed(wanted: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
+    """Leaves out what is recorded or queued, and adds what the others need first.
+
+    Args:
+        wanted: the runs that the targets mean.
+        queued: tasks in the queue, by run id.
+
+    Raises:
+        UserError: experiments that start from each other.
+    """
+    found: dict[str, RunSpec] = {}
+    needs: dict[str, str] = {}
+
+    def add(spec: RunSpec, behind: tuple[str, ...] = ()) -> None:
+        if spec.experiment in behind:
+            circle = ", ".join((*behind, spec.experiment))
+            raise UserError(f"{circle}: each starts from the next, so none can begin; mend `start_from`")
+        if spec.run_id in found or spec.run_id in queued:
+            return
+        before = prerequisite(spec)
+        if before is not None and not before.done:
+            add(before, (*behind, spec.experiment))
+            needs[spec.run_id] = before.run_id
+        found[spec.run_id] = spec
+
+    for spec in wanted:
+        if not spec.done:
+            add(spec)
+    named = {spec.run_id for spec in wanted}
+    added = tuple(spec for run_id, spec in found.items() if run_id not in named)
+    return Needed(tuple(found.values()), needs, added)
+
+
+@dataclass
+class _Draft:
+    kind: str
+    parent: "_Draft | None" = None
+    tasks: dict[int, RunSpec] = field(default_factory=dict)
+    waits_for: dict[str, None] = field(default_factory=dict)
+
+
+def arrange(plan: Needed, queued: Mapping[str, str], name: str) -> tuple[PlannedJob, ...]:
+    """Puts runs into as few arrays as their order allows, each behind those it waits for.
+
+    Args:
+        plan: see :func:`needed`.
+        queued: tasks in the queue, by run id.
+        name: of the job; several are numbered.
+    """
+    ahead = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
+    drafts: list[_Draft] = []
+    where: dict[str, tuple[_Draft, int]] = {}
+    for spec in plan.specs:
+        need = plan.needs.get(spec.run_id)
+        if need in where:
+            parent, index = where[need]
+            draft = _free(drafts, "follows", parent, index)
+            draft.tasks[index] = spec
+        else:
+            kind = "waits" if need else "first" if spec.experiment in ahead else "alone"
+            draft = _free(drafts, kind, None, None)
+            index = len(draft.tasks)
+            draft.tasks[index] = spec
+            if need:
+                draft.waits_for[queued[need]] = None
+        where[spec.run_id] = (draft, index)
+    return _named(drafts, name)
+
+
+def _free(drafts: list[_Draft], kind: str, parent: _Draft | None, index: int | None) -> _Draft:
+    """The array of that kind behind that parent in which an index is free; a new one where there is none."""
+    for draft in drafts:
+        if draft.kind == kind and draft.parent is parent and index not in draft.tasks:
+            return draft
+    drafts.append(_Draft(kind, parent))
+    return drafts[-1]
+
+
+def _named(drafts: list[_Draft], name: str) -> tuple[PlannedJob, ...]:
+    names = {id(d): f"{name}.{i}" if len(drafts) > 1 else name for i, d in enumerate(drafts, 1)}
+    return tuple(
+        PlannedJob(
+            name=names[id(draft)],
+            tasks=dict(sorted(draft.tasks.items())),
+            follows=names[id(draft.parent)] if draft.parent else None,
+            waits_for=tuple(draft.waits_for),
+        )
+        for draft in drafts
+    )
+
+
+def tables_job(jobs: Sequence[PlannedJob], queued: Sequence[str], name: str) -> PlannedJob:
+    """The last job of a submission: it makes the tables once every other has ended.
+
+    Args:
+        jobs: the others.
+        queued: tasks of earlier submissions, still in the queue, that belong to the same targets.
+        name: of the submission's jobs.
+    """
+    return PlannedJob(f"{name}.tables", {}, ends=(*(job.name for job in jobs), *queued))
+
+
+def dependency(job: PlannedJob, ids: Mapping[str, str]) -> str | None:
+    """The value of ``--dependency``, or None.
+
+    Args:
+        job: the job.
+        ids: of the submission's jobs by name: Slurm's, or placeholders.
+    """
+    if job.follows:
+        return f"aftercorr:{ids[job.follows]}"
+    if job.waits_for:
+        return "afterok:" + ":".join(job.waits_for)
+    if job.ends:
+        return "afterany:" + ":".join(ids.get(name, name) for name in job.ends)
+    return None

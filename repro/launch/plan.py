@@ -1,0 +1,173 @@
+"""What a submission would be: which runs, in which jobs, at what cost. Writes nothing."""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro.errors import UserError
+from repro.launch import checked
+from repro.launch.chain import PlannedJob, arrange, dependency, needed, tables_job
+from repro.launch.cost import describe_cost
+from repro.launch.profile import Profile, load_profile
+from repro.launch.render import Places, check_syntax, current_places, render_script
+from repro.launch.targets import RunSpec, resolve_targets, without_scale
+from repro.launch.withheld import refuse_secrets
+from repro.recipe import Overrides
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for.
+
+    Attributes:
+        targets: see :mod:`repro.launch.targets`; at least one.
+        cluster: name of a profile in ``slurm/clusters``.
+        scale: one of :data:`repro.recipe.SCALES`.
+        seeds: one run of each experiment for each.
+        overrides: settings of every run that a target means.
+        comment: the user's, for the queue; or None.
+        tables: whether a last job makes the tables.
+        command: as typed, for the ledger.
+    """
+
+    targets: Sequence[str]
+    cluster: str
+    scale: str
+    seeds: Sequence[int]
+    overrides: Overrides
+    comment: str | None = None
+    tables: bool = False
+    command: str = "repro submit"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A submission that could be made.
+
+    Attributes:
+        request: what was asked for.
+        profile: the cluster.
+        places: folders of the jobs; the submission's name is that of its folder.
+        jobs: in the order in which they must be submitted; empty where nothing is left to do.
+        wanted: every run that the targets mean, and those that must come first.
+        added: those of them that no target names.
+        queued: tasks in the queue, by run id.
+    """
+
+    request: Request
+    profile: Profile
+    places: Places
+    jobs: tuple[PlannedJob, ...]
+    wanted: tuple[RunSpec, ...]
+    added: tuple[RunSpec, ...]
+    queued: Mapping[str, str]
+
+    @property
+    def runs(self) -> list[RunSpec]:
+        """The runs to be submitted."""
+        return [spec for job in self.jobs for spec in job.tasks.values()]
+
+    def script(self, job: PlannedJob, ids: Mapping[str, int] | None = None) -> str:
+        """A job's script.
+
+        Args:
+            job: one of :attr:`jobs`.
+            ids: Slurm's ids by the job's name; where they are not known yet, placeholders stand for them.
+        """
+        placeholders = {job.name: f"<id of job {i}>" for i, job in enumerate(self.jobs, 1)}
+        known = placeholders | {name: str(number) for name, number in (ids or {}).items()}
+        return render_script(job, self.profile, self.places, dependency(job, known), self.request.comment)
+
+
+def make_plan(request: Request, queued: Mapping[str, str]) -> Plan:
+    """Resolves targets, leaves out what is done or queued, arranges the rest, and renders every script once.
+
+    Args:
+        request: what the user asks for.
+        queued: tasks in the queue, by run id.
+
+    Raises:
+        UserError: anything named that does not exist or cannot be used.
+    """
+    if not request.targets:
+        raise UserError(
+            "no target to submit; name a paper, an experiment, a table or a row (see `repro list`)"
+        )
+    profile = load_profile(request.cluster)
+    _refuse_typed_secrets(request, profile)
+    if request.comment is not None:
+        checked.remark(request.comment)
+    wanted = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
+    todo = needed(wanted, queued)
+    name = job_name(request.targets[0], request.scale)
+    jobs = arrange(todo, queued, name)
+    if jobs and request.tables:
+        waiting = [queued[spec.run_id] for spec in wanted if spec.run_id in queued]
+        jobs = (*jobs, tables_job(jobs, waiting, name))
+    places = current_places(submission_name())
+    plan = Plan(request, profile, places, jobs, (*todo.added, *wanted), todo.added, queued)
+    for job in jobs:
+        check_syntax(plan.script(job))
+    return plan
+
+
+def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
+    """Looks at values as they are: quoted for shell or YAML, a secret with a quote in it would not be seen."""
+    for text in (*request.targets, request.comment or ""):
+        refuse_secrets("the command line", text)
+    for key, value in request.overrides:
+        for text in _texts(value):
+            refuse_secrets(f"--{key}", text)
+    for name, value in profile.surroundings.env.items():
+        refuse_secrets(f"env: {name} of the cluster profile", value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a tree of mappings and lists, and numbers as text."""
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    else:
+        yield str(value)
+
+
+def submission_name() -> str:
+    """``<UTC time>-<random>``: sorts by time, and no two are alike."""
+    seconds, milliseconds = divmod(time.time_ns() // 10**6, 1000)
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+    return f"{stamp}.{milliseconds:03d}Z-{secrets.token_hex(3)}"
+
+
+def job_name(target: str, scale: str) -> str:
+    """``attention-is-all-you-need/base`` at ``cpu`` → ``attention-is-all-you-need.base.cpu``."""
+    return f"{target}.{scale}".replace("/", ".").replace(":", ".")
+
+
+def summarise(plan: Plan) -> list[str]:
+    """Lines for the user: runs, GPU hours, what waits for what."""
+    request, runs = plan.request, plan.runs
+    queued = [spec for spec in plan.wanted if spec.run_id in plan.queued]
+    recorded = len(plan.wanted) - len(runs) - len(queued)
+    lines = [f"runs: {len(runs)} to submit, {recorded} already recorded, {len(queued)} already queued"]
+    lines += [f"queued: {spec.run_id} is task {plan.queued[spec.run_id]}" for spec in queued]
+    left_out = without_scale(request.targets, request.scale)
+    if left_out:
+        lines.append(f"left out, no scale {request.scale!r}: {', '.join(left_out)}")
+    if not runs:
+        why = "every run has its record or is in the queue" if queued else "every run has its record"
+        return [*lines, f"nothing to submit: {why}"]
+    if plan.added:
+        names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
+        plainly = " (without the settings given)" if request.overrides else ""
+        lines.append(f"added, since others start from them: {names}{plainly}")
+    lines += describe_cost(runs, plan.profile.resources)
+    if len(plan.jobs) > 1:
+        ids = {job.name: job.name for job in plan.jobs}
+        for job in plan.jobs:
+            what = f"{len(job.tasks)} run{'s' * (len(job.tasks) > 1)}" if job.tasks else "tables"
+            lines.append(f"job {job.name}: {what}, {dependency(job, ids) or 'at once'}")
+    return lines

@@ -1,0 +1,100 @@
+"""Weights & Biases, which mirrors a run and never stands in its way. Needs neither package nor network.
+
+Training writes rows to a file and goes on; a process of its own (``process.py``) gives them to W&B. When that process
+or W&B's service dies or hangs, or the server fails, the rows that W&B has not safely got go to a new fragment of
+the same run, offline if need be. Nothing here waits longer than ``Limits`` says, and no trouble of W&B's is an error.
+"""
+
+import hashlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+from repro.recipe import Recipe
+from repro.tracking.logger import lightning_logger
+from repro.tracking.mirror import Limits, Mirror, say
+from repro.tracking.reach import Mode, decide, has_key, mode
+
+__all__ = ["PROJECT_NAME", "Limits", "Mode", "finish", "has_key", "logger", "mode", "url", "wandb_id"]
+
+PROJECT_NAME = "repro"
+FINISH_S = 60.0
+# What W&B shows as a run's summary: the best, not the last.
+SUMMARIES = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/exact_match": "max"}
+
+
+def wandb_id(run_id: str) -> str:
+    """A stable id for a run: a requeued job continues its own run and no other. W&B forbids ``/ : @ #``."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:16]
+
+
+def logger(recipe: Recipe, seed: int, folder: Path, limits: Limits | None = None) -> Any:
+    """A Lightning logger that mirrors a run to W&B, or None where it is disabled or cannot start.
+
+    Blocks for at most ``limits.start`` seconds. What goes wrong is one line on stderr.
+    Group: experiment and scale. Tags: paper, scale, published tables. Display name: the run id.
+
+    Args:
+        recipe: resolved.
+        seed: of the run.
+        folder: of the run; fragments and rows lie in ``wandb/`` below it.
+        limits: how long to wait for what.
+    """
+    limits = limits or Limits()
+    how, why = decide(limits.probe)
+    if how == "disabled" or not _is_first_rank():
+        return None
+    try:
+        if importlib.util.find_spec("wandb") is None:
+            say("off for this run: wandb is not installed")
+            return None
+        if why is not None:
+            say(f"{why}; this run is logged offline")
+        mirror = Mirror(folder / "wandb", _about(recipe, seed, folder), how, limits)
+        return lightning_logger(mirror) if mirror.start() else None
+    except Exception as error:  # W&B trouble of any kind never stops a run
+        say(f"off for this run: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}")
+        return None
+
+
+def _is_first_rank() -> bool:
+    """False on every rank but the first; true where no trainer was made yet."""
+    from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+    return int(getattr(rank_zero_only, "rank", 0) or 0) == 0
+
+
+def _about(recipe: Recipe, seed: int, folder: Path) -> dict[str, Any]:
+    """All that W&B is told of a run before its first row: no host, no user, no path."""
+    run_id = recipe.run_id(seed)
+    tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
+    return {
+        "id": wandb_id(run_id),
+        "name": run_id,
+        "dir": str(folder.resolve()),
+        "project": os.environ.get("WANDB_PROJECT", PROJECT_NAME),
+        "group": f"{recipe.experiment}/{recipe.scale}",
+        "tags": sorted({tag[:64] for tag in (recipe.paper, recipe.scale, *tables)}),
+        "config": {"recipe": recipe.config, "seed": seed, "hash": recipe.hash8},
+        "summaries": SUMMARIES,
+    }
+
+
+def url(made: Any) -> str | None:
+    """The run's address, or None where it was never online. Known as soon as ``logger`` returns."""
+    return None if made is None else made.mirror.url
+
+
+def finish(made: Any, limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
+    """Ends the W&B run within ``limit_s`` seconds; returns its address where it has one.
+
+    Args:
+        made: what ``logger`` returned.
+        limit_s: what W&B has not taken by then lies in the run's folder, for ``wandb sync``.
+        exit_code: of the run; W&B shows 0 as finished, 75 as preempting, all else as failed.
+    """
+    if made is None:
+        return None
+    made.mirror.close(limit_s, exit_code)
+    return url(made)

@@ -1,0 +1,77 @@
+"""Whether W&B can be reached: its mode, key and host. Standard library only."""
+
+import netrc
+import os
+import socket
+import threading
+import urllib.request
+from typing import Literal
+from urllib.parse import ParseResult, urlparse
+
+Mode = Literal["disabled", "offline", "online"]
+MODES: dict[str, Mode] = {
+    "disabled": "disabled",
+    "offline": "offline",
+    "dryrun": "offline",
+    "online": "online",
+}
+PROBE_S = 3.0
+_CLOUD = "https://api.wandb.ai"
+
+
+def mode() -> Mode:
+    """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online given a key and a network."""
+    return decide()[0]
+
+
+def decide(probe_s: float = PROBE_S) -> tuple[Mode, str | None]:
+    """The mode, and why it is offline where nobody asked for that; takes at most ``probe_s`` seconds."""
+    asked = os.environ.get("WANDB_MODE", "").lower()
+    if asked in MODES:
+        return MODES[asked], None
+    base = os.environ.get("WANDB_BASE_URL") or _CLOUD
+    try:
+        url = urlparse(base)
+        host, port = _first_hop(url)
+    except ValueError as error:
+        return "offline", f"WANDB_BASE_URL={base!r} is no address ({error})"
+    if not has_key(url.hostname or ""):
+        return "offline", f"no key for {url.hostname} (set WANDB_API_KEY or run `wandb login`)"
+    if not _reachable(host, port, probe_s):
+        return "offline", f"{host}:{port} does not answer"
+    return "online", None
+
+
+def has_key(host: str) -> bool:
+    """Whether a key is set for the host, in the environment or in ``.netrc``; it is never read out."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def _first_hop(url: ParseResult) -> tuple[str, int]:
+    """Where a connection to the address goes first: its host, or the proxy that the environment names."""
+    host, proxy = url.hostname or "", urllib.request.getproxies().get(url.scheme)
+    if proxy and not urllib.request.proxy_bypass(host):
+        url = urlparse(proxy if "://" in proxy else f"http://{proxy}")
+    return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+
+
+def _reachable(host: str, port: int, within_s: float) -> bool:
+    """Whether the host takes a connection in time. In a thread, since a name service may hang longer."""
+    answered: list[bool] = []
+
+    def knock() -> None:
+        try:
+            socket.create_connection((host, port), timeout=within_s).close()
+        except OSError:
+            return
+        answered.append(True)
+
+    thread = threading.Thread(target=knock, daemon=True)
+    thread.start()
+    thread.join(within_s)
+    return bool(answered)

@@ -1,0 +1,258 @@
+"""``repro submit`` as typed: what hostile values become, where secrets do not go, what it prints."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.cli.runs import parse_overrides
+from repro.launch.targets import resolve_targets
+from repro.recipe import load_recipe
+from tests.launch.batch import run_batch
+from tests.launch.conftest import World
+from tests.launch.fake_cluster import FakeCluster, cluster, small_project
+from tests.workshop import PAPER, TINY, Said, Workshop, call
+
+__all__ = ["cluster", "small_project"]
+SITE = 'time: "01:00:00"\ngpus_per_node: 0\ntasks_per_node: 2\nenv: {WANDB_MODE: disabled}\n'
+PLAIN = {c for c in map(chr, range(0x3000)) if c.isalnum()} | set(" _.,:;+=/@()!?-")
+# To be refused where a name is wanted, and to arrive verbatim where a value is.
+HOSTILE = [
+    "a;b", "$(touch pwned)", "`touch pwned`", "a\nb", "a\n#SBATCH --uid=0", "'; touch pwned; '", '"; touch pwned; "',
+    "a b", "  a  ", "été ∞ 漢字", "--wrap=touch pwned", "-x", "../x", "../../../tmp/x", "/etc/passwd", "*", "?[a-z]",
+    "{a,b}", "~root", "$HOME", "${PATH}", "\\", "a\\nb", "a|b", "a>pwned", "a&b", "a && touch pwned", "!!", "#x",
+    "%j", "a\tb", "!!python/object/apply:os.system ['touch pwned']", "'", '"', "\u202ea", "é" * 200, "EOF", "a=b", "--",
+]  # fmt: skip
+
+
+@pytest.fixture
+def site(workshop: Workshop, monkeypatch: pytest.MonkeyPatch, small_project: None) -> Workshop:
+    """The workshop with one cluster profile."""
+    folder = workshop.root / "clusters"
+    folder.mkdir()
+    (folder / "site.yaml").write_text(SITE)
+    monkeypatch.setenv("REPRO_CLUSTERS", str(folder))
+    return workshop
+
+
+def everything(root: Path) -> list[Path]:
+    return sorted(root.rglob("*"))
+
+
+def submit(*arguments: str, target: str = TINY) -> Said:
+    return call("submit", target, "--cluster", "site", "--scale", "cpu", "--seeds", "1", *arguments)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_hostile_setting_arrives_verbatim_and_nothing_else_happens(
+    site: Workshop, tmp_path: Path, value: str
+) -> None:
+    """In quotes it is text to YAML too; what the job gets makes the same run of it."""
+    given = json.dumps(value, ensure_ascii=False)
+    said = submit("--dry-run", "--model.init_args.remark", given)
+    assert said.code == 0, said.err
+    assert not (site.root / "runs").exists()
+    ended = run_batch(said.out, tmp_path / "node")
+    assert ended.code == 0, ended.out
+    words = ended.ranks
+    at = words.index("run")
+    assert words[: at + 6] == [
+        "--kill-on-bad-exit=1", "python3", "-P", "-m", "repro", "run", TINY, "--scale", "cpu", "--seed", "1",
+    ][: at + 6]  # fmt: skip
+    settings = parse_overrides(words[at + 6 : words.index("--trainer.num_nodes")])
+    assert settings == [("model.init_args.remark", value)]
+    assert f"s1-{load_recipe(TINY, 'cpu', settings).hash8}" in said.out
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, "bash", "interactive", "a\0b", "", "a" * 300])
+def test_a_hostile_target_or_profile_is_refused(site: Workshop, value: str) -> None:
+    before = everything(site.root)
+    for words in ([value, "--cluster", "site"], [TINY, f"--cluster={value}"]):
+        said = call("submit", *words, "--scale", "cpu", "--dry-run")
+        said.refused()
+        assert said.out == ""
+    assert everything(site.root) == before
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, "bash", "a\0b", "", "a" * 300])
+def test_a_hostile_comment_is_refused_or_stays_between_its_quotes(site: Workshop, value: str) -> None:
+    said = submit("--dry-run", f"--comment={value}")
+    if value == "--" or not value or len(value) > 200 or not set(value) <= PLAIN:  # `--` is argparse's own
+        said.refused("comment")
+        assert said.out == ""
+        return
+    assert said.code == 0, said.err
+    lines = [line for line in said.out.split("\n") if value in line and line.startswith("#SBATCH")]
+    assert len(lines) == 1
+    assert lines[0].startswith('#SBATCH --comment="repro:')
+    assert lines[0].endswith(f'.tiny.cpu {value}"')
+    assert lines[0].count('"') == 2
+
+
+@pytest.mark.parametrize(
+    "value", ["a;b", "$(touch pwned)", "../x", "/etc", "a b", "a\nb", "-x", "a\0b", "*", "été"]
+)
+def test_a_hostile_store_or_key_is_refused(site: Workshop, value: str) -> None:
+    for words in (
+        f"--data.init_args.store={json.dumps(value)}",
+        f"--model.{value}=1",
+        f"--model.x.{value};=1",
+    ):
+        said = submit("--dry-run", words)
+        if words not in ("--model.-x=1", "--model./etc=1"):  # keys like any other
+            said.refused()
+            assert said.out == ""
+
+
+@pytest.mark.parametrize("name", ["a;b", "$(touch pwned)", "a b", "a\nb", "`x`", "été", "'", '"', "*", "a|b"])
+@pytest.mark.parametrize("kind", ["recipe", "point", "paper", "profile", "start_from"])
+def test_hostile_names_of_files_are_refused(site: Workshop, kind: str, name: str) -> None:
+    target, profile = PAPER, "site"
+    if kind == "recipe":
+        site.recipe(name=name)
+        site.recipe("trainer: {max_steps: 1}\n", name=name, scale="cpu")
+    elif kind == "point":
+        site.recipe(f"title: x\npoints: {{{json.dumps(name)}: {{trainer.max_steps: 1}}}}\n", name="grid")
+        site.recipe("trainer: {max_steps: 1}\n", name="grid", scale="cpu")
+    elif kind == "paper":
+        target = name
+        (site.configs / name).mkdir()
+        for scale in ("", ".cpu"):
+            (site.configs / name / f"x{scale}.yaml").write_text("title: x\n")
+    elif kind == "profile":
+        profile = name
+        (site.root / "clusters" / f"{name}.yaml").write_text(SITE)
+    else:
+        site.recipe(f"title: x\nstart_from: {json.dumps(name)}\n", name="last")
+        site.recipe("trainer: {max_steps: 1}\n", name="last", scale="cpu")
+    before = everything(site.root)
+    said = call("submit", target, f"--cluster={profile}", "--scale", "cpu", "--dry-run")
+    said.refused()
+    assert said.out == ""
+    assert everything(site.root) == before
+
+
+def test_a_point_that_leads_elsewhere_is_refused(site: Workshop) -> None:
+    site.recipe('title: x\npoints: {"../../../../x": {trainer.max_steps: 1}}\n', name="grid")
+    site.recipe("trainer: {max_steps: 1}\n", name="grid", scale="cpu")
+    call("submit", f"{PAPER}/grid", "--cluster", "site", "--scale", "cpu", "--dry-run").refused(
+        "leads elsewhere"
+    )
+
+
+SECRETS = {
+    "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",
+    "HF_TOKEN": "hf_SesameOpenSesame",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCY",
+    "MY_PASSWORD": "correct horse battery",
+}
+
+
+def test_secrets_are_nowhere(site: Workshop, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in scripts, ledger, snapshot, difference, nor on the terminal; the job gets them from Slurm."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    said = [submit("--dry-run", "--tables"), submit("--dry-run", "--json"), submit("--tables", "--json")]
+    said += [submit(), submit("--comment", "again", target=PAPER)]
+    assert [s.code for s in said] == [0] * 5
+    written = b"".join(p.read_bytes() for p in site.root.rglob("*") if p.is_file())
+    shown = "".join(s.out + s.err for s in said).encode()
+    assert b"submission" in written
+    assert [name for name, value in SECRETS.items() if value.encode() in written + shown] == []
+    assert cluster.environment()["WANDB_API_KEY"] == SECRETS["WANDB_API_KEY"]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_that_is_typed_is_refused_and_not_repeated(
+    site: Workshop, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, SECRETS[name])
+    for words in (["--model.init_args.x", SECRETS[name]], ["--comment", f"with {SECRETS[name]}"]):
+        said = submit(*words)
+        said.refused(f"${name}")
+        assert SECRETS[name] not in said.out + said.err
+    profile = site.root / "clusters" / "site.yaml"
+    profile.write_text(f'{SITE}setup: ["login {SECRETS[name]}"]\n')
+    said = submit()
+    said.refused(f"${name}", "the script")
+    assert SECRETS[name] not in said.out + said.err
+    assert cluster.tasks() == []
+
+
+def test_what_is_printed(site: Workshop, cluster: FakeCluster) -> None:
+    said = submit("--tables")
+    assert said.code == 0, said.err
+    assert said.err == ""
+    lines = said.out.splitlines()
+    assert lines[0] == "runs: 1 to submit, 0 already recorded, 0 already queued"
+    assert "submitted: job 1, attention-is-all-you-need.tiny.cpu" in lines
+    assert "submitted: job 2, attention-is-all-you-need.tiny.cpu.tables" in lines
+    assert lines[-1].startswith(f"next: repro status, repro logs {TINY}/cpu/s1-")
+    again = submit()
+    assert again.out.splitlines()[0] == "runs: 0 to submit, 0 already recorded, 1 already queued"
+    assert again.out.splitlines()[-1].startswith("nothing to submit")
+    assert len(cluster.calls("sbatch")) == 2
+
+
+def test_a_dry_run_prints_scripts_on_stdout_and_all_else_on_stderr(site: Workshop) -> None:
+    said = submit("--dry-run", "--tables")
+    assert said.out.count("#!/bin/bash\n") == 2
+    assert "#SBATCH --dependency=afterany:<id of job 1>\n" in said.out
+    assert said.err.splitlines()[-1] == "dry run: nothing was submitted"
+    assert not set(said.err.splitlines()) & set(said.out.splitlines())
+    assert subprocess.run(["bash", "-n"], input=said.out.encode(), check=False).returncode == 0
+
+
+def test_json_has_an_object_for_each_run(site: Workshop, cluster: FakeCluster) -> None:
+    def states(*words: str) -> list[tuple[Any, ...]]:
+        found = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--json", *words).json()
+        return [(row["seed"], row["state"], row["job"]) for row in found]
+
+    assert states("--seeds", "2", "--dry-run") == [(1, "to submit", None), (2, "to submit", None)]
+    assert states("--seeds", "1") == [(1, "submitted", "1_0")]
+    assert states("--seeds", "2") == [(1, "queued", "1_0"), (2, "submitted", "2_0")]
+    row = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "1", "--json").json()[0]
+    assert set(row) == {"run_id", "experiment", "scale", "seed", "state", "name", "job", "script"}
+
+
+def test_recorded_runs_are_said_to_be(site: Workshop) -> None:
+    first, _ = resolve_targets([TINY], "cpu", [1, 2])
+    World(site.root).record(first)
+    said = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "2", "--dry-run", "--json")
+    assert [row["state"] for row in said.json()] == ["recorded", "to submit"]
+
+
+def test_a_refusal_of_slurm_is_one_line(site: Workshop, cluster: FakeCluster) -> None:
+    cluster.refuses(1, complaint="invalid partition specified: nowhere")
+    submit().refused("sbatch refuses: invalid partition specified: nowhere", "cluster profile site")
+    assert not [p for p in (site.runs / "slurm").iterdir() if p.name != ".lock"]
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--trainer.devices", "2"], ("--trainer.devices", "cluster profile")),
+        (["--trainer.strategy=ddp"], ("--trainer.strategy", "cluster profile")),
+        (["--max_steps", "10"], ("'--max_steps'",)),
+        (["--tabels"], ("'--tabels'", "nearest: --tables")),
+        (["--optim.lr", "1"], ("--optim.lr", "trainer, model, data, checkpoints")),
+        (["--seeds", "0"], ("--seeds", "at least 1")),
+    ],
+)
+def test_bad_arguments(site: Workshop, words: list[str], parts: tuple[str, ...]) -> None:
+    submit("--dry-run", *words).refused(*parts)
+
+
+def test_completion_offers_profiles(site: Workshop, tmp_path: Path) -> None:
+    out, line = tmp_path / "out", f"repro submit {TINY} --cluster s"
+    env = {
+        **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "_ARGCOMPLETE": "1", "COMP_LINE": line,
+        "COMP_TYPE": "9", "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(out),
+    }  # fmt: skip
+    subprocess.run([sys.executable, "-m", "repro"], env=env, capture_output=True, check=False)
+    assert out.read_text().split() == ["site"]

@@ -1,0 +1,168 @@
+"""What the script does on a node: run here in bash, with an srun that ends as told."""
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.launch.chain import PlannedJob
+from repro.launch.profile import parse_profile
+from repro.launch.render import Places, render_script
+from tests.launch.batch import run_batch
+from tests.launch.conftest import spec
+
+REQUEUE = [["requeue", "12_0"]]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Places:
+    """Folders below the test's own."""
+    folder = tmp_path / "runs" / "slurm" / "20260102T030405Z-abcdef"
+    variables = {f"REPRO_{n.upper()}": tmp_path / n for n in ("data", "results", "runs")}
+    return Places(tmp_path, folder, {"REPRO_CONFIGS": folder / "code" / "configs", **variables})
+
+
+def script(here: Places, **profile: Any) -> str:
+    made = parse_profile("site", {"gpus_per_node": 0, "tasks_per_node": 2, "max_requeues": 3, **profile})
+    run = replace(spec(), run_dir=here.variables["REPRO_RUNS"] / "alpha" / "s1")
+    return render_script(PlannedJob("x", {0: run}), made, here)
+
+
+def test_a_run_that_ends_well(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here), tmp_path / "node", PYTHONPATH="/own")
+    assert ended.code == 0
+    assert ended.ranks == [
+        "--kill-on-bad-exit=1", "python3", "-P", "-m", "repro", "run", "alpha/base", "--scale", "paper", "--seed", "1",
+        "--trainer.num_nodes", "1", "--trainer.devices", "2", "--trainer.accelerator", "cpu",
+        "--trainer.strategy", "ddp",
+    ]  # fmt: skip
+    assert ended.of("scontrol") == []
+    code = f"{here.submission}/code"
+    assert ended.environment["PYTHONPATH"] == f"{code}:/own"
+    assert ended.environment["REPRO_CONFIGS"] == f"{code}/configs"
+    assert ended.environment["SRUN_CPUS_PER_TASK"] == ended.environment["OMP_NUM_THREADS"] == "1"
+    assert ended.out.startswith("== alpha/base --scale paper --seed 1: job 12_0, attempt 1, ")
+
+
+@pytest.mark.parametrize("code", [1, 2, 130, 137])
+def test_a_run_that_failed_is_not_requeued(here: Places, tmp_path: Path, code: int) -> None:
+    ended = run_batch(script(here), tmp_path / "node", f"exit {code}")
+    assert (ended.code, ended.of("scontrol")) == (code, [])
+
+
+def test_a_run_that_asks_for_it_is_requeued(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here), tmp_path / "node", "exit 75", SLURM_RESTART_COUNT="2")
+    assert (ended.code, ended.of("scontrol")) == (75, REQUEUE)
+    assert "attempt 3" in ended.out
+
+
+def test_requeues_are_bounded(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here), tmp_path / "node", "exit 75", SLURM_RESTART_COUNT="3")
+    assert (ended.code, ended.of("scontrol")) == (75, [])
+    assert "not requeued: max_requeues is 3; submit again to resume" in ended.out
+
+
+def test_a_restart_beyond_the_bound_ends_at_once(here: Places, tmp_path: Path) -> None:
+    """Slurm itself requeues after a node's failure, as often as nodes fail."""
+    ended = run_batch(script(here), tmp_path / "node", SLURM_RESTART_COUNT="4")
+    assert (ended.code, ended.calls) == (1, [])
+    assert (
+        ended.out.splitlines()[-1]
+        == "not started: requeued 4 times, max_requeues is 3; submit again to resume"
+    )
+
+
+def status(here: Places, state: str) -> str:
+    folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
+    return f'mkdir -p {folder}; echo \'{{"state": "{state}"}}\' > {folder}/status.json'
+
+
+def test_a_killed_rank_hides_no_request(here: Places, tmp_path: Path) -> None:
+    """srun reports the rank it killed (143), the run has said that it wants to go on."""
+    ended = run_batch(script(here), tmp_path / "node", f"{status(here, 'requeue')}; exit 143")
+    assert (ended.code, ended.of("scontrol")) == (75, REQUEUE)
+
+
+def test_a_request_of_an_earlier_attempt_does_not_count(here: Places, tmp_path: Path) -> None:
+    folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text('{"state": "requeue"}')
+    ended = run_batch(script(here), tmp_path / "node", "exit 143")
+    assert (ended.code, ended.of("scontrol")) == (143, [])
+
+
+def test_a_killed_run_that_did_not_ask_is_not_requeued(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here), tmp_path / "node", f"{status(here, 'training')}; exit 143")
+    assert (ended.code, ended.of("scontrol")) == (143, [])
+
+
+def test_a_cancelled_job_does_not_come_back(here: Places, tmp_path: Path) -> None:
+    """scancel sends TERM to this shell too: whoever did that has decided, even if the run saved and left with 75."""
+    ended = run_batch(script(here), tmp_path / "node", "kill -TERM $PPID; exit 75")
+    assert (ended.code, ended.of("scontrol")) == (75, [])
+
+
+def test_an_index_without_a_run(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here), tmp_path / "node", SLURM_ARRAY_TASK_ID="7")
+    assert (ended.code, ended.calls) == (2, [])
+    assert "array task 7 has no run in this script" in ended.out
+
+
+def test_a_port_in_use_is_passed_over(here: Places, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        port = next(p for p in range(15000, 31000) if taken.connect_ex(("127.0.0.1", p)))
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        ended = run_batch(script(here), tmp_path / "node", SLURM_JOB_ID=str(port - 15000))
+    assert int(ended.environment["MASTER_PORT"]) > port
+    ended = run_batch(script(here), tmp_path / "again", SLURM_JOB_ID=str(port - 15000))
+    assert int(ended.environment["MASTER_PORT"]) == port
+
+
+def test_an_environment_without_the_packages_is_named(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here, setup=["python3() { return 1; }"]), tmp_path / "node")
+    assert (ended.code, ended.of("srun")) == (2, [])
+    assert "activate its environment in setup of the cluster profile" in ended.out
+
+
+def test_modules_and_variables(here: Places, tmp_path: Path) -> None:
+    text = script(
+        here, modules=["cuda/12.8"], env={"OWN": "a 'b' $(x)"}, stall_s=60, setup=["export LATE=$OWN"]
+    )
+    ended = run_batch(text, tmp_path / "node")
+    assert ended.of("module") == [["load", "cuda/12.8"]]
+    found = ended.environment
+    assert (found["OWN"], found["LATE"], found["REPRO_STALL_S"]) == ("a 'b' $(x)", "a 'b' $(x)", "60")
+
+
+def test_the_container_sees_the_suites_folders(here: Places, tmp_path: Path) -> None:
+    container = {"image": "nvcr.io#nvidia/pytorch:25.10-py3", "mounts": ["/opt/x:/y:ro"]}
+    for name in ("data", "results"):
+        (tmp_path / name).mkdir()
+    ended = run_batch(script(here, container=container), tmp_path / "node", PYTHONPATH="/own")
+    words = ended.ranks
+    assert words.index("python3") > words.index("--container-image=nvcr.io#nvidia/pytorch:25.10-py3")
+    work = tmp_path / "node" / "work"
+    folders = [*(here.variables[f"REPRO_{n}"] for n in ("RUNS", "RESULTS", "DATA")), work]
+    mounts = ",".join(["/opt/x:/y:ro", *(f"{f}:{f}" for f in folders)])
+    assert f"--container-mounts={mounts}" in words
+    assert f"--container-workdir={work}" in words
+    assert (
+        ended.environment["PYTHONPATH"] == f"{here.submission}/code"
+    )  # the node's packages are not the image's
+
+
+def test_the_store_is_staged_and_the_copy_goes(here: Places, tmp_path: Path) -> None:
+    store = here.variables["REPRO_DATA"] / "pairs"
+    store.mkdir(parents=True)
+    ended = run_batch(script(here, stage_data="$LOCAL"), tmp_path / "node", "exit 75", LOCAL="/local disk")
+    assert ended.environment["REPRO_DATA"] == "/local disk/repro-13"
+    copy, ranks, clear = ended.of("srun")
+    assert copy[-4:] == ["stage", str(here.variables["REPRO_DATA"]), "/local disk/repro-13", "pairs"]
+    assert "run" in ranks
+    assert clear[-4:] == ["rm", "-rf", "--", "/local disk/repro-13"]
+    assert ended.calls[-1] == ["scontrol", "requeue", "12_0"]  # after the copy is gone

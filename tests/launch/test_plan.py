@@ -1,0 +1,173 @@
+"""What would be submitted: scripts, what they cost, nothing written."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from repro.errors import UserError
+from repro.launch.plan import Request, job_name, make_plan, submission_name, summarise
+from repro.launch.targets import resolve_targets
+from tests.launch.conftest import World
+
+
+def request(*targets: str, **changes: Any) -> Request:
+    given = {"cluster": "site", "scale": "paper", "seeds": [1, 2], "overrides": [], **changes}
+    return Request(targets=targets, **given)
+
+
+def test_a_script_for_each_job(world: World) -> None:
+    plan = make_plan(request("alpha:table2"), {})
+    (job,) = plan.jobs
+    script = plan.script(job)
+    assert script.startswith("#!/bin/bash\n")
+    assert "#SBATCH --array=0-3%3\n" in script
+    assert "#SBATCH --job-name=alpha.table2.paper\n" in script
+    assert f"#SBATCH --comment=repro:{plan.places.submission.name}:alpha.table2.paper\n" in script
+    assert script.endswith('exit "$rc"\n')
+
+
+def test_planning_writes_nothing(world: World) -> None:
+    before = sorted(world.root.rglob("*"))
+    assert make_plan(request("alpha", tables=True), {}).jobs
+    assert sorted(world.root.rglob("*")) == before
+
+
+def test_the_job_sees_the_folders_of_the_user(world: World) -> None:
+    plan = make_plan(request("alpha/base"), {})
+    script = plan.script(plan.jobs[0])
+    for name in ("data", "results", "runs"):
+        assert f"export REPRO_{name.upper()}={world.root / name}\n" in script
+    assert f"export REPRO_CONFIGS={plan.places.submission}/code/configs\n" in script
+    assert f"#SBATCH --chdir={world.root}\n" in script
+    assert plan.places.submission.parent == world.root / "runs" / "slurm"
+
+
+def test_recorded_and_queued_runs_are_left_out(world: World) -> None:
+    first, second, third = resolve_targets(["alpha/base"], "paper", [1, 2, 3])
+    world.record(first)
+    plan = make_plan(request("alpha/base", seeds=[1, 2, 3]), {second.run_id: "12_1"})
+    assert plan.runs == [third]
+    lines = summarise(plan)
+    assert lines[0] == "runs: 1 to submit, 1 already recorded, 1 already queued"
+    assert f"queued: {second.run_id} is task 12_1" in lines
+
+
+def test_nothing_left_to_submit(world: World) -> None:
+    (only,) = resolve_targets(["alpha/base"], "paper", [1])
+    queued = make_plan(request("alpha/base", seeds=[1], tables=True), {only.run_id: "12_0"})
+    assert queued.jobs == ()
+    assert "is in the queue" in summarise(queued)[-1]
+    world.record(only)
+    plan = make_plan(request("alpha/base", seeds=[1], tables=True), {})
+    assert plan.jobs == ()
+    assert summarise(plan)[-1] == "nothing to submit: every run has its record"
+
+
+def test_what_a_group_leaves_out_is_said(world: World) -> None:
+    plan = make_plan(request("alpha", cluster="cpu", scale="cpu"), {})
+    assert "left out, no scale 'cpu': alpha/grid@a, alpha/grid@b" in summarise(plan)
+
+
+def test_settings_reach_every_run_and_change_its_identity(world: World) -> None:
+    plain = make_plan(request("alpha/base"), {})
+    plan = make_plan(request("alpha/base", overrides=[("trainer.max_steps", 5)]), {})
+    script = plan.script(plan.jobs[0])
+    assert script.count("--trainer.max_steps=5)") == 2
+    assert {r.run_id for r in plan.runs} & {r.run_id for r in plain.runs} == set()
+    assert all(f"run_dir={run.run_dir}" in script for run in plan.runs)
+
+
+def test_a_setting_that_names_another_store_is_staged(world: World) -> None:
+    plan = make_plan(request("alpha/base", overrides=[("data.store", "other")]), {})
+    assert " store=other ;;" in plan.script(plan.jobs[0])
+
+
+def test_the_dry_scripts_show_what_waits_for_what(world: World) -> None:
+    world.write("configs/gamma/tuned.yaml", "title: t\nstart_from: alpha/base\n")
+    plan = make_plan(request("gamma/tuned", tables=True), {})
+    scripts = [plan.script(job) for job in plan.jobs]
+    assert "--dependency" not in scripts[0]
+    assert "#SBATCH --dependency=aftercorr:<id of job 1>\n#SBATCH --kill-on-invalid-dep=yes\n" in scripts[1]
+    assert "#SBATCH --dependency=afterany:<id of job 1>:<id of job 2>\n" in scripts[2]
+    known = plan.script(plan.jobs[1], {"gamma.tuned.paper.1": 12})
+    assert known == scripts[1].replace("<id of job 1>", "12")
+    lines = summarise(plan)
+    assert "added, since others start from them: alpha/base" in lines
+    assert "job gamma.tuned.paper.2: 2 runs, aftercorr:gamma.tuned.paper.1" in lines
+
+
+def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
+    first, _ = resolve_targets(["alpha/base"], "paper", [1, 2])
+    plan = make_plan(request("alpha/base", tables=True), {first.run_id: "7_3"})
+    assert "--dependency=afterany:<id of job 1>:7_3\n" in plan.script(plan.jobs[-1])
+
+
+@pytest.mark.parametrize(
+    ("targets", "changes", "said"),
+    [
+        ([], {}, "no target"),
+        (["alhpa"], {}, "nearest: alpha"),
+        (["alpha"], {"cluster": "sit"}, "nearest: site"),
+        (["alpha"], {"scale": "papre"}, "nearest: paper"),
+        (["alpha"], {"overrides": [("trainer.devices", 2)]}, "cluster profile"),
+        (["alpha"], {"overrides": [("optim.lr", 2)]}, "trainer, model, data"),
+        (["alpha"], {"comment": "$(x)"}, "comment"),
+    ],
+)
+def test_bad_input(world: World, targets: list[str], changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        make_plan(request(*targets, **changes), {})
+
+
+SECRET = """it's "quoted" and \\escaped, ünd so weiter"""
+
+
+@pytest.mark.parametrize("value", [SECRET, f"x {SECRET} y", ["a", SECRET], {"a": {"b": SECRET}}, {SECRET: 1}])
+def test_a_secret_is_seen_through_its_quoting(
+    world: World, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    monkeypatch.setenv("MY_PASSWORD", SECRET)
+    with pytest.raises(UserError, match=r"^--model\.x would hold the value of \$MY_PASSWORD") as caught:
+        make_plan(request("alpha/base", overrides=[("model.x", value)]), {})
+    assert "quoted" not in str(caught.value)
+
+
+def test_a_secret_in_the_profile_or_the_comment_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_PASSWORD", SECRET)
+    monkeypatch.setenv("PIN_KEY", "1234567890")
+    world.write("clusters/odd.yaml", yaml.safe_dump({"gpus_per_node": 0, "env": {"OWN": SECRET}}))
+    for changes, said in (
+        ({"cluster": "odd"}, r"env: OWN of the cluster profile would hold the value of \$MY_PASSWORD"),
+        ({"comment": SECRET}, r"the command line would hold the value of \$MY_PASSWORD"),
+        ({"overrides": [("model.x", 1234567890)]}, r"--model\.x would hold the value of \$PIN_KEY"),
+    ):
+        with pytest.raises(UserError, match=said):
+            make_plan(request("alpha/base", **changes), {})
+
+
+def test_a_setup_line_that_does_not_parse_is_named(world: World) -> None:
+    world.write("clusters/odd.yaml", 'gpus_per_node: 0\nsetup: ["if true"]\n')
+    with pytest.raises(UserError, match="setup"):
+        make_plan(request("alpha", cluster="odd"), {})
+
+
+def test_names(world: World) -> None:
+    assert job_name("alpha:table2:small-row", "cpu") == "alpha.table2.small-row.cpu"
+    assert re.fullmatch(r"\d{8}T\d{6}\.\d{3}Z-[0-9a-f]{6}", submission_name())
+    assert len({submission_name() for _ in range(50)}) == 50
+
+
+def test_names_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two submissions of one second, too: the newest of a run's counts."""
+    moments = [1_700_000_000_999, 1_700_000_001_000, 1_700_000_001_001, 1_700_000_001_010]
+    found = []
+    for moment in moments:
+        monkeypatch.setattr(time, "time_ns", lambda moment=moment: moment * 10**6)
+        found.append(submission_name())
+    assert found == sorted(found)
+    assert found[0].startswith("20231114T221320.999Z-")

@@ -1,0 +1,111 @@
+"""Preempted by a time limit, by a requeue and by a node's crash, a run ends as if nothing had happened."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from repro import tracking
+from repro.checkpoints import checkpoint_path, read
+from tests.experiment.runner import differences
+from tests.slurm.control import Cluster
+from tests.slurm.project import Project, make_project
+from tests.tracking.conftest import fragments, records
+from tests.workshop import TINY
+
+STEPS = 1500
+OFFLINE = {"WANDB_MODE": "offline"}
+
+
+def status(project: Project) -> dict[str, Any]:
+    (folder,) = project.run_folders()
+    path = folder / "status.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def reach(project: Project, attempt: int, step: int) -> None:
+    """Waits until an attempt has a checkpoint behind a step."""
+
+    def there() -> bool:
+        folders = project.run_folders()
+        found = [p for folder in folders for p in folder.glob("checkpoints/step-*.ckpt.json")]
+        steps = [int(path.name[5:13]) for path in found]
+        return bool(folders) and status(project).get("attempt") == attempt and max(steps, default=0) >= step
+
+    project.cluster.until(there, f"step {step} in attempt {attempt}", 120)
+
+
+def rows_by_step(folder: Path) -> dict[int, list[dict[str, float]]]:
+    """What W&B's fragments hold of the training loss: every row, by ``trainer/global_step``."""
+    found: dict[int, list[dict[str, float]]] = {}
+    for fragment in fragments(folder):
+        for row in (said["history"]["item"] for said in records(fragment) if "history" in said):
+            if "train/loss" in row:
+                kept = {k: v for k, v in row.items() if k in ("train/loss", "train/lr", "trainer/tokens")}
+                found.setdefault(row["trainer/global_step"], []).append(kept)
+    return found
+
+
+def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
+    cluster: Cluster, project: Project, tmp_path: Path, small_store: Path
+) -> None:
+    overlay = {
+        "trainer": {"val_check_interval": 500},
+        "checkpoints": {"every_steps": 100, "average_last": 2},
+        "data": {"init_args": {"batch_tokens": 1200}},
+    }
+    undisturbed = make_project(tmp_path / "undisturbed", small_store, cluster)
+    for one in (project, undisturbed):
+        one.recipe(STEPS, overlay)
+        one.profile(nodes=2, tasks_per_node=1)
+    submit = ("submit", TINY, "--cluster", "local", "--scale", "cpu", "--seeds", "1", "--json")
+    (row,) = project.repro(*submit, env=OFFLINE).json()
+    job = row["job"]
+
+    reach(project, attempt=1, step=100)
+    cluster.run(
+        "scontrol", "update", f"jobid={job}", "timelimit=00:02:00"
+    )  # USR1 comes two minutes before it
+    cluster.until(lambda: "asked to stop" in cluster.log(job), "the signal", 60, job)
+    cluster.run("scontrol", "update", f"jobid={job}", "timelimit=00:05:00")
+    reach(project, attempt=2, step=400)
+    first = status(project)["resumed_from"]
+    assert first > 0
+    assert f"saved at step {first}" in cluster.log(job)
+
+    cluster.run("scontrol", "requeue", job)  # TERM to the ranks and to the batch shell
+    reach(project, attempt=3, step=700)
+    second = status(project)["resumed_from"]
+    assert second > first
+    assert f"saved at step {second}" in cluster.log(job)
+
+    cluster.crash("node2")  # no signal, no word
+    cluster.until(
+        lambda: cluster.state(job) == "PENDING" or status(project)["attempt"] == 4, "requeue", 120, job
+    )
+    cluster.boot("node2")
+    cluster.wait(job, "COMPLETED", 240)
+    assert status(project)["attempt"] == 4
+    third = status(project)["resumed_from"]
+    assert third >= second
+    assert third % 100 == 0, "a crash leaves what was saved before it"
+    assert cluster.log(job).count("resuming from step ") == 3
+
+    (other,) = undisturbed.repro(*submit).json()
+    cluster.wait(other["job"], "COMPLETED", 240)
+    mine, theirs = (p.run_folders()[0] for p in (project, undisturbed))
+    found, wanted = (read(checkpoint_path(f / "checkpoints", STEPS)) for f in (mine, theirs))
+    for part in ("state_dict", "optimizer_states", "lr_schedulers", "random_states"):
+        assert not differences(found[part], wanted[part], part)[:3]
+    models = [json.loads((f / "record.json").read_text()) for f in (mine, theirs)]
+    assert models[0]["checkpoint_sha256"] == models[1]["checkpoint_sha256"]
+    assert models[0]["metrics"] == models[1]["metrics"]
+    assert models[0]["curves"]["train/loss"] == models[1]["curves"]["train/loss"]
+
+    seen = fragments(mine)
+    assert len(seen) >= 4, "a fragment for each attempt, more where W&B's service was killed first"
+    assert {f.name.rpartition("-")[2] for f in seen} == {tracking.wandb_id(row["run_id"])}, "of one run"
+    rows = rows_by_step(mine)
+    repeated = {step for step, logged in rows.items() if len(logged) > 1}
+    assert all(step > third for step in repeated), "after a graceful stop each step is logged once"
+    assert all(logged[0] == logged[-1] for logged in rows.values()), "a repeated step has the same values"
+    assert sorted(rows) == [step for step, _ in found["callbacks"]["Curves"]["curves"]["train/loss"]]

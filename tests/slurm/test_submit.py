@@ -1,0 +1,145 @@
+"""What ``repro submit`` queues, run to its end on a real cluster."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from tests.slurm.project import Project
+from tests.workshop import PAPER, TINY
+
+SECRETS = {
+    "WANDB_API_KEY": "0123456789abcdef0123456789abcdef-planted-1",
+    "HF_TOKEN": "hf_planted-2-planted-2",
+    "AWS_SECRET_ACCESS_KEY": "planted-3/planted-3+planted",
+    "MY_PASSWORD": "planted-4 'with' \"quotes\"",
+}
+
+
+def test_three_seeds_on_two_nodes_from_submission_to_the_tables(project: Project) -> None:
+    """Live status, logs, no second submission, no edit that arrives late, no secret anywhere, records, tables."""
+    cluster = project.cluster
+    env = {**SECRETS, "WANDB_MODE": "offline"}
+    project.recipe(40, {"trainer": {"val_check_interval": 20}, "checkpoints": {"every_steps": 20}})
+    project.profile(max_parallel=1)
+    submit = ("submit", TINY, "--cluster", "local", "--scale", "cpu", "--seeds", "3", "--tables")
+
+    said = project.repro(*submit, env=env)
+    assert "3 to submit, 0 already recorded, 0 already queued" in said.err
+    again = project.repro(*submit, env=env)
+    assert "0 to submit, 0 already recorded, 3 already queued" in again.err
+    assert len(list((project.workshop.runs / "slurm").glob("*/submission.json"))) == 1
+
+    # An edit now, while two of the three wait in the queue.
+    project.recipe(7)
+    rows = project.repro("status", "--json").json()
+    assert len(rows) == 3
+    assert {row["state"].split(" ")[0] for row in rows} <= {"queued", "starting", "training"}
+    jobs = sorted(row["job"] for row in rows)
+    cluster.wait(jobs[0], "RUNNING", 60)
+    followed = project.repro("logs", jobs[0], "--follow", timeout=180)
+    assert "attempt 1" in followed.out
+    assert "step 40/40" in followed.out
+    for job in jobs:
+        cluster.wait(job, "COMPLETED", 240)
+        assert all(f"MEMBER: {rank}/4" in cluster.log(job) for rank in (1, 2, 3, 4))
+        assert "Traceback" not in cluster.log(job), cluster.log(job)
+    records = [json.loads(path.read_text()) for path in project.workshop.records()]
+    assert [(r["seed"], r["steps"], r["hardware"]["count"]) for r in records] == [
+        (1, 40, 4),
+        (2, 40, 4),
+        (3, 40, 4),
+    ]
+    assert len({r["code_sha256"] for r in records}) == 1
+    tables = str(int(jobs[0].split("_")[0]) + 1)
+    cluster.wait(tables, "COMPLETED", 60)
+    shown = project.repro("list", PAPER, "--json").json()
+    assert shown
+    assert project.repro("tables", "--check").code == 0, "the last job made them"
+    done = project.repro("status", "--json").json()
+    assert [row["state"] for row in done] == ["done"] * 3
+
+    no_secret_in(project.root)
+    no_secret_in_text(said.out + said.err + again.out + again.err + followed.out)
+
+
+def no_secret_in(folder: Path) -> None:
+    """Reads every byte: scripts, logs, configs, records, snapshots, W&B's offline files."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    kinds = {path.suffix for path in files}
+    assert {".sbatch", ".log", ".yaml", ".json", ".wandb", ".py", ".ckpt", ".pt"} <= kinds, kinds
+    for path in files:
+        no_secret_in_text(path.read_bytes().decode("latin-1"), str(path))
+
+
+def no_secret_in_text(text: str, where: str = "") -> None:
+    for name, value in SECRETS.items():
+        assert value not in text, (name, where)
+
+
+def test_cancel_ends_a_run_that_then_can_be_submitted_again(project: Project) -> None:
+    project.recipe(100_000, {"trainer": {"val_check_interval": 100_000}})
+    project.profile(nodes=1)
+    (row,) = project.submit(TINY, "--seeds", "1")
+    project.cluster.wait_log(row["job"], "step 1/100000", 120)
+    said = project.repro("cancel", TINY)
+    assert row["job"] in said.out
+    project.cluster.wait(row["job"], "CANCELLED", 60)
+    assert project.cluster.restarts(row["job"]) == 0
+    (again,) = project.submit(TINY, "--seeds", "1")
+    assert again["job"] != row["job"]
+    project.cluster.wait_log(again["job"], "resuming from step ", 120)
+
+
+def test_a_rank_that_is_stopped_ends_the_job_within_the_limit(project: Project) -> None:
+    project.recipe(100_000, {"trainer": {"val_check_interval": 100_000}})
+    project.profile(tasks_per_node=1, stall_s=5)
+    (row,) = project.submit(TINY, "--seeds", "1")
+    project.cluster.wait_log(row["job"], "step 1/100000", 120)
+    os.kill(rank_of(row["job"], 1), signal.SIGSTOP)
+    project.cluster.wait(row["job"], "FAILED", 60)
+    assert "nothing moved for 5 s" in project.cluster.log(row["job"])
+    (shown,) = project.repro("status", TINY, "--json").json()
+    assert shown["state"] == "failed"
+    assert project.cluster.restarts(row["job"]) == 0
+
+
+def test_a_rank_that_is_killed_ends_the_job(project: Project) -> None:
+    project.recipe(100_000, {"trainer": {"val_check_interval": 100_000}})
+    project.profile(tasks_per_node=1)
+    (row,) = project.submit(TINY, "--seeds", "1")
+    project.cluster.wait_log(row["job"], "step 1/100000", 120)
+    os.kill(rank_of(row["job"], 1), signal.SIGKILL)
+    project.cluster.wait(row["job"], "FAILED", 60)
+
+
+def rank_of(job: str, rank: int) -> int:
+    """The process that trains as a rank of a job; those of the nodes are seen from the machine that hosts them."""
+    array, task = (
+        f"SLURM_{name}={value}"
+        for name, value in zip(("ARRAY_JOB_ID", "ARRAY_TASK_ID"), job.split("_"), strict=True)
+    )
+    wanted = {array, task, f"SLURM_PROCID={rank}"}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            variables = set((entry / "environ").read_text(errors="replace").split("\0"))
+        except OSError:
+            continue
+        if wanted <= variables and b"repro" in words and b"run" in words:
+            return int(entry.name)
+    raise AssertionError(f"rank {rank} of {job} is not there")
+
+
+def test_an_edit_after_submission_does_not_reach_the_job(project: Project) -> None:
+    project.profile(nodes=1, tasks_per_node=1)
+    project.cluster.run("scontrol", "update", "partitionname=main", "state=down")
+    try:
+        (row,) = project.submit(TINY, "--seeds", "1")
+        project.recipe(5)
+    finally:
+        project.cluster.run("scontrol", "update", "partitionname=main", "state=up")
+    project.cluster.wait(row["job"], "COMPLETED", 120)
+    (path,) = project.workshop.records()
+    record = json.loads(path.read_text())
+    assert (record["run_id"], record["steps"]) == (row["run_id"], 2)

@@ -1,0 +1,170 @@
+"""A W&B server on the loopback, as much of one as the client needs, that can be told to fail in several ways."""
+
+import contextlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+ENTITY, PROJECT = "anna", "repro"
+ALIVE, HANG, GONE = 200, 0, -1
+
+
+class WandbServer:
+    """Holds what clients sent; ``mood`` is the status it answers with, or HANG: accept and never answer.
+
+    Attributes:
+        mood: ALIVE, HANG, or an HTTP status such as 401, 429 or 500 with which all is answered.
+        rows: history of each run by id, in the order of offsets, as clients wrote it.
+        runs: what clients said of each run by id (``UpsertBucket``).
+        requests: ``METHOD path operation`` of every request, in order.
+        bodies: every byte that clients sent.
+    """
+
+    def __init__(self) -> None:
+        self.mood, self.gone = ALIVE, False
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.exits: dict[str, int] = {}
+        self.requests: list[str] = []
+        self.bodies: list[bytes] = []
+        self.lock = threading.Lock()
+        self.arrived = threading.Condition(self.lock)
+        self._released = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def fail(self, mood: int) -> None:
+        """From now on answers with this status, with nothing (HANG), or does not listen (GONE)."""
+        if mood == GONE:
+            self.vanish()
+        self.mood = mood
+
+    def vanish(self) -> None:
+        """Closes the port, answers nobody any more; may be called twice."""
+        self.gone = True
+        self._released.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def recover(self) -> None:
+        """Answers again, and lets go those who wait."""
+        self.mood = ALIVE
+        self._released.set()
+
+    def wait_until(self, true: Any, timeout: float = 10) -> bool:
+        """Waits until ``true()`` holds, looked at after each request."""
+        with self.arrived:
+            return self.arrived.wait_for(true, timeout)
+
+    def has(self, run: str, rows: int) -> None:
+        """As if this many rows of a run had come: clients send what they have every 15 s only."""
+        with self.lock:
+            self.rows[run] = [{"_step": step, "trainer/global_step": step} for step in range(rows)]
+
+    def steps(self, run: str) -> list[int]:
+        """``trainer/global_step`` of each row of a run."""
+        return [row["trainer/global_step"] for row in self.rows.get(run, []) if "trainer/global_step" in row]
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        """Status and JSON for one request."""
+        if self.mood == HANG:
+            self._released.wait(60)
+        if self.gone or self.mood != ALIVE:
+            return self.mood, {"error": "as the test asked"}
+        parsed = json.loads(body) if path == "/graphql" else {}
+        operation = str(parsed.get("operationName") or "")
+        with self.arrived:
+            self.bodies.append(body)
+            self.requests.append(f"{method} {path} {operation}".rstrip())
+            try:
+                if path == "/graphql":
+                    return 200, self._graphql(operation, parsed)
+                if path.endswith("/file_stream"):
+                    self._stream(path.split("/")[-2], json.loads(body))
+                return 200, {}
+            finally:
+                self.arrived.notify_all()
+
+    def _graphql(self, operation: str, parsed: dict[str, Any]) -> dict[str, Any]:
+        given = parsed.get("variables") or {}
+        if operation == "Viewer":
+            viewer = {"id": "1", "entity": ENTITY, "username": ENTITY, "email": "", "flags": "{}"}
+            return {"data": {"viewer": {**viewer, "teams": {"edges": []}}}}
+        if operation == "RunResumeStatus":
+            return {"data": {"model": self._resume_status(given["name"])}}
+        if operation == "UpsertBucket":
+            return {"data": {"upsertBucket": self._upsert(given)}}
+        if operation == "CreateRunFiles":
+            files = [{"name": name, "uploadUrl": f"{self.url}/upload/{name}"} for name in given["files"]]
+            return {"data": {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}}
+        return {"errors": [{"message": f"{operation} is not known here"}]}
+
+    def _resume_status(self, run: str) -> dict[str, Any]:
+        """What a client needs to continue a run, or that there is none yet."""
+        found = {"id": "p", "name": PROJECT, "entity": {"id": "e", "name": ENTITY}, "bucket": None}
+        if run in self.runs:
+            rows = self.rows.get(run, [])
+            tail = json.dumps([json.dumps(row) for row in rows[-1:]])
+            found["bucket"] = {
+                "id": run, "name": run, "displayName": run, "summaryMetrics": "{}", "config": "{}",
+                "historyLineCount": len(rows), "historyTail": tail, "eventsLineCount": 0, "eventsTail": "[]",
+                "logLineCount": 0, "tags": [], "notes": None, "wandbConfig": '{"t": 1}',
+            }  # fmt: skip
+        return found
+
+    def _upsert(self, given: dict[str, Any]) -> dict[str, Any]:
+        name = given.get("name") or "unnamed"
+        self.runs.setdefault(name, {}).update({k: v for k, v in given.items() if v is not None})
+        project = {"id": "p", "name": PROJECT, "entity": {"id": "e", "name": ENTITY}}
+        bucket = {
+            "id": name, "name": name, "displayName": self.runs[name].get("displayName", name), "config": "{}",
+            "description": "", "sweepName": None, "historyLineCount": len(self.rows.get(name, [])), "project": project,
+        }  # fmt: skip
+        return {"bucket": bucket, "inserted": True}
+
+    def _stream(self, run: str, sent: dict[str, Any]) -> None:
+        history = (sent.get("files") or {}).get("wandb-history.jsonl")
+        if history:
+            rows = self.rows.setdefault(run, [])
+            rows[history["offset"] :] = [json.loads(line) for line in history["content"]]
+        if sent.get("complete"):
+            self.exits[run] = sent.get("exitcode") or 0
+
+
+def _handler(server: WandbServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle(self) -> None:
+            """Until the client goes, which it may do at any time."""
+            with contextlib.suppress(OSError):
+                super().handle()
+
+        def _any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, answer = server.answer(self.command, urlsplit(self.path).path, body)
+            if server.gone:
+                self.close_connection = True
+                return
+            text = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_PUT = _any
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    return Handler
