@@ -148,10 +148,10 @@ def require_writable(folder: Path) -> None:
 
 
 def is_leader() -> bool:
-    """Whether this process is rank 0 of its job."""
-    import torch
+    """Whether this process is rank 0 of its job, ranks still being joined or not."""
+    from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    return not getattr(rank_zero_only, "rank", 0)
 
 
 def conclude(record: Any) -> None:

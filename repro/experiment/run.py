@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import torch
 import yaml
 
 from repro import tracking
@@ -53,7 +54,9 @@ def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = N
             current.trainer.loggers = [current.logger] if current.logger is not None else []
             fit(current, found)
             digest = test(current)
-            return record(current, command, digest)
+            made = record(current, command, digest)
+            part()
+            return made
 
 
 def ready(current: Run) -> Resume:
@@ -126,6 +129,17 @@ def test(current: Run) -> str | None:
     return digest
 
 
+def part() -> None:
+    """Ends the process group, all ranks together.
+
+    A rank that leaves while others use their connections, or whose connections are torn down by the interpreter's
+    exit, may end in an abort; under Slurm that would kill rank 0 before it has written the record.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
 def finished_record(folder: Path) -> RunRecord | None:
     """The record of a run that is done, or None."""
     path = folder / RECORD_FILE
@@ -139,6 +153,7 @@ def reported(current: Run) -> Iterator[None]:
         yield
     except Preempted as stop:  # it has said so itself
         tracking.finish(current.logger, LEAVING_S, stop.exit_code)
+        part()
         raise
     except SystemExit as stop:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from stop
