@@ -28,6 +28,8 @@ INFRASTRUCTURE = (
     "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.init_args.num_workers",
 )  # fmt: skip
 
+_POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
+
 Config = dict[str, Any]
 Overrides = list[tuple[str, Any]]
 
@@ -254,6 +256,11 @@ def _points(config: Config, name: str) -> Config:
     points = config.get("points") or {}
     if not isinstance(points, dict) or not all(v is None or isinstance(v, dict) for v in points.values()):
         raise UserError(f"{name}: points are names with dotted keys below; write `l128: {{data.x: 1}}`")
+    for point in map(str, points):
+        if not _POINT.fullmatch(point):
+            raise UserError(
+                f"{name}: {point!r} cannot name a point; use letters, digits and . _ -, like l128-e50"
+            )
     return {str(point): keys for point, keys in points.items()}
 
 

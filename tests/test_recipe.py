@@ -171,6 +171,9 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, said):
         ("- a", "a recipe is a mapping"),
         (BASE + "points: [a, b]", "points are names with dotted keys"),
         (BASE + "points: {a: 3}", "points are names with dotted keys"),
+        (BASE + 'points: {"../../x": {}}', "cannot name a point"),
+        (BASE + 'points: {"a b": {}}', "cannot name a point"),
+        (BASE + 'points: {"$(touch x)": {}}', "cannot name a point"),
         (BASE + "points: {a: {width: 3}}", "settings start with one of"),
     ],
 )

@@ -168,16 +168,19 @@ def conclude(record: Any) -> None:
 
 
 def reproduce_all(args: argparse.Namespace) -> int:
-    from repro.launch.targets import pending, resolve_targets
+    from repro.launch.chain import needed
+    from repro.launch.targets import resolve_targets
 
     if args.seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {args.seeds}")
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
     specs = resolve_targets(targets, args.scale, list(range(1, args.seeds + 1)))
-    missing = pending(specs)
-    print(f"{len(specs)} runs, {len(specs) - len(missing)} recorded, {len(missing)} to do")
+    todo = needed(specs, queued={})
+    recorded, first = sum(spec.done for spec in specs), len(todo.added)
+    before = f", {first} of them because others start from them" if first else ""
+    print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")
     failed = 0
-    for spec in missing:
+    for spec in todo.specs:
         print(spec.run_id, flush=True)
         if args.dry_run:
             continue

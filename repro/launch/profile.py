@@ -212,9 +212,7 @@ def _container(value: Any) -> Container | None:
     for key in value:
         if key not in ("image", "mounts"):
             raise UserError(f"container: unknown key {key!r}{nearest(str(key), ('image', 'mounts'))}")
-    image = checked.matching(
-        "container image", value["image"], checked.IMAGE, "nvcr.io#nvidia/pytorch:25.10-py3"
-    )
+    image = checked.matching("container image", value["image"], checked.IMAGE, "hub.example#suite/torch:1.0")
     mounts = checked.lines("container mounts", value.get("mounts") or [])
     for mount in mounts:
         checked.matching(

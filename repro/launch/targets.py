@@ -5,7 +5,7 @@ or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one 
 (``<paper>:table2:transformer-base``). Tables and rows are found through the recipes' ``reproduces`` headers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,11 +106,6 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
     found = _spec(recipe, spec.seed, set(), ())
     return replace(found, done=(found.run_dir / "record.json").is_file())
-
-
-def pending(specs: Iterable[RunSpec]) -> list[RunSpec]:
-    """The runs that have no record yet."""
-    return [spec for spec in specs if not spec.done]
 
 
 def without_scale(targets: Sequence[str], scale: str) -> list[str]:

@@ -140,7 +140,7 @@ def test_a_point_that_leads_elsewhere_is_refused(site: Workshop) -> None:
     site.recipe('title: x\npoints: {"../../../../x": {trainer.max_steps: 1}}\n', name="grid")
     site.recipe("trainer: {max_steps: 1}\n", name="grid", scale="cpu")
     call("submit", f"{PAPER}/grid", "--cluster", "site", "--scale", "cpu", "--dry-run").refused(
-        "leads elsewhere"
+        "cannot name a point"
     )
 
 

@@ -98,6 +98,12 @@ def test_a_killed_run_that_did_not_ask_is_not_requeued(here: Places, tmp_path: P
     assert (ended.code, ended.of("scontrol")) == (143, [])
 
 
+def test_a_run_that_was_asked_before_it_could_listen_is_requeued(here: Places, tmp_path: Path) -> None:
+    ended = run_batch(script(here), tmp_path / "node", "exit 138")  # killed by USR1
+    assert ended.code == 75
+    assert len(ended.of("scontrol")) == 1
+
+
 def test_a_cancelled_job_does_not_come_back(here: Places, tmp_path: Path) -> None:
     """scancel sends TERM to this shell too: whoever did that has decided, even if the run saved and left with 75."""
     ended = run_batch(script(here), tmp_path / "node", "kill -TERM $PPID; exit 75")
@@ -140,12 +146,12 @@ def test_modules_and_variables(here: Places, tmp_path: Path) -> None:
 
 
 def test_the_container_sees_the_suites_folders(here: Places, tmp_path: Path) -> None:
-    container = {"image": "nvcr.io#nvidia/pytorch:25.10-py3", "mounts": ["/opt/x:/y:ro"]}
+    container = {"image": "hub.example#suite/torch:1.0", "mounts": ["/opt/x:/y:ro"]}
     for name in ("data", "results"):
         (tmp_path / name).mkdir()
     ended = run_batch(script(here, container=container), tmp_path / "node", PYTHONPATH="/own")
     words = ended.ranks
-    assert words.index("python3") > words.index("--container-image=nvcr.io#nvidia/pytorch:25.10-py3")
+    assert words.index("python3") > words.index("--container-image=hub.example#suite/torch:1.0")
     work = tmp_path / "node" / "work"
     folders = [*(here.variables[f"REPRO_{n}"] for n in ("RUNS", "RESULTS", "DATA")), work]
     mounts = ",".join(["/opt/x:/y:ro", *(f"{f}:{f}" for f in folders)])

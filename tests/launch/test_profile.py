@@ -40,8 +40,8 @@ def test_a_container_is_read() -> None:
         "x", changed(container={"image": "/images/suite.sqsh", "mounts": ["/a:/b:ro+rprivate"]})
     )
     assert made.surroundings.container == Container("/images/suite.sqsh", ("/a:/b:ro+rprivate",))
-    bare = parse_profile("x", changed(container={"image": "nvcr.io#nvidia/pytorch:25.10-py3"}))
-    assert bare.surroundings.container == Container("nvcr.io#nvidia/pytorch:25.10-py3", ())
+    bare = parse_profile("x", changed(container={"image": "hub.example#suite/torch:1.0"}))
+    assert bare.surroundings.container == Container("hub.example#suite/torch:1.0", ())
 
 
 def test_the_containers_lines_of_the_example_are_right() -> None:
@@ -50,7 +50,7 @@ def test_the_containers_lines_of_the_example_are_right() -> None:
     lines = text[text.index("# container:") :].splitlines()
     made = parse_profile("x", changed(**yaml.safe_load("\n".join(line[2:] for line in lines))))
     assert made.surroundings.container == Container(
-        "nvcr.io#nvidia/pytorch:25.10-py3", ("/scratch/shared:/scratch/shared:ro",)
+        "hub.example#suite/torch:1.0", ("/scratch/shared:/scratch/shared:ro",)
     )
 
 

@@ -206,13 +206,13 @@ def test_the_limit_of_the_watchdog(world: World, places: Places) -> None:
     assert "REPRO_STALL_S" not in render([spec()], profile(stall_s=None), places)
 
 
-CONTAINER = {"image": "nvcr.io#nvidia/pytorch:25.10-py3", "mounts": ["/lustre:/lustre", "/opt/x:/y:ro"]}
+CONTAINER = {"image": "hub.example#suite/torch:1.0", "mounts": ["/lustre:/lustre", "/opt/x:/y:ro"]}
 
 
 def test_ranks_run_in_the_container(world: World, places: Places) -> None:
     script = render([spec()], profile(container=CONTAINER), places)
     assert 'srun --kill-on-bad-exit=1 "${container[@]}" python3 -P -m repro run' in script
-    assert "--container-image='nvcr.io#nvidia/pytorch:25.10-py3'" in script
+    assert "--container-image='hub.example#suite/torch:1.0'" in script
     assert "mounts=/lustre:/lustre,/opt/x:/y:ro,\n" in script
     assert "export PYTHONPATH=/scratch/me/runs/slurm/20260102T030405Z-abcdef/code\n" in script
     assert "lightning" not in script  # the node's own python need not be the suite's
