@@ -50,7 +50,7 @@ def test_the_containers_lines_of_the_example_are_right() -> None:
     lines = text[text.index("# container:") :].splitlines()
     made = parse_profile("x", changed(**yaml.safe_load("\n".join(line[2:] for line in lines))))
     assert made.surroundings.container == Container(
-        "hub.example#suite/torch:1.0", ("/scratch/shared:/scratch/shared:ro",)
+        "/images/suite.sqsh", ("/scratch/shared:/scratch/shared:ro",)
     )
 
 
