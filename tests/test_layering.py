@@ -20,15 +20,27 @@ MAY_IMPORT = {
     "recipe": {"errors", "paths"},
     "record": {"errors", "paths"},
     "stop": set(),
+    "source": {"paths"},
     "checkpoints": {"errors", "record"},
     "tracking": {"tracking", *BOTTOM},
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
     "tasks": {"tasks", "models", "nn", "record", "errors", "stop", "checkpoints"},
     "data": {"data", *BOTTOM},
-    "experiment": {"experiment", "tasks", "models", "nn", "data", "tracking", "stop", "checkpoints", *BOTTOM},
+    "experiment": {
+        "experiment",
+        "tasks",
+        "models",
+        "nn",
+        "data",
+        "tracking",
+        "stop",
+        "source",
+        "checkpoints",
+        *BOTTOM,
+    },
     "report": {"report", *BOTTOM},
-    "launch": {"launch", *BOTTOM},
+    "launch": {"launch", "source", *BOTTOM},
     "doctor": {"data", "tracking", *BOTTOM},
     "cli": {
         "cli",
@@ -45,7 +57,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {"errors", "paths", "recipe", "record", "report", "launch"}
+WITHOUT_TORCH = {"errors", "paths", "recipe", "record", "source", "stop", "report", "launch"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

@@ -8,10 +8,10 @@ import lightning.pytorch as pl
 
 from repro.checkpoints import DurableIO
 from repro.experiment.build import Parts, build
-from repro.experiment.facts import Source, source
 from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
+from repro.source import Source, source
 from repro.stop import StopRequest
 from repro.tasks.callbacks import Curves, Progress, StatusFile
 from repro.tasks.finite import Finite

@@ -6,7 +6,6 @@ and the recipes. Never hidden files, never data.
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from repro.errors import ReproError, UserError
 from repro.launch.withheld import refuse_secrets
 from repro.paths import PROJECT, configs_dir
 from repro.record import write_atomic
+from repro.source import SNAPSHOT_FACTS, git, state
 
 FOLDERS = ("repro", "configs", "slurm")
 SINGLE_FILES = ("pyproject.toml", "requirements.lock")
-SOURCES = ("repro", "configs", *SINGLE_FILES)  # a change to any of these may change a result
-FACTS = "snapshot.json"
 CHANGES = "changes.diff"
 LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
 
@@ -27,7 +25,7 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, str | bool | None]]:
     """Everything that a snapshot holds, in memory: nothing is written.
 
     Returns:
-        The files by their path in the snapshot, :data:`FACTS` and :data:`CHANGES` included; and the facts:
+        The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` and :data:`CHANGES` included; and the facts:
         ``commit`` (None where git does not say) and ``dirty`` (whether the sources differ from it).
 
     Raises:
@@ -41,14 +39,14 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, str | bool | None]]:
         found |= {f"configs/{p.relative_to(configs_dir()).as_posix()}": p for p in recipes}
     roots = (PROJECT.resolve(), configs_dir().resolve())
     files = {name: _read(name, path, roots) for name, path in found.items()}
-    commit, dirty = _state()
+    commit, dirty = state(PROJECT)
     facts = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
-    changes = _git("diff", "--binary", "HEAD", "--", *FOLDERS, *SINGLE_FILES)
+    changes = git(PROJECT, "diff", "--binary", "HEAD", "--", *FOLDERS, *SINGLE_FILES)
     if changes and commit is not None:
         files[CHANGES] = changes
     for name, data in files.items():
         refuse_secrets(name, data)
-    files[FACTS] = (json.dumps(facts) + "\n").encode()
+    files[SNAPSHOT_FACTS] = (json.dumps(facts) + "\n").encode()
     return files, facts
 
 
@@ -61,7 +59,7 @@ def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
     for parent in sorted({(folder / name).parent for name in files}):
         parent.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        if name == FACTS:
+        if name == SNAPSHOT_FACTS:
             continue
         try:
             (folder / name).write_bytes(data)
@@ -69,12 +67,12 @@ def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
             raise ReproError(
                 f"cannot write {folder / name}: {error.strerror}; mend that and submit again"
             ) from None
-    write_atomic(folder / FACTS, files[FACTS])
+    write_atomic(folder / SNAPSHOT_FACTS, files[SNAPSHOT_FACTS])
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:
     """The project's files by their path in it."""
-    listed = _git("ls-files", "-z", "-co", "--exclude-standard", "--", *FOLDERS, *SINGLE_FILES)
+    listed = git(PROJECT, "ls-files", "-z", "-co", "--exclude-standard", "--", *FOLDERS, *SINGLE_FILES)
     names = sorted({os.fsdecode(name) for name in (listed or b"").split(b"\0") if name})
     if "repro/paths.py" not in names:  # no git here, or the project lies ignored in another's checkout
         names = [
@@ -104,32 +102,3 @@ def _read(name: str, path: Path, roots: tuple[Path, ...]) -> bytes:
         return real.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; the snapshot of {name} needs it") from None
-
-
-def _state() -> tuple[str | None, bool | None]:
-    """Commit and whether sources differ from it; those of the snapshot where this code is one itself."""
-    if (PROJECT / FACTS).is_file():
-        said = json.loads((PROJECT / FACTS).read_text(encoding="utf-8"))
-        return said["commit"], said["dirty"]
-    head = _git("rev-parse", "HEAD")
-    tracked = _git("ls-files", "--", "repro/paths.py")
-    if not head or not tracked:
-        return None, None
-    return head.decode().strip(), bool(_git("status", "--porcelain", "--", *SOURCES))
-
-
-def _git(*arguments: str) -> bytes | None:
-    """What git says in the project; None where it is missing or refuses."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", *arguments],
-            cwd=PROJECT,
-            env=env,
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout

@@ -1,0 +1,76 @@
+"""Which code this is: commit, changes, hash. Standard library only."""
+
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from repro.paths import PROJECT
+
+# A change to any of these may change a result; an edited README may not.
+SOURCES = ("repro", "configs", "pyproject.toml", "requirements.lock")
+SNAPSHOT_FACTS = "snapshot.json"  # in a submission's snapshot: what it was taken from
+_PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Source:
+    """The code of a run, as it was when the process began.
+
+    Attributes:
+        commit: of the checkout; None outside git.
+        dirty: whether sources differ from it; None outside git.
+        sha256: over the package's source files, names and contents.
+    """
+
+    commit: str | None
+    dirty: bool | None
+    sha256: str
+
+
+def source(root: Path = PROJECT) -> Source:
+    """What the code below a checkout or snapshot is now."""
+    return Source(*state(root), code_hash(root))
+
+
+def state(root: Path = PROJECT) -> tuple[str | None, bool | None]:
+    """The commit, and whether sources differ from it; (None, None) outside git.
+
+    A submitted job runs from a snapshot, which says what it was taken from.
+    """
+    facts = root / SNAPSHOT_FACTS
+    if facts.is_file():
+        said = json.loads(facts.read_text(encoding="utf-8"))
+        return said["commit"], said["dirty"]
+    head = git(root, "rev-parse", "HEAD")
+    if not head or not git(root, "ls-files", "--", "repro"):  # none, or another's checkout around this one
+        return None, None
+    return head.decode().strip(), bool(git(root, "status", "--porcelain", "--", *SOURCES))
+
+
+def code_hash(root: Path) -> str:
+    """SHA-256 over the package's source files, names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted((root / "repro").rglob("*.py")):
+        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def git(root: Path, *arguments: str) -> bytes | None:
+    """What git says in a folder; None where it is missing or refuses. A hook's variables do not mislead it."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", *arguments],
+            cwd=root,
+            env=env,
+            capture_output=True,
+            check=True,
+            timeout=_PATIENCE_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout

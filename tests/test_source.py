@@ -1,0 +1,77 @@
+"""The commit, and whether sources differ from it, are those of the code that runs."""
+
+import json
+import subprocess
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from repro.source import SNAPSHOT_FACTS, code_hash, source
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "repro").mkdir()
+    (tmp_path / "repro" / "a.py").write_text("1")
+    (tmp_path / "README.md").write_text("1")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "first")
+    return tmp_path
+
+
+def test_a_clean_checkout(checkout: Path) -> None:
+    head, dirty, _ = astuple(source(checkout))
+    assert head is not None
+    assert len(head) == 40
+    assert dirty is False
+
+
+@pytest.mark.parametrize(
+    ("file", "dirty"),
+    [("repro/a.py", True), ("repro/new.py", True), ("README.md", False), ("results.json", False)],
+)
+def test_only_sources_make_it_dirty(checkout: Path, file: str, dirty: bool) -> None:
+    (checkout / file).write_text("2")
+    assert source(checkout).dirty is dirty
+
+
+def test_outside_a_checkout(tmp_path: Path) -> None:
+    found = source(tmp_path)
+    assert (found.commit, found.dirty) == (None, None)
+
+
+def test_inside_another_checkout_that_does_not_hold_it(checkout: Path) -> None:
+    (checkout / ".gitignore").write_text("inner/\n")
+    (checkout / "inner" / "repro").mkdir(parents=True)
+    (checkout / "inner" / "repro" / "a.py").write_text("1")
+    assert source(checkout / "inner").commit is None
+
+
+def test_a_hook_does_not_mislead(checkout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert source(checkout).commit is not None
+
+
+def test_a_snapshot_says_what_it_was_taken_from(tmp_path: Path) -> None:
+    (tmp_path / SNAPSHOT_FACTS).write_text(json.dumps({"commit": "c" * 40, "dirty": True}))
+    assert astuple(source(tmp_path))[:2] == ("c" * 40, True)
+
+
+def test_the_hash_is_over_names_and_contents(checkout: Path) -> None:
+    first = code_hash(checkout)
+    assert code_hash(checkout) == first
+    (checkout / "repro" / "a.py").rename(checkout / "repro" / "b.py")
+    second = code_hash(checkout)
+    (checkout / "repro" / "b.py").write_text("2")
+    assert len({first, second, code_hash(checkout)}) == 3
