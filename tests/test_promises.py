@@ -83,7 +83,7 @@ PROMISES = {
 
 
 @cache
-def tests_in(file: str) -> dict[str, set[str]]:
+def functions_in(file: str) -> dict[str, set[str]]:
     """The test functions of a file, each with the names of its decorators' marks."""
     tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
     return {
@@ -103,5 +103,5 @@ def test_there_are_fifteen() -> None:
 def test_each_promise_has_a_test_that_is_there_and_runs(promise: str) -> None:
     for node in PROMISES[promise]:
         file, _, name = node.partition("::")
-        assert name in tests_in(file), f"{promise}: {node} is not there"
-        assert not tests_in(file)[name] & {"skip", "xfail", "matrix"}, f"{promise}: {node} is not run"
+        assert name in functions_in(file), f"{promise}: {node} is not there"
+        assert not functions_in(file)[name] & {"skip", "xfail", "matrix"}, f"{promise}: {node} is not run"

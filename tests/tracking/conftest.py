@@ -118,6 +118,14 @@ def until(true: Callable[[], bool], within_s: float = 20) -> None:
         tick.wait(0.02)
 
 
+def gone(pid: int) -> bool:
+    """Whether a process has ended, whether or not its new parent has asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def service(of: Mirror) -> int:
     """The process id of W&B's service."""
     assert of.pid is not None

@@ -18,6 +18,7 @@ from tests.tracking.conftest import (
     SLOWEST_CALL_S,
     Servers,
     fragments,
+    gone,
     put,
     put_until,
     records,
@@ -107,7 +108,7 @@ def test_a_service_that_hangs_is_replaced_and_no_call_waits(
     after, slowest = put_until(made, lambda: made.pid != first, 3000)
     made.close(20)
     assert max(slow, slowest) < SLOWEST_CALL_S
-    assert not Path(f"/proc/{stopped}").exists()
+    until(lambda: gone(stopped))
     assert steps_in(*fragments(tmp_path, "offline"))[-1] == after - 1
     assert sorted(steps_in(*fragments(tmp_path))) == list(range(after))
 

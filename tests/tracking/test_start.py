@@ -12,7 +12,7 @@ import pytest
 
 from repro.tracking.mirror import Limits, Mirror
 from repro.tracking.process import children
-from tests.tracking.conftest import LIMITS, RUN, Servers, fragments, put, records, steps_in, until
+from tests.tracking.conftest import LIMITS, RUN, Servers, fragments, gone, put, records, steps_in, until
 from tests.wandb_server import ENTITY, GONE, HANG, PROJECT, WandbServer
 
 Make = Callable[..., Mirror]
@@ -78,7 +78,7 @@ def test_a_run_is_online_with_its_address_at_once(mirror: Make, server: WandbSer
     assert server.exits == {RUN: 0}
     assert fragments(tmp_path, "offline") == []
     assert not list(tmp_path.rglob("rows-*"))
-    until(lambda: not any(Path(f"/proc/{one}").exists() for one in family))
+    until(lambda: all(map(gone, family)))
     command = [sys.executable, "-m", "wandb", "sync", "--include-online", *map(str, fragments(tmp_path))]
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=True)
     assert server.steps(RUN) == list(range(10))  # what is there is not sent again
