@@ -64,7 +64,6 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        manifest_path(path).unlink(missing_ok=True)  # of an earlier file of that name
         os.replace(temporary, path)
         temporary = None
         sync_folder(path.parent)

@@ -1,12 +1,14 @@
 """Random states are kept whole, and ranks draw different numbers."""
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 
 from repro.checkpoints import read, write
-from repro.tasks.randomness import random_state, seed_rank, set_random_state
+from repro.tasks.randomness import Randomness, random_state, seed_rank, set_random_state
 
 CPU = torch.device("cpu")
 
@@ -35,3 +37,42 @@ def test_ranks_and_steps_draw_different_numbers() -> None:
     set_random_state(state, CPU)
     seed_rank(1, 6)
     assert draw() in seen, "the same rank and step draw the same"
+
+
+def started(rank: int, saved: list[dict[str, Any]]) -> tuple[float, float, float, float]:
+    """What a rank of two draws first, from one common state, behind the beginning of training."""
+    torch.manual_seed(5)
+    random.seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    callback = Randomness()
+    task: Any = SimpleNamespace(device=CPU)
+    trainer: Any = SimpleNamespace(global_rank=rank, world_size=2, global_step=0)
+    if saved:
+        callback.on_load_checkpoint(trainer, task, {"random_states": saved})
+    callback.on_train_start(trainer, task)
+    return draw()
+
+
+def test_at_the_beginning_rank_0_goes_on_and_others_are_their_own() -> None:
+    torch.manual_seed(5)
+    random.seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    plain = draw()
+    assert started(0, []) == plain
+    assert started(1, []) != plain
+
+
+def test_each_rank_gets_its_own_state_back() -> None:
+    states, wanted = [], []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        states.append(random_state(CPU))
+        wanted.append(draw()[2:])
+    assert [started(rank, states)[2:] for rank in (0, 1)] == wanted
+
+
+def test_on_another_number_of_ranks_they_are_seeded_anew() -> None:
+    alone = [random_state(CPU)]
+    first, second = started(0, alone), started(1, alone)
+    assert first != second
+    assert (started(0, alone), started(1, alone)) == (first, second)
