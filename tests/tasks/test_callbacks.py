@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.tasks.callbacks import Curves, Progress, StatusFile, clock
+from repro.tasks.callbacks import Curves, Progress, StatusFile, clock, read_status, slurm_job
 from tests.tasks.toy import Toy, train
 
 
@@ -86,3 +86,35 @@ def test_the_share_of_a_step_sums_to_the_mean_over_all_tokens() -> None:
     sums = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]  # three ranks of two micro-batches
     shares: list[Tensor] = [task.share_of_step(torch.tensor(value), step_tokens) for value in sums]
     assert float(sum(shares)) / 6 == pytest.approx(63.0 / 7)
+
+
+def test_the_first_to_say_why_a_run_failed_is_believed(tmp_path: Path) -> None:
+    curves = Curves()
+    status = StatusFile(tmp_path / "status.json", curves, Progress(curves))
+    status.begin(resumed_from=7)
+    status.fail("NaN in\n layer 3")
+    status.fail("Connection closed by peer")  # of a rank that noticed later
+    found = read_status(status.path)
+    assert (found["state"], found["message"]) == ("failed", "NaN in layer 3")
+    assert (found["attempt"], found["resumed_from"], found["step"]) == (1, 7, 7)
+    status.begin(resumed_from=7)
+    found = read_status(status.path)
+    assert (found["state"], found["attempt"]) == ("starting", 2)
+    assert "message" not in found
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "\udcff"])
+def test_a_status_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "status.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert read_status(tmp_path / "status.json") == {}
+
+
+def test_the_job_is_named_as_slurm_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert slurm_job() is None
+    monkeypatch.setenv("SLURM_JOB_ID", "15")
+    assert slurm_job() == "15"
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert slurm_job() == "12_0"
