@@ -13,10 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from repro.errors import UserError, nearest
 from repro.paths import configs_dir, runs_dir
+from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = ("title", "reproduces", "supports", "ablates", "deviations", "expects", "points", "start_from")
@@ -34,55 +33,8 @@ Config = dict[str, Any]
 Overrides = list[tuple[str, Any]]
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML, in C where available, that reads ``1e-9`` as a number and refuses a key given twice."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for mark, key in ((key.start_mark, str(key.value)) for key, _ in node.value):
-            if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=mark)
-            seen.add(key)
-        return dict(super().construct_mapping(node, deep=deep))
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
-
-
-def parse_yaml(text: str, name: str = "YAML") -> Any:
-    """Parses YAML safely.
-
-    Raises:
-        UserError: when ``text`` is not YAML or holds a key twice; names the line.
-    """
-    try:
-        return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}, line {mark.line + 1}" if mark else name
-        raise UserError(f"{where}: {getattr(error, 'problem', None) or error}") from None
-
-
 # The points of a grid share one parse; its result is never handed out uncopied.
 _parse_once = cache(parse_yaml)
-
-
-def read_yaml(path: Path) -> Any:
-    """Reads one YAML file; see :func:`parse_yaml`."""
-    return parse_yaml(_read_text(path), str(path))
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"no such file: {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -223,7 +175,7 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
 
 
 def _read_recipe(path: Path) -> Config:
-    config = copy.deepcopy(_parse_once(_read_text(path), str(path)))
+    config = copy.deepcopy(_parse_once(read_text(path), str(path)))
     if not isinstance(config, dict):
         raise UserError(f"{path}: a recipe is a mapping of {', '.join(HEADER + SECTIONS)}")
     for key in config:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import EXIT_BAD_INPUT, UserError
-from repro.recipe import HEADER, read_yaml
+from repro.recipe import HEADER
+from repro.yamls import read_yaml
 
 VERBS = ("fit", "validate", "test", "predict")
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import results_dir, runs_dir
-from repro.recipe import SCALES, Recipe, experiments, load_recipe, parse_yaml, scales_of
+from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import write_atomic
 from repro.stop import StopRequest
+from repro.yamls import parse_yaml
 
 
 def register(verbs: Any) -> None:

@@ -6,7 +6,8 @@ from torch import nn
 
 from repro.experiment.build import build
 from repro.paths import results_dir
-from repro.recipe import Recipe, read_yaml
+from repro.recipe import Recipe
+from repro.yamls import read_yaml
 
 
 def count(recipe: Recipe) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from repro.errors import UserError
-from repro.recipe import parse_yaml
+from repro.yamls import parse_yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*")
 NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*(,[A-Za-z0-9][A-Za-z0-9._@/-]*)*")

@@ -8,7 +8,7 @@ from typing import Any
 from repro.errors import UserError, nearest
 from repro.launch import checked
 from repro.paths import PROJECT
-from repro.recipe import read_yaml
+from repro.yamls import read_yaml
 
 # Every key of a profile with its default; slurm/clusters/example.yaml explains each.
 DEFAULTS: dict[str, Any] = {

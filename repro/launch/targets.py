@@ -19,11 +19,11 @@ from repro.recipe import (
     Recipe,
     experiments,
     load_recipe,
-    read_yaml,
     scales_of,
     signature_hash,
 )
 from repro.record import read_records
+from repro.yamls import read_yaml
 
 
 @dataclass(frozen=True)

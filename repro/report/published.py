@@ -16,7 +16,7 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import PROJECT, results_dir
-from repro.recipe import read_yaml
+from repro.yamls import read_yaml
 
 SCHEMA = Path(__file__).with_name("published.schema.json")
 

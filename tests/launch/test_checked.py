@@ -8,7 +8,7 @@ import pytest
 from repro.cli.runs import parse_overrides
 from repro.errors import UserError
 from repro.launch import checked
-from repro.recipe import parse_yaml
+from repro.yamls import parse_yaml
 from tests.cli.test_submit import HOSTILE
 
 VALUES = [

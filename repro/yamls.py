@@ -1,0 +1,56 @@
+"""YAML, read safely: plain values only, a key given twice refused, errors of one line. Needs no torch."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from repro.errors import UserError
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML, in C where available, that reads ``1e-9`` as a number and refuses a key given twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for mark, key in ((key.start_mark, str(key.value)) for key, _ in node.value):
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=mark)
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep=deep))
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+def parse_yaml(text: str, name: str = "YAML") -> Any:
+    """Parses YAML safely.
+
+    Raises:
+        UserError: when ``text`` is not YAML or holds a key twice; names the line.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}, line {mark.line + 1}" if mark else name
+        raise UserError(f"{where}: {getattr(error, 'problem', None) or error}") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """Reads one YAML file; see :func:`parse_yaml`."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None

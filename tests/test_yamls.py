@@ -1,0 +1,34 @@
+"""YAML is read safely, and what is wrong with it is one line."""
+
+import pytest
+
+from repro.errors import UserError
+from repro.yamls import parse_yaml, read_yaml
+
+
+def test_yaml_reads_exponents_as_numbers():
+    assert parse_yaml("[1e-9, 1.5E+3, -2e3, 1_000, v1e9, 1e]") == [1e-9, 1500.0, -2000.0, 1000, "v1e9", "1e"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3", "line 3: the key 'a' stands twice"),
+        ("x:\n  a: 1\n  a: 2", "line 3: the key 'a' stands twice"),
+        ("a: [1, 2", "recipe, line"),
+        ("? [a]\n: 1", "unhashable"),
+        ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+    ],
+)
+def test_bad_yaml_is_one_line_that_names_the_place(text, said):
+    with pytest.raises(UserError, match=said) as error:
+        parse_yaml(text, "recipe")
+    assert "\n" not in str(error.value)
+
+
+def test_read_yaml_of_no_file_and_of_no_text(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read_yaml(tmp_path / "none.yaml")
+    (tmp_path / "odd.yaml").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="cannot read"):
+        read_yaml(tmp_path / "odd.yaml")
