@@ -9,7 +9,6 @@ import errno
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ import torch
 from lightning.pytorch.plugins import CheckpointIO
 
 from repro.errors import ReproError, UserError
-from repro.record import sync_folder, write_atomic
+from repro.record import replacing, write_atomic
 
 SUFFIX = ".ckpt"
 _BLOCK = 1 << 20
@@ -53,28 +52,15 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
         ReproError: no space left, or any other failure of the system; nothing half-written stays under a name
             that is read.
     """
-    temporary: str | None = None
     counted: _Counted | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        with replacing(path) as file:
             counted = _Counted(file)
             torch.save(dict(content), counted)  # type: ignore[arg-type]  # any file that is written in order
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
-        sync_folder(path.parent)
         if path.stat().st_size != counted.bytes:
             raise OSError(errno.EIO, "the file has not the size that was written")
     except (OSError, RuntimeError) as error:  # torch wraps what goes wrong below it
         raise ReproError(_complaint(path, error, counted)) from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
     proof = {"bytes": counted.bytes, "sha256": counted.digest.hexdigest()}
     write_atomic(manifest_path(path), (json.dumps(proof) + "\n").encode())
 

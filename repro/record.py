@@ -11,9 +11,10 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from repro.errors import ReproError, UserError
 
@@ -161,24 +162,15 @@ def _is_required(f: "dataclasses.Field[Any]") -> bool:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all: temporary file beside it, fsync, rename.
+    """Writes a file whole or not at all.
 
     Raises:
         UserError: the folder cannot be written to (exit code 2).
         ReproError: the disk is full, or any other failure of the system.
     """
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        with replacing(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
-        sync_folder(path.parent)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
             raise UserError(
@@ -189,6 +181,29 @@ def write_atomic(path: Path, data: bytes) -> None:
                 f"no space left to write {path}; free some and run the same command again"
             ) from None
         raise ReproError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be written that takes the path's place once it is whole and on disk: temporary file, fsync, rename.
+
+    Whatever ends the block early leaves the path as it was.
+
+    Raises:
+        OSError: of the system.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+        sync_folder(path.parent)
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ def replacing(owner: Any, name: str) -> Callable[[Path], None]:
 
 
 PHASES: dict[str, Callable[[Path], None]] = {
-    "before the temporary file": replacing(checkpoints.tempfile, "mkstemp"),  # type: ignore[attr-defined]
+    "before the temporary file": replacing(tempfile, "mkstemp"),
     "while writing": die_in_the_middle,
     "before fsync": replacing(checkpoints.os, "fsync"),  # type: ignore[attr-defined]
     "before the rename": replacing(checkpoints.os, "replace"),  # type: ignore[attr-defined]

@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except ReproError as error:
         if debug:
             raise
-        _complain(str(error))
+        if str(error):
+            _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
         _complain("interrupted; the same command goes on from the last checkpoint")

@@ -88,4 +88,5 @@ class Stopping(Callback):
             state = "stopped" if by_user else "requeue"
             self.status.write(state, step=trainer.global_step, max_steps=trainer.max_steps)
         kind = Interrupted if by_user else Preempted
-        raise kind(f"asked to stop; {where}, the same command goes on from there")
+        said = f"asked to stop; {where}, the same command goes on from there"
+        raise kind(said if trainer.is_global_zero else "")  # one of all ranks says it
