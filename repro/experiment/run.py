@@ -49,11 +49,12 @@ def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = N
     with contextlib.nullcontext(request) if request else StopRequest() as asked, claimed(folder):
         current = prepare(recipe, seed, asked)
         found = ready(current)
-        with current.watchdog, reported(current):
+        with reported(current):
             start(current, found)
             current.trainer.loggers = [current.logger] if current.logger is not None else []
-            fit(current, found)
-            digest = test(current)
+            with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
+                fit(current, found)
+                digest = test(current)
             made = record(current, command, digest)
             part()
             return made

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 
 from repro.launch.ledger import Job, Submission, Task, write_submission
+from repro.launch.status import RunState, run_states
+from tests.launch.conftest import World
+
+NAME = "20260101T000000Z-aa"
+MINE = f"repro {NAME}"
 
 SCRIPT = (
     f"#!{sys.executable} -ISB\n"
@@ -130,3 +135,15 @@ def write_status(run: str = run_id(), job: str | None = "12_0", age: float = 5, 
     body = {"state": "training", "updated": ago(age), "job": job, **values}
     (folder / "status.json").write_text(json.dumps(body), encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def submitted(world: World, slurm: FakeSlurm) -> Submission:
+    """One run, submitted as task 0 of job 12."""
+    return slurm.submit(NAME, 12, run_id())
+
+
+def only(targets: tuple[str, ...] = ()) -> RunState:
+    """The one row of the table."""
+    (row,) = run_states(targets)
+    return row

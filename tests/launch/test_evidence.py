@@ -8,23 +8,20 @@ from typing import Any
 import pytest
 
 from repro.launch.ledger import Submission
-from repro.launch.status import RunState, run_states
 from tests.launch.conftest import World
-from tests.launch.fake_slurm import FakeSlurm, local_time, queued, run_id, slurm, write_status
+from tests.launch.fake_slurm import (
+    MINE,
+    FakeSlurm,
+    local_time,
+    only,
+    queued,
+    run_id,
+    slurm,
+    submitted,
+    write_status,
+)
 
-__all__ = ["slurm"]
-NAME = "20260101T000000Z-aa"
-MINE = f"repro {NAME}"
-
-
-@pytest.fixture
-def submitted(world: World, slurm: FakeSlurm) -> Submission:
-    return slurm.submit(NAME, 12, run_id())
-
-
-def only() -> RunState:
-    (row,) = run_states()
-    return row
+__all__ = ["slurm", "submitted"]
 
 
 QUEUE_STATES = [

@@ -6,23 +6,22 @@ import pytest
 
 from repro.errors import UserError
 from repro.launch.ledger import Submission
-from repro.launch.status import RunState, run_states, survey
+from repro.launch.status import run_states, survey
 from tests.launch.conftest import World
-from tests.launch.fake_slurm import FakeSlurm, local_time, queued, run_id, slurm, write_status
+from tests.launch.fake_slurm import (
+    MINE,
+    NAME,
+    FakeSlurm,
+    local_time,
+    only,
+    queued,
+    run_id,
+    slurm,
+    submitted,
+    write_status,
+)
 
-__all__ = ["slurm"]
-NAME = "20260101T000000Z-aa"
-MINE = f"repro {NAME}"
-
-
-@pytest.fixture
-def submitted(world: World, slurm: FakeSlurm) -> Submission:
-    return slurm.submit(NAME, 12, run_id())
-
-
-def only(targets: tuple[str, ...] = ()) -> RunState:
-    (row,) = run_states(targets)
-    return row
+__all__ = ["slurm", "submitted"]
 
 
 def test_what_the_row_holds(submitted: Submission, slurm: FakeSlurm) -> None:
