@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from repro.record import thin, write_atomic
-from repro.tasks.progress import at_update
+from repro.tasks.progress import at_update, validation_due
 
 
 class Curves(Callback):
@@ -83,8 +83,8 @@ class Curves(Callback):
         if not at_update(trainer, batch_idx):
             return
         step = trainer.global_step
-        if step % self.every_steps == 0 or step == trainer.max_steps:
-            self.point(trainer, pl_module)
+        if step % self.every_steps == 0 or step == trainer.max_steps or validation_due(trainer):
+            self.point(trainer, pl_module)  # before the checkpoint of this step: a resumed run does not repeat it
 
     def point(self, trainer: Trainer, pl_module: Any) -> None:
         """Adds up what came since the last point."""
@@ -104,10 +104,6 @@ class Curves(Callback):
         self._keep(trainer.global_step, self.latest)
         for logger in trainer.loggers:
             logger.log_metrics({**self.latest, "trainer/tokens": self.tokens}, step=trainer.global_step)
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not trainer.sanity_checking and trainer.state.fn == "fit":
-            self.point(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._since = time.monotonic()  # evaluation does not slow training down

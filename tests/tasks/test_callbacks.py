@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from repro.checkpoints import DurableIO, checkpoint_path, read
 from repro.tasks.callbacks import Curves, Progress, StatusFile, clock, read_status, slurm_job
+from repro.tasks.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import Toy, train
 
 
@@ -17,6 +19,14 @@ def test_points_are_sums_over_sums() -> None:
     assert curves.curves["train/loss"] == [[2, 7.0 / 3], [4, 11.0 / 5]]
     assert curves.tokens == 8
     assert curves.curves["val/loss"] == [[4, 4.0]]
+
+
+def test_the_point_before_a_validation_comes_before_the_checkpoint_of_its_step(tmp_path: Path) -> None:
+    files, curves = DurableIO(), Curves(every_steps=2)
+    train([curves, StepCheckpoints(tmp_path, Checkpoints(3), files)], steps=4, val_check_interval=3, plugins=[files])
+    saved = read(checkpoint_path(tmp_path, 3))["callbacks"]["Curves"]
+    assert saved["curves"]["train/loss"] == [[2, 7.0 / 3], [3, 8.0 / 4]]
+    assert saved["pending"]["sums"] == [{}], "else a run resumed from here logs step 3 a second time"
 
 
 def test_micro_batches_count_as_one_update() -> None:
