@@ -200,7 +200,16 @@ def _choose_point(config: Config, name: str, point: str) -> Config:
             config[key] = value
         else:
             set_key(config, key, value)
-    return config
+    return {k: _named(v, point) if k in HEADER else v for k, v in config.items()}
+
+
+def _named(node: Any, point: str) -> Any:
+    """Writes the point's name where a header says ``{point}``: the rows of a grid are named after its points."""
+    if isinstance(node, dict):
+        return {key: _named(value, point) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_named(value, point) for value in node]
+    return node.replace("{point}", point) if isinstance(node, str) else node
 
 
 def _points(config: Config, name: str) -> Config:

@@ -21,7 +21,12 @@ def register(verbs: Any) -> None:
     prepare.add_argument(
         "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
     )
-    prepare.add_argument("--vocab-size", type=int, metavar="N", help="subwords of the shared vocabulary")
+    prepare.add_argument(
+        "--level",
+        metavar="LEVEL",
+        help="what a token of a text is: words, bytes, chars (see `repro data list`)",
+    )
+    prepare.add_argument("--vocab-size", type=int, metavar="N", help="subwords of a vocabulary to learn")
     prepare.add_argument("--size", type=int, metavar="N", help="training pairs, for generated data")
     prepare.add_argument(
         "--tokenizer", type=Path, metavar="FILE", help="an existing .json or SentencePiece .model"
@@ -49,9 +54,12 @@ def list_data(args: argparse.Namespace) -> None:
         return
     from tabulate import tabulate
 
-    shown = ("name", "title", "licence", "size", "obtained", "stores")
-    rows = [{key: ", ".join(row[key]) if key == "stores" else row[key] for key in shown} for row in found]
-    print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 34, 20, None, 22]))
+    shown = ("name", "title", "licence", "size", "levels", "obtained", "stores")
+    rows = [
+        {key: ", ".join(row[key]) if key in ("levels", "stores") else row[key] for key in shown}
+        for row in found
+    ]
+    print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 26, 18, 11, None, 22]))
 
 
 def prepare_data(args: argparse.Namespace) -> None:
@@ -63,6 +71,7 @@ def prepare_data(args: argparse.Namespace) -> None:
         vocab_size=args.vocab_size,
         size=args.size,
         tokenizer=args.tokenizer,
+        level=args.level,
     )
     print(path)
 

@@ -7,7 +7,15 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "EchoData": "repro.data.synthetic",
     "TranslationData": "repro.data.translation",
+    "TextData": "repro.data.text",
+    "StreamData": "repro.data.stream_data",
+    "Stage": "repro.data.stream_data",
+    "StreamBatch": "repro.data.segments",
+    "Streams": "repro.data.cuts",
+    "Windows": "repro.data.cuts",
+    "Cut": "repro.data.cuts",
     "PairBatch": "repro.data.batches",
     "SourceBatch": "repro.data.batches",
     "PlannedLoader": "repro.data.loader",

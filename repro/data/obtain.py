@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data import numbers
-from repro.data.registry import Source
+from repro.data.source import Source
 from repro.errors import UserError
 
 _OPENERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress}
@@ -103,23 +103,41 @@ def _check_lengths(raw: RawText) -> None:
             raise UserError(f"{told}; each side needs one line per example")
 
 
-def from_hub(source: Source) -> RawText:
+def remedy(source: Source) -> str:
+    """What to do when the hub is of no help."""
+    return f"put the files into a folder and give it: repro data prepare {source.name} --from DIR"
+
+
+def download(source: Source) -> tuple[Any, dict[str, Any]]:
     """Downloads through ``datasets``.
+
+    Returns:
+        The splits as the library gives them, and their origin for the manifest.
+
+    Raises:
+        UserError: the hub cannot be reached; names ``--from``.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(f"the package `datasets` is not installed; install it, or {remedy(source)}") from None
+    which = (source.hub_id,) if source.hub_config is None else (source.hub_id, source.hub_config)
+    try:
+        found = datasets.load_dataset(*which, revision=source.revision)
+    except Exception as error:  # the library raises many kinds: offline, not found, damaged download
+        said = str(error).split("\n", 1)[0]
+        raise UserError(f"cannot get {source.hub_id} from the hub ({said:.160}); {remedy(source)}") from None
+    return found, {"kind": "hub", "id": source.hub_id, "revision": source.revision or _resolved(found)}
+
+
+def from_hub(source: Source) -> RawText:
+    """Sentence pairs from the hub.
 
     Raises:
         UserError: the hub cannot be reached or its content is not the known one; names ``--from``.
     """
-    remedy = f"put the files into a folder and give it: repro data prepare {source.name} --from DIR"
-    try:
-        import datasets
-    except ImportError:
-        raise UserError(f"the package `datasets` is not installed; install it, or {remedy}") from None
-    try:
-        found = datasets.load_dataset(source.hub_id, revision=source.revision)
-    except Exception as error:  # the library raises many kinds: offline, not found, damaged download
-        said = str(error).split("\n", 1)[0]
-        raise UserError(f"cannot get {source.hub_id} from the hub ({said:.160}); {remedy}") from None
-    raw = RawText({}, {"kind": "hub", "id": source.hub_id, "revision": source.revision or _resolved(found)})
+    found, origin = download(source)
+    raw = RawText({}, origin)
     for split in source.splits:
         theirs = source.hub_splits.get(split)
         if theirs is None or theirs not in found:
@@ -128,7 +146,7 @@ def from_hub(source: Source) -> RawText:
         raw.lines[split] = {part: _column(source, found[theirs], split, part) for part in source.parts}
     absent = [split for split in source.required if split in raw.missing]
     if absent:
-        raise UserError(f"{source.hub_id} on the hub has no split {absent[0]}; {remedy}")
+        raise UserError(f"{source.hub_id} on the hub has no split {absent[0]}; {remedy(source)}")
     _check_lengths(raw)
     return raw
 

@@ -1,49 +1,10 @@
 """Known sources of data. Standard library only."""
 
-from dataclasses import dataclass, field
-
+from repro.data.source import Source
+from repro.data.text_sources import TEXT_SOURCES
 from repro.errors import UserError, nearest
 
-
-@dataclass(frozen=True)
-class Source:
-    """Where a data set comes from and what is known about it.
-
-    Attributes:
-        name: as on the command line.
-        title: what it is, for people.
-        licence: its terms, as stated by its makers.
-        size: approximate size, for people.
-        parts: columns of each split (languages).
-        splits: every split the source has, the required ones first.
-        required: splits that must be at hand.
-        aliases: other names for splits (``test``).
-        obtained: ``hub`` (or files), ``generated``, or ``none``: its loader is not there yet.
-        hub_id: data set on the hub, or None.
-        revision: its pinned revision; None is shown as ``unpinned``.
-        hub_splits: names of the splits there.
-        sha256: known SHA-256 of the raw content of ``<split>.<part>``.
-        sha256_stripped: the same with blanks stripped from the ends of lines, where that differs. Some copies
-            on the hub are stored so; both forms are accepted from there.
-        vocab_size: default size of the vocabulary.
-    """
-
-    name: str
-    title: str
-    licence: str
-    size: str
-    parts: tuple[str, ...]
-    splits: tuple[str, ...]
-    required: tuple[str, ...] = ()
-    aliases: dict[str, str] = field(default_factory=dict)
-    obtained: str = "hub"
-    hub_id: str | None = None
-    revision: str | None = None
-    hub_splits: dict[str, str] = field(default_factory=dict)
-    sha256: dict[str, str] = field(default_factory=dict)
-    sha256_stripped: dict[str, str] = field(default_factory=dict)
-    vocab_size: int = 8000
-
+__all__ = ["SOURCES", "Source", "find_source"]
 
 _MULTI30K = Source(
     name="multi30k",
@@ -93,7 +54,7 @@ _NUMBERS = Source(
     obtained="generated",
     vocab_size=512,
 )
-SOURCES: dict[str, Source] = {source.name: source for source in (_MULTI30K, _WMT14, _NUMBERS)}
+SOURCES: dict[str, Source] = {source.name: source for source in (_MULTI30K, _WMT14, _NUMBERS, *TEXT_SOURCES)}
 
 
 def find_source(name: str) -> Source:

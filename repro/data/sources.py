@@ -10,15 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.data import obtain, store
+from repro.data import corpus, obtain, store
 from repro.data.manifest import Manifest
+from repro.data.pair_store import fill_pairs
 from repro.data.registry import SOURCES, Source, find_source
-from repro.data.tokenizers import ByteBpe, SentencePiece, load_tokenizer
-from repro.data.variants import Variant, given_variant, prepare_command
+from repro.data.text_store import fill_text
+from repro.data.tokenizers import ByteBpe, SentencePiece, Subwords, load_tokenizer
+from repro.data.variants import Variant, given_variant, is_subwords, prepare_command
 from repro.errors import UserError
 
 __all__ = ["Source", "SourceInfo", "ensure_generated", "find_source", "list_sources", "prepare", "verify"]
-AnyTokenizer = ByteBpe | SentencePiece
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class SourceInfo:
         size: approximate size.
         splits: its splits.
         languages: its parts.
-        obtained: ``hub or --from``, ``generated``, or ``loader: none yet``.
+        levels: what a token may be: ``bpe`` for sentence pairs, for text its levels.
+        obtained: ``hub or --from``, ``--from``, ``generated``, or ``loader: none yet``.
         hub_id: data set on the hub, or None.
         revision: pinned revision, ``unpinned``, or ``-`` where there is nothing to pin.
         stores: variants that are prepared here.
@@ -44,6 +46,7 @@ class SourceInfo:
     size: str
     splits: tuple[str, ...]
     languages: tuple[str, ...]
+    levels: tuple[str, ...]
     obtained: str
     hub_id: str | None
     revision: str
@@ -52,10 +55,11 @@ class SourceInfo:
 
 def list_sources() -> list[SourceInfo]:
     """Every source with the stores that are prepared in the data folder."""
-    ways = {"hub": "hub or --from", "generated": "generated", "none": "loader: none yet"}
+    ways = {"hub": "hub or --from", "files": "--from", "generated": "generated", "none": "loader: none yet"}
     return [
         SourceInfo(
-            s.name, s.title, s.licence, s.size, s.splits, s.parts, ways[s.obtained], s.hub_id,
+            s.name, s.title, s.licence, s.size, s.splits, s.parts,
+            s.text.levels if s.text else ("bpe",), ways[s.obtained], s.hub_id,
             s.revision or ("unpinned" if s.hub_id else "-"), tuple(store.variants(s.name)),
         )
         for s in SOURCES.values()
@@ -73,16 +77,18 @@ def prepare(
     size: int | None = None,
     tokenizer: Path | None = None,
     say: Callable[[str], None] = _say,
+    level: str | None = None,
 ) -> Path:
     """Makes a store; keeps an existing one that is whole.
 
     Args:
         name: of the source.
-        from_dir: folder with ``<split>.<language>[.gz|.xz]``; without it the hub is asked.
-        vocab_size: of the shared vocabulary to learn, specials included; None is the source's default.
+        from_dir: folder with the source's files, plain, ``.gz`` or ``.xz``; without it the hub is asked.
+        vocab_size: of the vocabulary to learn, specials included; None is the source's default.
         size: training pairs of a generated source; None is its default.
         tokenizer: a tokeniser file to use instead of learning one.
         say: takes one line of news.
+        level: what a token of a text is, ``words``; None is the source's default.
 
     Returns:
         The store's folder.
@@ -92,23 +98,57 @@ def prepare(
     """
     source = find_source(name)
     _check_options(source, from_dir, vocab_size, size, tokenizer)
-    given = load_tokenizer(tokenizer) if tokenizer is not None else None
+    if level is not None:
+        _check_level(source, level, vocab_size, tokenizer)
+    given = _given(tokenizer) if tokenizer is not None else None
     if given is not None:
         variant = given_variant(given.kind, given.size, given.sha256)
     else:
-        variant = Variant(vocab_size or source.vocab_size, size).name
+        variant = _variant(source, level, vocab_size, size)
     problem = _problem(name, variant)
     if problem is None:
         say(f"kept {name}/{variant}: it is there and whole")
         return store.store_path(name, variant)
-    raw = _obtain(source, from_dir, size)
-    fill = partial(_fill, source, variant, raw, given, vocab_size or source.vocab_size)
+    fill, missing = _filler(source, variant, from_dir, size, given)
     path = store.make_store(name, variant, fill, lambda: _problem(name, variant) is None)
-    counts = store.open_store(name, variant).manifest.counts
-    say(f"made {name}/{variant}: " + ", ".join(f"{split} {n['examples']:,}" for split, n in counts.items()))
-    if raw.missing:
-        say(f"not at hand, left out: {', '.join(raw.missing)}")
+    manifest = store.open_store(name, variant).manifest
+    say(f"made {name}/{variant}: " + ", ".join(_told(split, n) for split, n in manifest.counts.items()))
+    if missing:
+        say(f"not at hand, left out: {', '.join(missing)}")
     return path
+
+
+def _told(split: str, counts: dict[str, Any]) -> str:
+    tokens = counts["tokens"]
+    unknown = f" ({counts['unknown']:,} unknown)" if counts.get("unknown") else ""
+    return (
+        f"{split} {tokens['text']:,} tokens{unknown}"
+        if "text" in tokens
+        else f"{split} {counts['examples']:,}"
+    )
+
+
+def default_variant(source: Source) -> str:
+    """The store that a source's name alone stands for."""
+    return source.text.levels[0] if source.text else Variant(source.vocab_size).name
+
+
+def _variant(source: Source, level: str | None, vocab_size: int | None, size: int | None) -> str:
+    if source.text is None or level == "bpe" or vocab_size is not None:
+        return Variant(vocab_size or source.vocab_size, size).name
+    return level or default_variant(source)
+
+
+def check_variant(source: Source, variant: str) -> None:
+    """Refuses a store that no command makes.
+
+    Raises:
+        UserError: the source has no such level; names those it has.
+    """
+    if source.text and variant in source.text.levels and variant != "bpe":
+        return
+    if source.text and ("bpe" not in source.text.levels or not is_subwords(variant)):
+        raise UserError(f"{source.name} has no level {variant!r}; it has {', '.join(source.text.levels)}")
 
 
 def require_loader(source: Source) -> None:
@@ -129,7 +169,7 @@ def _check_options(
     require_loader(source)
     if source.obtained == "generated" and from_dir is not None:
         raise UserError(f"{source.name} is generated; leave out --from {from_dir}")
-    if source.obtained != "generated" and size is not None:
+    if size is not None and (source.obtained != "generated" or source.text):
         raise UserError(f"{source.name} has its own size; leave out --size {size}")
     if size is not None and size < 1:
         raise UserError(f"--size {size}: at least one training pair is needed")
@@ -137,6 +177,40 @@ def _check_options(
         raise UserError(f"--tokenizer {tokenizer} brings its vocabulary; leave out --vocab-size {vocab_size}")
     if tokenizer is not None and size is not None:
         raise UserError(f"--tokenizer {tokenizer} goes with the default size; leave out --size {size}")
+    given = (
+        f"--tokenizer {tokenizer}"
+        if tokenizer
+        else f"--vocab-size {vocab_size}"
+        if vocab_size is not None
+        else ""
+    )
+    if given and source.text and "bpe" not in source.text.levels:
+        raise UserError(f"{source.name} has the vocabulary of its text; leave out {given}")
+
+
+def _check_level(source: Source, level: str, vocab_size: int | None, tokenizer: Path | None) -> None:
+    if source.text is None:
+        raise UserError(f"{source.name} has no levels, only subwords; leave out --level {level}")
+    if level not in source.text.levels:
+        raise UserError(f"{source.name} has no level {level!r}; it has {', '.join(source.text.levels)}")
+    given = (
+        f"--tokenizer {tokenizer}"
+        if tokenizer
+        else f"--vocab-size {vocab_size}"
+        if vocab_size is not None
+        else ""
+    )
+    if given and level != "bpe":
+        raise UserError(f"--level {level} counts its own vocabulary; leave out {given}")
+
+
+def _given(path: Path) -> Subwords:
+    tokenizer = load_tokenizer(path)
+    if not isinstance(tokenizer, ByteBpe | SentencePiece):
+        raise UserError(
+            f"--tokenizer {path} holds {tokenizer.kind}; it must be byte-level BPE or SentencePiece"
+        )
+    return tokenizer
 
 
 def _problem(name: str, variant: str) -> str | None:
@@ -148,47 +222,36 @@ def _problem(name: str, variant: str) -> str | None:
     return None
 
 
-def _obtain(source: Source, from_dir: Path | None, size: int | None) -> obtain.RawText:
+def _filler(
+    source: Source, variant: str, from_dir: Path | None, size: int | None, given: Subwords | None
+) -> tuple[Callable[[store.StoreWriter], Manifest], list[str]]:
+    """What fills a store with the raw text, obtained and checked here, and which splits were not there."""
+    learned = Variant.parse(variant)
+    if source.text is not None:
+        text = _text(source, variant, from_dir)
+        return partial(fill_text, source, variant, text, given, learned.vocab_size if learned else None), []
+    raw = _pairs(source, from_dir, size)
+    vocab_size = learned.vocab_size if learned else source.vocab_size
+    return partial(fill_pairs, source, variant, raw, given, vocab_size), raw.missing
+
+
+def _pairs(source: Source, from_dir: Path | None, size: int | None) -> obtain.RawText:
     if source.obtained == "generated":
         return obtain.generated(source, size)
     return obtain.from_files(source, from_dir) if from_dir is not None else obtain.from_hub(source)
 
 
-def _fill(
-    source: Source,
-    variant: str,
-    raw: obtain.RawText,
-    given: AnyTokenizer | None,
-    vocab_size: int,
-    writer: store.StoreWriter,
-) -> Manifest:
-    """Writes tokeniser, text and tokens; returns the manifest."""
-    tokenizer = given
-    if tokenizer is None:  # one vocabulary for all sides, from the training split only
-        training = (line for part in source.parts for line in raw.lines["train"][part])
-        tokenizer = ByteBpe.train(training, vocab_size)
-    file = f"tokenizer{tokenizer.suffix}"
-    tokenizer.save(writer.folder / file)
-    writer.note(file)
-    counts: dict[str, dict[str, Any]] = {}
-    for split, parts in raw.lines.items():
-        tokens = {
-            part: writer.write_part(f"{split}.{part}", lines, tokenizer.encode_batch(lines), tokenizer.size)
-            for part, lines in parts.items()
-        }
-        counts[split] = {"examples": len(parts[source.parts[0]]), "tokens": tokens}
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source=raw.origin,
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=raw.missing,
-        counts=counts,
-        tokenizer={"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
-    )
+def _text(source: Source, variant: str, from_dir: Path | None) -> corpus.Corpus:
+    if source.obtained == "generated":
+        return corpus.from_library()
+    if from_dir is not None:
+        return corpus.from_files(source, from_dir, needs_words=variant == "words")
+    if source.obtained == "files":
+        raise UserError(
+            f"{source.name} cannot be downloaded here; get its files and give their folder: "
+            f"`{prepare_command(source.name, variant)}`"
+        )
+    return corpus.from_hub(source)
 
 
 def verify(name: str) -> list[str]:
@@ -203,7 +266,7 @@ def verify(name: str) -> list[str]:
     source = find_source(name)
     found = store.variants(name)
     if not found:
-        command = prepare_command(name, Variant(source.vocab_size).name)
+        command = prepare_command(name, default_variant(source))
         raise UserError(f"no store of {name} in the data folder; make one with: `{command}`")
     for variant in found:
         store.verify(store.open_store(name, variant))
@@ -216,12 +279,15 @@ def ensure_generated(name: str, variant: str) -> bool:
     Returns:
         Whether a store was made.
     """
-    parsed = Variant.parse(variant)
-    if (
-        parsed is None
-        or find_source(name).obtained != "generated"
-        or store.store_path(name, variant).exists()
-    ):
+    source = find_source(name)
+    if source.obtained != "generated" or store.store_path(name, variant).exists():
         return False
-    prepare(name, vocab_size=parsed.vocab_size, size=parsed.size)
+    parsed = Variant.parse(variant)
+    if source.text is not None:
+        check_variant(source, variant)
+        prepare(name, level=variant)
+    elif parsed is not None:
+        prepare(name, vocab_size=parsed.vocab_size, size=parsed.size)
+    else:
+        return False
     return True

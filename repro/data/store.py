@@ -2,7 +2,8 @@
 
 A store is a folder ``<name>/<variant>`` below the data folder (``multi30k/bpe8000``). A *part* is one column
 of a split (``train.en``) in three files: ``<part>.tokens.bin`` (flat ``uint16`` or ``uint32``, no special
-symbols), ``<part>.offsets.bin`` (``int64``, one more than examples) and ``<part>.txt`` (the raw lines). The
+symbols), ``<part>.offsets.bin`` (``int64``, one more than examples) and ``<part>.txt`` (the raw lines). Text for
+language models (``train.text``) has tokens, offsets only where sentences are shuffled, and no raw lines. The
 tokeniser lies beside them, and ``manifest.json``, written last, names the size and SHA-256 of each file. It
 holds no path, host or user name.
 """
@@ -15,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -42,6 +43,11 @@ class Store:
         self.path = path
         self.manifest = manifest
         self.manifest_sha256 = manifest_sha256
+
+    @property
+    def name(self) -> str:
+        """Source and variant, ``wikitext-2/bytes``."""
+        return f"{self.manifest.name}/{self.manifest.variant}"
 
     @property
     def splits(self) -> list[str]:
@@ -74,13 +80,24 @@ class Store:
         """Where each example begins among the tokens, ``(N + 1,)``."""
         return self._map(f"{self.part(split, part)}.offsets.bin", np.dtype("<i8"))
 
+    def has_offsets(self, split: str, part: str) -> bool:
+        """Whether the store knows where each example begins."""
+        return f"{self.part(split, part)}.offsets.bin" in self.manifest.files
+
     def tokens(self, split: str, part: str) -> Tokens:
         """All tokens of a column, one example after another."""
         return self._map(f"{self.part(split, part)}.tokens.bin", token_dtype(self.manifest.tokenizer["size"]))
 
     def lines(self, split: str, part: str) -> list[str]:
-        """The raw text of a column, one string per example."""
-        content = (self.path / f"{self.part(split, part)}.txt").read_bytes()
+        """The raw text of a column, one string per example.
+
+        Raises:
+            UserError: the store keeps none.
+        """
+        file = f"{self.part(split, part)}.txt"
+        if file not in self.manifest.files:
+            raise UserError(f"store {self.name} keeps tokens only, not its raw text")
+        content = (self.path / file).read_bytes()
         return content.decode().split("\n")[:-1]
 
     def _map(self, file: str, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -175,6 +192,15 @@ class StoreWriter:
     def write(self, file: str, content: bytes) -> None:
         """Writes one file."""
         write_atomic(self.folder / file, content)
+        self.note(file)
+
+    @contextlib.contextmanager
+    def stream(self, file: str) -> Iterator[IO[bytes]]:
+        """Writes one file bit by bit."""
+        with (self.folder / file).open("wb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
         self.note(file)
 
     def note(self, file: str) -> None:

@@ -1,15 +1,17 @@
-"""Tokenisers behind one small class each: byte-level BPE (trained here) and SentencePiece files (read).
+"""Tokenisers of subwords behind one small class each: byte-level BPE (trained here) and SentencePiece files (read).
 
 Whatever a file's own numbering, the four special symbols sit at 0..3 and are never made from text: a
 ``"<pad>"`` typed by a user is five ordinary characters. Needs no torch; the tokeniser libraries are imported
-when used.
+when used. Words, bytes and characters as tokens are in :mod:`repro.data.vocabulary`.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from repro.data.vocabulary import VOCABULARIES, Bytes, Chars, Words
 from repro.errors import UserError
 from repro.record import write_atomic
 
@@ -211,20 +213,31 @@ class SentencePiece(_Filed):
         return str(self._library.decode([self._theirs[i] for i in ids if i >= SPECIALS]))
 
 
-_KINDS: dict[str, type[ByteBpe] | type[SentencePiece]] = {
-    kind.suffix: kind for kind in (ByteBpe, SentencePiece)
-}
+Subwords = ByteBpe | SentencePiece
+AnyTokenizer = Subwords | Words | Bytes | Chars
 
 
-def load_tokenizer(path: Path) -> ByteBpe | SentencePiece:
-    """Reads a tokeniser file: ``.json`` is byte-level BPE, ``.model`` is SentencePiece.
+def _read_json(content: bytes) -> ByteBpe | Words | Bytes | Chars:
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = None  # the library says what is wrong
+    kind = VOCABULARIES.get(str(body.get("kind"))) if isinstance(body, dict) else None
+    return kind(content) if kind else ByteBpe(content)
+
+
+_READERS: dict[str, Callable[[bytes], AnyTokenizer]] = {".json": _read_json, ".model": SentencePiece}
+
+
+def load_tokenizer(path: Path) -> AnyTokenizer:
+    """Reads a tokeniser file: ``.json`` is byte-level BPE or a vocabulary, ``.model`` is SentencePiece.
 
     Raises:
         UserError: no such file, another suffix, or a broken file; names the file.
     """
     path = Path(path)
-    if path.suffix not in _KINDS:
-        raise UserError(f"{path}: a tokeniser file ends in {' or '.join(_KINDS)}")
+    if path.suffix not in _READERS:
+        raise UserError(f"{path}: a tokeniser file ends in {' or '.join(_READERS)}")
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -232,6 +245,6 @@ def load_tokenizer(path: Path) -> ByteBpe | SentencePiece:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     try:
-        return _KINDS[path.suffix](content)
+        return _READERS[path.suffix](content)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

@@ -19,7 +19,7 @@ from repro.data.batches import (
 from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
 from repro.data.manifest import Manifest
 from repro.data.store import Store, open_store, verify
-from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID, ByteBpe, SentencePiece, load_tokenizer
+from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID, AnyTokenizer, load_tokenizer
 from repro.data.variants import Variant
 from repro.errors import UserError
 
@@ -168,7 +168,7 @@ class TranslationData(ResumingData):
         return store
 
     @cached_property
-    def tokenizer(self) -> ByteBpe | SentencePiece:
+    def tokenizer(self) -> AnyTokenizer:
         """The shared tokeniser of both languages."""
         return load_tokenizer(self.store.tokenizer_path)
 

@@ -1,8 +1,11 @@
-"""Names of stores of one source: ``bpe8000``, ``bpe512-n17200``, ``sp16000-1a2b3c4d``."""
+"""Names of stores of one source: ``bpe8000``, ``bpe512-n17200``, ``sp16000-1a2b3c4d``, ``words``, ``bytes-nonl``."""
 
 import re
 from dataclasses import dataclass
 
+from repro.data.registry import SOURCES, Source
+
+_GIVEN = re.compile(r"(sp|given)\d+-[0-9a-f]{8}$")
 _BPE = re.compile(r"bpe(?P<vocab>\d+)(-n(?P<size>\d+))?$")
 
 
@@ -36,10 +39,22 @@ def given_variant(kind: str, size: int, sha256: str) -> str:
     return f"{'sp' if kind == 'sentencepiece' else 'given'}{size}-{sha256[:8]}"
 
 
+def is_subwords(variant: str) -> bool:
+    """Whether a variant's tokens are subwords, learned or given."""
+    return Variant.parse(variant) is not None or _GIVEN.match(variant) is not None
+
+
 def prepare_command(name: str, variant: str) -> str:
     """The command that makes a store."""
     parsed = Variant.parse(variant)
+    source = SOURCES.get(name)
     if parsed is None:
-        return f"repro data prepare {name} --tokenizer FILE"
+        is_level = source is not None and source.text is not None and not is_subwords(variant)
+        how = f"--level {variant}" if is_level else "--tokenizer FILE"
+        return f"repro data prepare {name} {how}{_from(source)}"
     size = f" --size {parsed.size}" if parsed.size else ""
-    return f"repro data prepare {name} --vocab-size {parsed.vocab_size}{size}"
+    return f"repro data prepare {name} --vocab-size {parsed.vocab_size}{size}{_from(source)}"
+
+
+def _from(source: Source | None) -> str:
+    return " --from DIR" if source is not None and source.obtained == "files" else ""

@@ -24,6 +24,7 @@ class DecoderLM(nn.Module):
         blocks: what the layers are made of.
         positions: maker of input positions from ``d_model``.
         dropout: on the embedding sums, in [0, 1).
+        final_dropout: on the hidden states that are returned, in [0, 1).
         init: initialises the whole model, in place.
     """
 
@@ -39,12 +40,14 @@ class DecoderLM(nn.Module):
         blocks: Blocks,
         positions: Callable[[int], nn.Module] = Added,
         dropout: float = 0.1,
+        final_dropout: float = 0.0,
         init: Callable[[nn.Module], None] = glorot,
     ) -> None:
         super().__init__()
         self.positions = positions(d_model)
         self.vocabulary = vocabulary(self.positions.token_width, d_model)
         self.dropout = nn.Dropout(dropout)
+        self.final_dropout = nn.Dropout(final_dropout)
         self.stack = blocks.build(d_model, n_layers)
         init(self)
 
@@ -57,6 +60,7 @@ class DecoderLM(nn.Module):
         past = None if state is None else state["stream"]
         x, layout = place(self.vocabulary.embed(ids), self.positions, past, lengths)
         mixed: Mixed = self.stack(self.dropout(x), None if past is None else {"mix": past["mix"]}, layout)
+        mixed = mixed._replace(y=self.final_dropout(mixed.y))
         if past is None:
             return mixed
         return mixed._replace(state={"stream": advance_stream(past, layout, mixed.state), "memory": {}})

@@ -12,23 +12,38 @@ R     hash rounds
 ====  =========================  ====  =========================
 """
 
+from repro.nn.adaptive import AdaptiveVocabulary
 from repro.nn.attention.full import CrossAttention, FullAttention
+from repro.nn.attention.infused import InfusedAttention
+from repro.nn.attention.relative import RelativeAttention
+from repro.nn.attention.shaw import ShawAttention
 from repro.nn.embeddings import TokenEmbedding
 from repro.nn.feed_forward import FeedForward
 from repro.nn.heads import LinearHead, TokenScores, token_scores
 from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
-from repro.nn.positions import Added, Concatenated, LearnedPositions, NoPositions, SinusoidalPositions
+from repro.nn.positions import (
+    Added,
+    Concatenated,
+    LayerPositions,
+    LearnedPositions,
+    NoPositions,
+    SinusoidalPositions,
+    SplitSinusoids,
+)
 from repro.nn.stack import Blocks, ResidualStack
 from repro.nn.sublayer import PostNorm, PreNorm, Sublayer
 from repro.nn.vocabulary import Vocabulary
 
 __all__ = [
+    "AdaptiveVocabulary",
     "Added",
     "Blocks",
     "Concatenated",
     "CrossAttention",
     "FeedForward",
     "FullAttention",
+    "InfusedAttention",
+    "LayerPositions",
     "Layout",
     "LearnedPositions",
     "LinearHead",
@@ -36,9 +51,12 @@ __all__ = [
     "NoPositions",
     "PostNorm",
     "PreNorm",
+    "RelativeAttention",
     "ResidualStack",
     "SequenceMixer",
+    "ShawAttention",
     "SinusoidalPositions",
+    "SplitSinusoids",
     "State",
     "Sublayer",
     "TokenEmbedding",

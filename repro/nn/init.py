@@ -4,6 +4,8 @@ import math
 
 from torch import nn
 
+from repro.nn.adaptive import Projection
+
 
 def glorot(model: nn.Module) -> None:
     """Glorot-uniform linear weights, zero biases, ``N(0, 1/width)`` embeddings, unit norms.
@@ -29,6 +31,34 @@ def normal_002(model: nn.Module) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
     _neutral(model)
+
+
+class Normal:
+    """``N(0, std)`` for everything of two dimensions or more, ``N(1, std)`` gains of norms, zero biases.
+
+    Args:
+        std: standard deviation.
+        projection_std: of the projections of an adaptive vocabulary.
+
+    Source: Dai et al. 2019, code. The vectors u and v of its scores have two dimensions, one for the heads.
+    """
+
+    def __init__(self, std: float = 0.02, projection_std: float = 0.01) -> None:
+        self.std = std
+        self.projection_std = projection_std
+
+    def __call__(self, model: nn.Module) -> None:
+        """Initialises in place."""
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=self.std)
+            else:
+                nn.init.zeros_(parameter)
+        for module in model.modules():
+            if isinstance(module, Projection):
+                nn.init.normal_(module.weight, std=self.projection_std)
+            if isinstance(module, nn.LayerNorm) and module.weight is not None:
+                nn.init.normal_(module.weight, mean=1.0, std=self.std)
 
 
 def _neutral(model: nn.Module) -> None:

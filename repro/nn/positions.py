@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+
+from repro.nn.mixer import Layout, Mixed, State
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -46,6 +49,76 @@ class SinusoidalPositions(nn.Module):
         # Half precision cannot count far; angles are always made in float32 or better.
         exact = torch.promote_types(dtype, torch.float32)
         return sinusoids(positions, self.width, exact).to(dtype)
+
+
+def split_sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """All sines, then all cosines: ``PE(p) = [sin(p f_i) ..., cos(p f_i) ...]``, ``f_i = 10000^(-i / (width/2 - 1))``.
+
+    Args: as :func:`sinusoids`; a width of at least 4.
+
+    Returns:
+        ``(..., width)``.
+
+    Source: fairseq ``SinusoidalPositionalEmbedding``; its first token has index 2, behind the padding's.
+    """
+    half = width // 2
+    steps = torch.arange(half, device=positions.device, dtype=dtype)
+    angles = positions.to(dtype)[..., None] * torch.exp(steps * (-math.log(10000.0) / (half - 1)))
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+class SplitSinusoids(nn.Module):
+    """The table of :func:`split_sinusoids`; nothing to store.
+
+    Args:
+        width: channels, even and at least 4.
+        first: index of position 0; 2 in models of fairseq, where 1 is the padding's.
+
+    Raises:
+        ValueError: ``width`` is odd or below 4, or ``first`` negative.
+    """
+
+    def __init__(self, width: int, first: int = 0) -> None:
+        super().__init__()
+        if width % 2 or width < 4:
+            raise ValueError(f"split sinusoids need an even width of at least 4, not {width}")
+        if first < 0:
+            raise ValueError(f"the first index must be at least 0, not {first}")
+        self.width = width
+        self.first = first
+
+    def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """Vectors ``(..., width)`` of positions ``(...)``."""
+        exact = torch.promote_types(dtype, torch.float32)  # as in SinusoidalPositions
+        return split_sinusoids(positions + self.first, self.width, exact).to(dtype)
+
+    def leading(self, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Vectors ``(count, width)`` of positions 0 to ``count - 1``, remembered between calls: never write to them."""
+        # Powers of two, so that one more position seldom makes a new table.
+        room = 1 << max(count - 1, 63).bit_length()
+        return _leading(room, self.width, self.first, dtype, device)[:count]
+
+
+@lru_cache(maxsize=16)
+def _leading(room: int, width: int, first: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A pure function's values; as ordinary tensors even when first asked for in inference mode."""
+    with torch.inference_mode(False):
+        return SplitSinusoids(width, first)(torch.arange(room, device=device), dtype)
+
+
+def leading(table: nn.Module, count: int, like: Tensor) -> Tensor:
+    """Vectors ``(count, width)`` of a table's positions 0 to ``count - 1``, in the dtype and on the device of ``like``.
+
+    Tables that are pure functions need not compute them anew in every layer and at every token.
+    """
+    if isinstance(table, SplitSinusoids):
+        return table.leading(count, like.dtype, like.device)
+    return table(torch.arange(count, device=like.device), like.dtype)
+
+
+def split_from_two(width: int) -> SplitSinusoids:
+    """:class:`SplitSinusoids` as in models of fairseq: position 0 has index 2."""
+    return SplitSinusoids(width, first=2)
 
 
 class LearnedPositions(nn.Module):
@@ -119,3 +192,31 @@ class NoPositions(nn.Module):
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """``x (B, T, D)`` as it came."""
         return x
+
+
+class LayerPositions(nn.Module):
+    """A learned vector for each position, as a mixer: in a sublayer of its own it adds positions to a layer's input.
+
+    Args:
+        d_model: D.
+        max_length: positions 0 to ``max_length - 1`` exist; a larger one raises IndexError.
+
+    Source: Al-Rfou et al. 2019, section 2 ("positional embeddings" of every layer).
+    """
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.table = LearnedPositions(d_model, max_length)
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        return None
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """The vectors of ``layout.positions``, ``(B, T, D)``; of ``x`` only the shape counts.
+
+        Raises:
+            ValueError: the layout has no positions.
+        """
+        if layout.positions is None:
+            raise ValueError("per-layer positions need layout.positions")
+        return Mixed(self.table(layout.positions, x.dtype).expand_as(x), state)

@@ -1,6 +1,6 @@
 """Stacks of layers, and the recipe from which encoders and decoders are built."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,9 +61,11 @@ class Blocks:
     """What the layers of a model are made of.
 
     Args:
-        mixers: makers of a mixer from ``d_model``, tiled over depth.
+        mixers: makers of a mixer from ``d_model``, tiled over depth. One with a method ``share_with(first)`` is
+            given the first mixer of its class, to take parameters over from it.
         feed_forward: maker of a feed-forward layer from ``d_model``.
         sublayer: maker of a sublayer from a body and ``d_model``; decides the norm placement.
+        positions: maker of positions that every layer adds to its input, from ``d_model``; None adds none.
         cross: maker of the cross-attention from ``d_model``; needed by decoders that attend to an encoder.
         final_norm: maker of a norm after the last layer, from ``d_model`` (pre-norm stacks want one).
         stack: how the sublayers are wired.
@@ -72,6 +74,7 @@ class Blocks:
     mixers: list[Callable[[int], nn.Module]]
     feed_forward: Callable[[int], nn.Module]
     sublayer: Callable[[nn.Module, int], Sublayer] = PostNorm
+    positions: Callable[[int], nn.Module] | None = None
     cross: Callable[[int], nn.Module] | None = None
     final_norm: Callable[[int], nn.Module] | None = None
     stack: Callable[[Sequence[Mapping[str, Sublayer]], nn.Module], ResidualStack] = ResidualStack
@@ -87,12 +90,27 @@ class Blocks:
         if not self.mixers:
             raise ValueError("blocks.mixers is empty; give at least one")
         layers = [self._layer(d_model, depth, cross) for depth in range(n_layers)]
+        share(layer["mix"].body for layer in layers)
         norm = self.final_norm(d_model) if self.final_norm else nn.Identity()
         return self.stack(layers, norm)
 
     def _layer(self, d_model: int, depth: int, cross: bool) -> dict[str, Sublayer]:
+        added = {} if self.positions is None else {"positions": added_positions(self.positions(d_model))}
         bodies = {"mix": self.mixers[depth % len(self.mixers)](d_model)}
         if cross and self.cross is not None:
             bodies["cross"] = self.cross(d_model)
         bodies["feed_forward"] = self.feed_forward(d_model)
-        return {name: self.sublayer(body, d_model) for name, body in bodies.items()}
+        return {**added, **{name: self.sublayer(body, d_model) for name, body in bodies.items()}}
+
+
+def added_positions(table: nn.Module) -> Sublayer:
+    """``x + table(positions)``, without a norm and without dropout."""
+    return Sublayer(table, nn.Identity(), nn.Identity(), nn.Identity(), 0.0)
+
+
+def share(mixers: Iterable[Any]) -> None:
+    """Lets mixers take parameters over from the first of their class: what a model has once for all layers."""
+    first: dict[type, Any] = {}
+    for mixer in mixers:
+        if first.setdefault(type(mixer), mixer) is not mixer and hasattr(mixer, "share_with"):
+            mixer.share_with(first[type(mixer)])

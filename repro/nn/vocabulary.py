@@ -4,7 +4,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import cross_entropy, linear
 
 from repro.nn.embeddings import TokenEmbedding
 from repro.nn.heads import LinearHead, TokenScores, token_scores
@@ -49,6 +49,12 @@ class Vocabulary(nn.Module):
     def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:
         """Scores of targets ``(...)`` given hidden states ``(..., D)``."""
         return token_scores(self.logits(hidden), targets)
+
+    def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """``-log p`` of targets ``(...)`` in nats given hidden states ``(..., D)``, in float32 or better."""
+        logits = self.logits(hidden)
+        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return cross_entropy(exact.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``, in float32 or better."""

@@ -1,5 +1,7 @@
 """Learning-rate schedules. They count optimiser updates, never micro-batches."""
 
+import math
+
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -23,6 +25,48 @@ class Noam(LambdaLR):
         if warmup_steps < 1:
             raise ValueError(f"warmup_steps must be at least 1, not {warmup_steps}")
         super().__init__(optimizer, lambda done: factor * noam(done + 1, d_model, warmup_steps))
+
+
+class WarmupCosine(LambdaLR):
+    """Linear growth from ``first`` to the optimiser's learning rate, then half a cosine down to ``last``.
+
+    Args:
+        optimizer: its ``lr`` is the peak.
+        steps: updates of the whole schedule; behind them the rate stays at ``last``.
+        warmup_steps: updates of linear growth; 0 has none.
+        first: share of the peak at the first update of the growth, in [0, 1].
+        last: share of the peak at the end, in [0, 1].
+        from_start: the cosine counts from update 0, as if there were no growth, which only cuts it off; False
+            starts it behind the growth.
+
+    Raises:
+        ValueError: a value out of range.
+
+    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, otherwise as fairseq's.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        steps: int,
+        warmup_steps: int = 0,
+        first: float = 0.0,
+        last: float = 0.0,
+        from_start: bool = False,
+    ) -> None:
+        if not 0 <= warmup_steps < steps:
+            raise ValueError(f"warmup_steps must be at least 0 and below steps {steps}, not {warmup_steps}")
+        if not 0 <= first <= 1 or not 0 <= last <= 1:
+            raise ValueError(f"first and last are shares of the peak in [0, 1], not {first} and {last}")
+        begin = 0 if from_start else warmup_steps
+
+        def share(done: int) -> float:
+            if done < warmup_steps:
+                return first + (1.0 - first) * done / warmup_steps
+            angle = math.pi * min(1.0, (done - begin) / (steps - begin))
+            return last + (1.0 - last) * 0.5 * (1.0 + math.cos(angle))
+
+        super().__init__(optimizer, share)
 
 
 class Constant(LambdaLR):

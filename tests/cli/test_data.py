@@ -54,6 +54,39 @@ def test_prepare_refuses_what_does_not_fit_together(empty: Workshop) -> None:
     assert not list((empty.root / "data").rglob(".bpe*")), "no half store"
 
 
+def test_text_is_prepared_at_a_level(empty: Workshop) -> None:
+    files = empty.root / "files"
+    files.mkdir()
+    for name in ("train", "val", "test"):
+        (files / f"{name}.txt").write_text(f"{name} of a book\n" * 3)
+    words = ("data", "prepare", "books", "--level", "words-min3", "--from", str(files))
+    said = call(*words)
+    assert said.code == 0, said.err
+    folder = empty.root / "data" / "books" / "words-min3"
+    assert said.out.strip() == str(folder)
+    assert "made books/words-min3: test 15 tokens (3 unknown), train 15 tokens, val 15 tokens" in said.err
+    assert "kept books/words-min3" in call(*words).err
+    assert call("data", "verify", "books").out == "words-min3\n"
+    rows = {row["name"]: row for row in call("data", "list", "--json").json()}
+    assert rows["books"]["stores"] == ["words-min3"]
+    assert rows["enwik8"]["levels"] == ["bytes", "bytes-nonl"]
+    assert "bytes-nonl" in call("data", "list").out
+
+
+def test_text_is_refused_in_one_line(empty: Workshop) -> None:
+    call("data", "prepare", "ptb", "--level", "letters").refused("'letters'", "words, chars, bytes")
+    call("data", "prepare", "multi30k", "--level", "words").refused("--level words")
+    call("data", "prepare", "enwik8").refused("repro data prepare enwik8 --level bytes --from DIR")
+    call("data", "prepare", "wikitext-2", "--from", str(empty.root)).refused("wiki.train.tokens", "train.txt")
+    (empty.root / "ptb.train.txt").write_text("not the treebank\n")
+    for split in ("valid", "test"):
+        (empty.root / f"ptb.{split}.txt").write_text("no\n")
+    call("data", "prepare", "ptb", "--from", str(empty.root)).refused(
+        "train: sha256", "use the original files"
+    )
+    assert not list((empty.root / "data").rglob("manifest.json"))
+
+
 def test_verify_without_a_store_names_the_command(empty: Workshop) -> None:
     call("data", "verify", "numbers-en-de").refused(
         "no store of numbers-en-de", "repro data prepare numbers-en-de"

@@ -17,6 +17,7 @@ from repro.data.registry import SOURCES, Source
 from repro.data.sources import ensure_generated, list_sources, prepare, verify
 from repro.data.store import open_store
 from repro.data.tokenizers import ByteBpe
+from repro.data.vocabulary import Words
 from repro.errors import UserError
 
 LINES = {
@@ -230,6 +231,21 @@ def test_other_content_on_the_hub_is_refused(
         ({"name": "multi30k", "tokenizer": Path("a.json"), "vocab_size": 9}, "leave out --vocab-size 9"),
         ({"name": "multi30k", "tokenizer": Path("no.json")}, "no such tokeniser file: no.json"),
         ({"name": "numbers-en-de", "size": 20, "vocab_size": 9999}, "9999 is too large.*the largest is"),
+        ({"name": "multi30k", "level": "words"}, "no levels, only subwords; leave out --level words"),
+        ({"name": "wikitext-2", "level": "chars"}, "no level 'chars'; it has words, bytes"),
+        ({"name": "wikitext-2", "vocab_size": 9}, "vocabulary of its text; leave out --vocab-size 9"),
+        ({"name": "ptb", "tokenizer": Path("a.json")}, "leave out --tokenizer a.json"),
+        (
+            {"name": "books", "level": "bytes", "vocab_size": 300},
+            "--level bytes .* leave out --vocab-size 300",
+        ),
+        ({"name": "python-stdlib", "size": 5}, "leave out --size 5"),
+        ({"name": "python-stdlib", "from_dir": Path("x")}, "is generated; leave out --from"),
+        (
+            {"name": "enwik8"},
+            "cannot be downloaded here; .*`repro data prepare enwik8 --level bytes --from DIR`",
+        ),
+        ({"name": "enwik8", "from_dir": Path(".")}, r"no enwik8 \[\.gz\|\.xz\|\.zip\]"),
     ],
 )
 def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], said: str) -> None:
@@ -240,12 +256,23 @@ def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], said:
 
 def test_the_list_shows_sources_and_stores(numbers_store: Path) -> None:
     told = {info.name: info for info in list_sources()}
-    assert set(told) == {"multi30k", "wmt14-en-de", "numbers-en-de"}
+    assert set(told) >= {
+        "multi30k",
+        "wmt14-en-de",
+        "numbers-en-de",
+        "wikitext-103",
+        "enwik8",
+        "python-stdlib",
+    }
     assert told["multi30k"].revision == "unpinned"
     assert told["wmt14-en-de"].obtained == "loader: none yet"
     assert told["numbers-en-de"].stores == ("bpe300-n300",)
     assert told["multi30k"].stores == ()
-    assert all(info.licence and info.size and info.languages == ("en", "de") for info in told.values())
+    assert all(info.licence and info.size for info in told.values())
+    assert told["multi30k"].languages == ("en", "de")
+    assert told["multi30k"].levels == ("bpe",)
+    assert (told["enwik8"].languages, told["enwik8"].levels) == (("text",), ("bytes", "bytes-nonl"))
+    assert (told["enwik8"].obtained, told["wikitext-103"].obtained) == ("--from", "hub or --from")
 
 
 def test_verify_checks_every_store(numbers_store: Path) -> None:
@@ -256,6 +283,28 @@ def test_verify_checks_every_store(numbers_store: Path) -> None:
         verify("numbers-en-de")
     with pytest.raises(UserError, match="`repro data prepare multi30k --vocab-size 4000`"):
         verify("multi30k")
+    with pytest.raises(UserError, match="`repro data prepare ptb --level words --from DIR`"):
+        verify("ptb")
+
+
+def test_a_vocabulary_of_words_is_no_tokeniser_to_translate_with(data_folder: Path, tmp_path: Path) -> None:
+    Words.of(["<eos>", "a"], line_end="<eos>", unknown=None).save(tmp_path / "w.json")
+    with pytest.raises(UserError, match=r"w\.json holds words; it must be byte-level BPE or SentencePiece"):
+        prepare("multi30k", tmp_path, tokenizer=tmp_path / "w.json", say=quiet)
+
+
+def test_known_hashes_and_cuts_are_complete() -> None:
+    for source in SOURCES.values():
+        assert all(len(digest) == 64 and int(digest, 16) for digest in source.sha256.values())
+        if source.text is not None:
+            assert source.text.levels
+            assert set(source.text.cut or source.splits) == set(source.splits)
+            keys = (
+                {"whole"} if source.text.layout == "whole" else {f"{split}.text" for split in source.splits}
+            )
+            assert set(source.sha256) in (set(), keys)
+            assert source.obtained != "hub" or set(source.hub_splits) == set(source.splits)
+    assert sum(SOURCES["enwik8"].text.cut.values()) == 100_000_000  # type: ignore[union-attr]
 
 
 def test_only_generated_stores_are_made_on_their_own(data_folder: Path) -> None:

@@ -206,3 +206,8 @@ def test_names_of_variants_and_their_commands() -> None:
     assert given_variant("sentencepiece", 16_000, "1a2b3c4d5e") == "sp16000-1a2b3c4d"
     assert Variant.parse("sp16000-1a2b3c4d") is None
     assert prepare_command("multi30k", "bpe8000") == "repro data prepare multi30k --vocab-size 8000"
+    assert prepare_command("wikitext-2", "bytes") == "repro data prepare wikitext-2 --level bytes"
+    assert (
+        prepare_command("enwik8", "bytes-nonl") == "repro data prepare enwik8 --level bytes-nonl --from DIR"
+    )
+    assert prepare_command("books", "bpe29000") == "repro data prepare books --vocab-size 29000 --from DIR"

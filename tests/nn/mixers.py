@@ -7,8 +7,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from repro.nn import FeedForward, FullAttention, Layout
-from tests.nn import reference
+from repro.nn import (
+    FeedForward,
+    FullAttention,
+    InfusedAttention,
+    Layout,
+    LearnedPositions,
+    RelativeAttention,
+    ShawAttention,
+)
+from tests.nn import reference, reference_infused, reference_relative
 
 D_MODEL = 12
 
@@ -44,6 +52,29 @@ MIXERS = {
         lambda: FullAttention(D_MODEL, 2, d_head=3, d_value=5), reference.self_attention
     ),
     "full, no bias": Case(lambda: FullAttention(D_MODEL, 4, bias=False), reference.self_attention),
+    # Memories that just hold what the laws feed: nothing is cut.
+    "infused": Case(lambda: InfusedAttention(D_MODEL, 3, mem_len=10), reference_infused.infused),
+    "infused, learned table": Case(
+        lambda: InfusedAttention(
+            D_MODEL, 2, d_head=5, mem_len=10, bias=False, table=lambda width: LearnedPositions(width, 63)
+        ),
+        reference_infused.infused,
+    ),
+    "infused, no positions": Case(
+        lambda: InfusedAttention(D_MODEL, 4, mem_len=10, table=None), reference_infused.infused
+    ),
+    "relative": Case(
+        lambda: RelativeAttention(D_MODEL, 3, mem_len=20), reference_relative.relative, directions=(True,)
+    ),
+    "relative, narrow": Case(
+        lambda: RelativeAttention(D_MODEL, 2, d_head=5, mem_len=20, shared_biases=False),
+        reference_relative.relative,
+        directions=(True,),
+    ),
+    # Some of the distances lie beyond the table.
+    "shaw": Case(
+        lambda: ShawAttention(D_MODEL, 3, max_distance=9, mem_len=20), reference_relative.shaw, directions=(True,)
+    ),
     "feed-forward": Case(lambda: FeedForward(D_MODEL, 20), reference.feed_forward),
     "feed-forward, no bias": Case(lambda: FeedForward(D_MODEL, 7, bias=False), reference.feed_forward),
 }

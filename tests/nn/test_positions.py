@@ -3,9 +3,19 @@
 import pytest
 import torch
 
-from repro.nn import Added, Concatenated, LearnedPositions, NoPositions, SinusoidalPositions
-from repro.nn.positions import sinusoids
-from tests.nn import reference
+from repro.nn import (
+    Added,
+    Concatenated,
+    LayerPositions,
+    Layout,
+    LearnedPositions,
+    NoPositions,
+    SequenceMixer,
+    SinusoidalPositions,
+    SplitSinusoids,
+)
+from repro.nn.positions import leading, sinusoids, split_from_two
+from tests.nn import reference, reference_infused
 
 
 @pytest.mark.parametrize("width", [2, 12, 64])
@@ -69,3 +79,61 @@ def test_added_takes_a_learned_table() -> None:
     x = torch.zeros(1, 3, 8)
     assert torch.equal(positions(x, torch.arange(3))[0], positions.table.table.weight)
     assert torch.equal(NoPositions(8)(x, torch.arange(3)), x)
+
+
+@pytest.mark.parametrize("width", [4, 12, 64])
+@pytest.mark.parametrize("first", [0, 2, 7])
+def test_split_sinusoids_equal_the_formula(width: int, first: int) -> None:
+    where = torch.tensor([[3, 4], [0, 900]])
+    got = SplitSinusoids(width, first)(where, torch.float64)
+    wanted = reference_infused.split_sinusoids(901, width, first)[where]
+    assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+    rough = SplitSinusoids(width, first)(where, torch.bfloat16)
+    assert rough.dtype == torch.bfloat16
+    assert torch.allclose(rough.double(), wanted, rtol=0, atol=5e-3)
+
+
+def test_split_sinusoids_fit_where_tables_do() -> None:
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    got = Added(8, table=split_from_two)(x, torch.arange(5))
+    assert torch.allclose(got, x + reference_infused.split_sinusoids(5, 8, first=2))
+
+
+@pytest.mark.parametrize(("width", "first"), [(7, 0), (2, 0), (0, 0), (8, -1)])
+def test_split_sinusoids_that_cannot_be_are_refused(width: int, first: int) -> None:
+    with pytest.raises(ValueError, match=r"not (7|2|0|-1)"):
+        SplitSinusoids(width, first)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 200])
+def test_leading_rows_equal_the_table_of_any_kind(count: int) -> None:
+    like = torch.zeros((), dtype=torch.float64)
+    learned = LearnedPositions(8, 200).double()
+    for table in (SplitSinusoids(8), SplitSinusoids(8, 2), SinusoidalPositions(8), learned):
+        rows = leading(table, count, like)
+        assert rows.dtype == torch.float64
+        assert torch.equal(rows, table(torch.arange(count), torch.float64))
+    assert leading(SplitSinusoids(8), 3, like.float()).dtype == torch.float32
+    assert leading(learned, 5, like).requires_grad
+
+
+@pytest.mark.parametrize("where", [torch.arange(5), torch.arange(10).view(2, 5).flip(0)])
+def test_layer_positions_are_a_mixer_whose_output_are_vectors_of_positions(where: torch.Tensor) -> None:
+    mixer = LayerPositions(8, max_length=10)
+    assert isinstance(mixer, SequenceMixer)
+    assert mixer.init_state(2, 5) is None
+    x = torch.randn(2, 5, 8)
+    y, state, aux = mixer(x, None, Layout(True, positions=where))
+    assert (state, aux) == (None, None)
+    assert torch.equal(y, mixer.table.table.weight[where].expand(2, 5, 8))
+    y.sum().backward()
+    used = torch.bincount(where.expand(2, 5).flatten(), minlength=10).float()
+    assert torch.equal(mixer.table.table.weight.grad, used[:, None].expand(10, 8))
+
+
+def test_layer_positions_need_positions_that_exist() -> None:
+    mixer, x = LayerPositions(8, max_length=4), torch.zeros(1, 5, 8)
+    with pytest.raises(IndexError):
+        mixer(x, None, Layout(True, positions=torch.arange(5)))
+    with pytest.raises(ValueError, match=r"layout\.positions"):
+        mixer(x, None, Layout(True))

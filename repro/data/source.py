@@ -1,0 +1,93 @@
+"""What is known about a source of data. Standard library only."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Layout = Literal["splits", "whole", "folder", "library"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """How text for language models is found, cut into splits and read.
+
+    Attributes:
+        levels: what a token may be, the default first: ``words``, ``words-min3`` (words seen at least three times in
+            training, the others are the unknown word), ``bytes``, ``bytes-nonl`` (newlines left out), ``chars``,
+            ``bpe``.
+        layout: ``splits`` (files for each split), ``whole`` (one file, cut at given bytes), ``folder`` (any .txt files)
+            or ``library`` (the running Python's standard library).
+        files: names that people have for the files of each split (or of ``whole``), without ``.gz``, ``.xz`` or
+            ``.zip``; may be patterns.
+        shards: how many files a pattern must find, by split.
+        folders: folders below the given one to look in as well.
+        cut: bytes of each split, in order, for ``whole``.
+        prefix: a longer file is cut off after the last split.
+        line_end: word that stands for the end of a line.
+        unknown: word that stands for words out of the vocabulary.
+        sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
+        seen_bytes: only bytes that occur in training are symbols; else all 256 are.
+        strip_lines: blanks at the ends of lines are no characters.
+        vocabulary: names of a file with the official words, which ``words`` needs.
+        hub_column: of the text on the hub.
+        hub_blank: what an empty line there is in the original files.
+    """
+
+    levels: tuple[str, ...]
+    layout: Layout
+    files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shards: dict[str, int] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    cut: dict[str, int] = field(default_factory=dict)
+    prefix: bool = False
+    line_end: str = "<eos>"
+    unknown: str = "<unk>"
+    sentences: bool = False
+    seen_bytes: bool = False
+    strip_lines: bool = False
+    vocabulary: tuple[str, ...] = ()
+    hub_column: str = "text"
+    hub_blank: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from and what is known about it.
+
+    Attributes:
+        name: as on the command line.
+        title: what it is, for people.
+        licence: its terms, as stated by its makers.
+        size: approximate size, for people.
+        parts: columns of each split (languages, or ``text``).
+        splits: every split the source has, the required ones first.
+        required: splits that must be at hand.
+        aliases: other names for splits (``test``).
+        obtained: ``hub`` (or files), ``files``, ``generated``, or ``none``: its loader is not there yet.
+        hub_id: data set on the hub, or None.
+        hub_config: its configuration there, or None.
+        revision: its pinned revision; None is shown as ``unpinned``.
+        hub_splits: names of the splits there.
+        sha256: known SHA-256 of the raw content of ``<split>.<part>``, or of ``whole``.
+        sha256_stripped: the same with blanks stripped from the ends of lines, where that differs. Some copies
+            on the hub are stored so; both forms are accepted from there.
+        vocab_size: default size of a learned vocabulary.
+        text: how it is read as text for language models; None for sentence pairs.
+    """
+
+    name: str
+    title: str
+    licence: str
+    size: str
+    parts: tuple[str, ...]
+    splits: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
+    obtained: str = "hub"
+    hub_id: str | None = None
+    hub_config: str | None = None
+    revision: str | None = None
+    hub_splits: dict[str, str] = field(default_factory=dict)
+    sha256: dict[str, str] = field(default_factory=dict)
+    sha256_stripped: dict[str, str] = field(default_factory=dict)
+    vocab_size: int = 8000
+    text: Text | None = None

@@ -1,0 +1,282 @@
+"""How a flat array of tokens is laid into the batches of an epoch: streams with memory, shuffled blocks, sentences.
+
+Every rank plans the same global batches, a pure function of (seed, epoch, step), and takes its rows of them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from repro.data.batches import Int64s
+from repro.data.segments import Bools, Lazy, Segment, rows_from
+from repro.errors import UserError
+
+OrderName = Literal["stream", "shuffled", "sentences"]
+
+
+def rows_per_batch(batch_tokens: int, seq_len: int) -> int:
+    """Rows of the global batch.
+
+    Raises:
+        UserError: sizes below 1, or ``batch_tokens`` is no multiple of ``seq_len``; names the nearest multiples.
+    """
+    if seq_len < 1 or batch_tokens < 1:
+        raise UserError(f"seq_len {seq_len} and batch_tokens {batch_tokens} must be at least 1")
+    if batch_tokens % seq_len:
+        below = batch_tokens // seq_len * seq_len
+        near = f"{below} or {below + seq_len}" if below else str(seq_len)
+        raise UserError(f"batch_tokens {batch_tokens} is not a multiple of seq_len {seq_len}; use {near}")
+    return batch_tokens // seq_len
+
+
+def share_of_rows(rows: int, rank: int, world: int, part: int = 0, parts: int = 1) -> Int64s:
+    """Which rows of a global batch one rank and micro-batch takes.
+
+    When a rank's micro-batches are interleaved, its row ``i`` is row ``i x world + rank`` of the global batch:
+    the order in which memories are saved.
+
+    Raises:
+        UserError: the rows cannot be shared evenly; names the numbers that divide them.
+    """
+    shares = world * parts
+    if rows % shares:
+        fitting = ", ".join(str(n) for n in range(1, rows + 1) if rows % n == 0)
+        raise UserError(
+            f"{rows} streams (batch_tokens / seq_len) cannot be shared evenly by {world} ranks x {parts} "
+            f"micro-batches; ranks x micro-batches must be one of {fitting}"
+        )
+    return np.arange(part * world + rank, rows, shares, dtype=np.int64)
+
+
+def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
+    """Global batches of an epoch, the same for every ``seq_len``.
+
+    Raises:
+        UserError: not even one.
+    """
+    if n_targets < batch_tokens:
+        raise UserError(
+            f"batch_tokens {batch_tokens} is more than the {max(0, n_targets)} targets of the training split"
+        )
+    return n_targets // batch_tokens
+
+
+class Order(Protocol):
+    """Where the rows of each step lie."""
+
+    def targets(self, step: int, rows: Int64s) -> Int64s:
+        """Targets ``(B, T)`` of some rows of a step."""
+
+    def index(self, step: int, rows: Int64s) -> Int64s:
+        """Which stream or block some rows of a step are, ``(B,)``."""
+
+    def fresh(self, step: int) -> bool:
+        """Whether memories start anew with this step."""
+
+
+@dataclass(frozen=True)
+class InStreams:
+    """Row b is stream b: a contiguous piece of the text, read on from step to step.
+
+    Source: data loader of Transformer-XL's code; Shortformer's with a cache.
+    """
+
+    steps: int
+    seq_len: int
+
+    def targets(self, step: int, rows: Int64s) -> Int64s:
+        return rows_from((rows * self.steps + step) * self.seq_len, self.seq_len)
+
+    def index(self, step: int, rows: Int64s) -> Int64s:
+        return rows
+
+    def fresh(self, step: int) -> bool:
+        return step == 0
+
+
+@dataclass(frozen=True)
+class InBlocks:
+    """Blocks of ``seq_len`` in an order of their own for each epoch; memories never carry over.
+
+    Source: fairseq's ``sample-break-mode none``, as Shortformer's baselines use it.
+    """
+
+    blocks: Int64s
+    rows: int
+    seq_len: int
+
+    def targets(self, step: int, rows: Int64s) -> Int64s:
+        return rows_from(self.index(step, rows) * self.seq_len, self.seq_len)
+
+    def index(self, step: int, rows: Int64s) -> Int64s:
+        return self.blocks[step * self.rows + rows]
+
+    def fresh(self, step: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class InSentences:
+    """Whole sentences in an order of their own for each epoch, then laid into streams.
+
+    Each sentence ends with the symbol that also stands before the first, so what precedes a sentence is the same
+    wherever it is moved, and the input of a target stays its predecessor in the file.
+
+    Source: One Billion Word in Transformer-XL's code.
+    Deviation: there a row fetches its next sentence when its own is used up; here each row owns a contiguous piece of
+    the shuffled text, so that any step can be found without replaying the ones before.
+
+    Attributes:
+        streams: of the shuffled text.
+        ends: where each sentence ends in the shuffled text, ``(N,)``.
+        moved: by how much its targets were moved, ``(N,)``.
+    """
+
+    streams: InStreams
+    ends: Int64s
+    moved: Int64s
+
+    def targets(self, step: int, rows: Int64s) -> Int64s:
+        laid = self.streams.targets(step, rows)
+        return laid + self.moved[np.searchsorted(self.ends, laid, side="right")]
+
+    def index(self, step: int, rows: Int64s) -> Int64s:
+        return rows
+
+    def fresh(self, step: int) -> bool:
+        return step == 0
+
+
+def _shuffled(n: int, seed: int, epoch: int) -> Int64s:
+    # raw output of a bit generator is the same in every version of NumPy, its distributions are not
+    random = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
+    return np.argsort(random.random_raw(n), kind="stable").astype(np.int64, copy=False)
+
+
+def sentence_order(offsets: Int64s, steps: int, seq_len: int, seed: int, epoch: int) -> InSentences:
+    """Sentences in the order of one epoch.
+
+    Args:
+        offsets: where each sentence begins among the tokens, and the end of the last, ``(N + 1,)``; the first token
+            belongs to none.
+        steps: of the epoch.
+        seq_len: T.
+        seed: of the run.
+        epoch: from 0.
+    """
+    order = _shuffled(len(offsets) - 1, seed, epoch)
+    first = np.asarray(offsets[:-1], np.int64)[order] - 1
+    ends = np.cumsum(np.diff(offsets)[order], dtype=np.int64)
+    begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    return InSentences(InStreams(steps, seq_len), ends, first - begins)
+
+
+@dataclass(frozen=True)
+class Share:
+    """One rank's place: ``rank`` of ``world`` ranks, ``parts`` micro-batches per step."""
+
+    rank: int = 0
+    world: int = 1
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of one epoch for one rank, micro-batches of a step one after another.
+
+    Attributes:
+        order: where rows lie.
+        steps: global batches.
+        rows: of the global batch.
+        share: this rank's place.
+        step_tokens: targets of the global batch.
+        scored: ``(N,)``, the tokens that count; None is all.
+        context: leading targets of every row that are read, but do not count.
+    """
+
+    order: Order
+    steps: int
+    rows: int
+    share: Share
+    step_tokens: int
+    scored: Bools | None = None
+    context: int = 0
+
+    def plan(self) -> Lazy[Segment]:
+        """Segments in the order of training."""
+        share_of_rows(self.rows, 0, self.share.world, 0, self.share.parts)  # refused before training starts
+        return Lazy(self.segment, range(self.steps * self.share.parts))
+
+    def segment(self, i: int) -> Segment:
+        """The i-th micro-batch of the epoch."""
+        step, part = divmod(i, self.share.parts)
+        rows = share_of_rows(self.rows, self.share.rank, self.share.world, part, self.share.parts)
+        return Segment(
+            self.order.targets(step, rows),
+            self.order.index(step, rows),
+            self.order.fresh(step),
+            skip=np.full(len(rows), self.context) if self.context else None,
+            part=part,
+            step_tokens=self._counted(step),
+        )
+
+    def _counted(self, step: int) -> int:
+        if self.scored is None:
+            return self.step_tokens - self.rows * self.context
+        everywhere = self.order.targets(step, np.arange(self.rows, dtype=np.int64))[:, self.context :]
+        return int(np.count_nonzero(self.scored[everywhere + 1]))
+
+
+def plan_epoch(
+    n_targets: int,
+    batch_tokens: int,
+    seq_len: int,
+    order: OrderName,
+    seed_epoch: tuple[int, int],
+    share: Share,
+    scored: Bools | None = None,
+    offsets: Int64s | None = None,
+    context: int = 0,
+) -> Lazy[Segment]:
+    """Plans one rank's share of an epoch.
+
+    There are ``n_targets // batch_tokens`` global batches whatever ``seq_len`` is; what is left over is dropped
+    (:func:`dropped_in_training`).
+
+    Args:
+        n_targets: of the training split.
+        batch_tokens: targets of the global batch.
+        seq_len: T.
+        order: ``stream``, ``shuffled`` or ``sentences``.
+        seed_epoch: what the order is drawn from.
+        share: this rank's place.
+        scored: see :class:`Epoch`.
+        offsets: see :func:`sentence_order`; for ``sentences`` only.
+        context: see :class:`Epoch`.
+
+    Raises:
+        UserError: sizes that do not divide, too little text, no sentences, or nothing that counts.
+    """
+    if not 0 <= context < seq_len:
+        raise UserError(
+            f"context {context} must be at least 0 and below seq_len {seq_len}, or no target counts"
+        )
+    rows, steps = rows_per_batch(batch_tokens, seq_len), steps_per_epoch(n_targets, batch_tokens)
+    laid: Order
+    if order == "stream":
+        laid = InStreams(steps, seq_len)
+    elif order == "shuffled":
+        laid = InBlocks(_shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len)
+    elif offsets is None:
+        raise UserError(
+            "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
+        )
+    else:
+        laid = sentence_order(offsets, steps, seq_len, *seed_epoch)
+    return Epoch(laid, steps, rows, share, batch_tokens, scored, context).plan()
+
+
+def dropped_in_training(n_targets: int, batch_tokens: int) -> int:
+    """Targets that an epoch leaves out."""
+    return n_targets - steps_per_epoch(n_targets, batch_tokens) * batch_tokens

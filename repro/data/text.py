@@ -1,0 +1,108 @@
+"""Text for language models, from a prepared store."""
+
+from functools import cached_property
+
+from repro.data import sources
+from repro.data.batches import Int64s
+from repro.data.manifest import Manifest
+from repro.data.segments import Array
+from repro.data.store import Store, open_store, verify
+from repro.data.stream_data import Stage, StreamData
+from repro.data.streams import OrderName
+from repro.data.tokenizers import AnyTokenizer, load_tokenizer
+from repro.errors import UserError
+
+__all__ = ["Stage", "StreamData", "TextData"]
+TEXT = "text"
+
+
+class TextData(StreamData):
+    """Text from a prepared store.
+
+    Args:
+        store: source and level: ``wikitext-103/words``, ``wikitext-2/bytes``, ``enwik8/bytes-nonl``.
+        vocab_size: symbols of the store, stated so that a recipe and its network agree.
+        batch_tokens: targets of the global batch.
+        seq_len: targets of a row, T, after all stages.
+        order: ``stream`` (memory may be carried), ``shuffled`` (blocks) or ``sentences`` (One Billion Word).
+        stages: the first epochs, at other lengths.
+        train_split: name of the training split.
+        val_split: name of the validation split.
+        test_split: name of the test split.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        vocab_size: int,
+        batch_tokens: int,
+        seq_len: int,
+        order: OrderName = "stream",
+        stages: list[Stage] | None = None,
+        context: int = 0,
+        train_split: str = "train",
+        val_split: str = "val",
+        test_split: str = "test",
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_tokens, seq_len, order, stages, context, seed, num_workers)
+        self.store_name, _, self.variant = store.partition("/")
+        self.vocab_size = vocab_size
+        self.train_split = train_split
+        self.val_split = val_split
+        self.test_split = test_split
+
+    def prepare_data(self) -> None:
+        """Makes the missing store of a generated source and checks every hash; downloads nothing."""
+        sources.ensure_generated(self.store_name, self.variant)
+        verify(self.store)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the store."""
+        _ = self.store
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened store.
+
+        Raises:
+            UserError: it is missing, corrupt, of another vocabulary size, or holds no text for language models.
+        """
+        source = sources.find_source(self.store_name)
+        sources.require_loader(source)
+        variant = self.variant or sources.default_variant(source)
+        sources.check_variant(source, variant)
+        store = open_store(self.store_name, variant)
+        if store.manifest.parts != [TEXT]:
+            raise UserError(
+                f"store {store.name} holds {', '.join(store.manifest.parts)}, not text for a language model"
+            )
+        size = store.manifest.tokenizer["size"]
+        if size != self.vocab_size:
+            raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
+        return store
+
+    @cached_property
+    def tokenizer(self) -> AnyTokenizer:
+        """What turned the text into tokens."""
+        return load_tokenizer(self.store.tokenizer_path)
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.store.manifest
+
+    @property
+    def manifest_sha256(self) -> str:
+        """SHA-256 of the store's manifest."""
+        return self.store.manifest_sha256
+
+    def tokens(self, split: str) -> Array:
+        """All tokens of a split, ``(N,)``, memory-mapped."""
+        return self.store.tokens(split, TEXT)
+
+    def sentences(self, split: str) -> Int64s | None:
+        """Where sentences begin, if the store knows."""
+        return self.store.offsets(split, TEXT) if self.store.has_offsets(split, TEXT) else None

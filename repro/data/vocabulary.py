@@ -1,0 +1,230 @@
+"""Vocabularies of words, bytes and characters: each symbol is a token. Needs no torch.
+
+They have the interface of the other tokenisers. A file is JSON with its ``kind`` and its ``symbols`` in the order of
+their ids. There are no special symbols beside those of the text: ``pad_id`` is None.
+"""
+
+import hashlib
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from repro.errors import UserError
+from repro.record import write_atomic
+
+Ids = np.ndarray[Any, np.dtype[np.int32]]
+
+
+class Vocabulary(ABC):
+    """What the three kinds share.
+
+    Args:
+        content: of the file.
+
+    Attributes:
+        kind: ``words``, ``bytes`` or ``chars``.
+        settings: the file's keys beside ``kind`` and ``symbols``.
+
+    Raises:
+        UserError: the content is no such file.
+    """
+
+    kind: ClassVar[str]
+    suffix: ClassVar[str] = ".json"
+    keys: ClassVar[tuple[str, ...]] = ()
+    pad_id: int | None = None
+    bos_id: int | None = None
+    eos_id: int | None = None
+    unk_id: int | None = None
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        try:
+            body = json.loads(content)
+            self.symbols: list[Any] = body["symbols"]
+            self.settings: dict[str, Any] = {key: body[key] for key in self.keys}
+            if body["kind"] != self.kind or not self.symbols or len(set(self.symbols)) != len(self.symbols):
+                raise ValueError
+            self._read()
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"not a vocabulary of {self.kind}") from None
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Builds tables from symbols and settings; ValueError where they make no sense."""
+
+    @classmethod
+    def of(cls, symbols: Sequence[Any], **settings: Any) -> Self:
+        """A vocabulary of these symbols, in the order of their ids."""
+        body = {"kind": cls.kind, **settings, "symbols": list(symbols)}
+        return cls((json.dumps(body, ensure_ascii=False) + "\n").encode())
+
+    @property
+    def size(self) -> int:
+        """Number of symbols."""
+        return len(self.symbols)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self._content).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes the file, whole or not at all."""
+        write_atomic(path, self._content)
+
+    @abstractmethod
+    def ids(self, data: bytes) -> Ids:
+        """Ids of some text, -1 for what is not in the vocabulary.
+
+        Raises:
+            UserError: not UTF-8, for words and characters.
+        """
+
+    @abstractmethod
+    def first_unknown(self, data: bytes) -> tuple[str, int]:
+        """The first symbol of a text that is not in the vocabulary, and its line, from 1."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text.
+
+        Raises:
+            UserError: something in it is not in the vocabulary, which has no unknown symbol.
+        """
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"text is not valid Unicode at character {error.start}: {text!r:.80}") from None
+        ids = self.ids(data)
+        if (ids < 0).any():
+            if self.unk_id is None:
+                symbol, _ = self.first_unknown(data)
+                raise UserError(f"{symbol} is not in this vocabulary of {self.size} {self.kind}")
+            ids[ids < 0] = self.unk_id
+        return [int(i) for i in ids]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order."""
+        return [self.encode(text) for text in texts]
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids."""
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"text is not UTF-8 at byte {error.start}: {data[error.start : error.start + 8]!r}"
+        ) from None
+
+
+class Words(Vocabulary):
+    """Words between blanks; the end of a line is a word of its own.
+
+    Source: vocabulary of Transformer-XL's code.
+    """
+
+    kind = "words"
+    keys = ("line_end", "unknown")
+
+    def _read(self) -> None:
+        self._index: dict[str, int] = {word: i for i, word in enumerate(self.symbols)}
+        self.eos_id = self.bos_id = self._index[self.settings["line_end"]]
+        if self.settings["unknown"] is not None:
+            self.unk_id = self._index[self.settings["unknown"]]
+
+    def _split(self, data: bytes) -> list[str]:
+        return _text(data).replace("\n", f" {self.settings['line_end']} ").split()
+
+    def ids(self, data: bytes) -> Ids:
+        """Ids of the words and line ends of a text, -1 for words out of the vocabulary."""
+        words = self._split(data)
+        return np.fromiter(map(self._index.get, words, repeat(-1)), np.int32, len(words))
+
+    def first_unknown(self, data: bytes) -> tuple[str, int]:
+        """The first word that is not in the vocabulary, and its line, from 1."""
+        words = self._split(data)
+        i = next(i for i, word in enumerate(words) if word not in self._index)
+        return f"the word {words[i]!r}", 1 + words[:i].count(self.settings["line_end"])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Words with a blank between; ends of lines become line breaks."""
+        said = " ".join("\n" if i == self.eos_id else self.symbols[i] for i in ids)
+        return re.sub(" ?\n ?", "\n", said)
+
+
+class Bytes(Vocabulary):
+    """Bytes; those in ``dropped`` are passed over."""
+
+    kind = "bytes"
+    keys = ("dropped",)
+
+    def _read(self) -> None:
+        self._table = np.full(256, -1, np.int32)
+        self._table[np.frombuffer(bytes(self.symbols), np.uint8)] = np.arange(self.size, dtype=np.int32)
+        self._kept = np.ones(256, np.bool_)
+        self._kept[np.frombuffer(bytes(self.settings["dropped"]), np.uint8)] = False
+
+    def ids(self, data: bytes) -> Ids:
+        """Ids of the bytes that are not dropped, -1 for those out of the vocabulary."""
+        found = np.frombuffer(data, np.uint8)
+        if self.settings["dropped"]:
+            found = found[self._kept[found]]
+        return self._table[found]
+
+    def first_unknown(self, data: bytes) -> tuple[str, int]:
+        """The first byte that is not in the vocabulary, and its line, from 1."""
+        found = np.frombuffer(data, np.uint8)
+        i = int(np.argmax(self._kept[found] & (self._table[found] < 0)))
+        return f"the byte 0x{data[i]:02x}", 1 + data[:i].count(b"\n")
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some bytes; those that form no character become U+FFFD."""
+        return bytes(self.symbols[i] for i in ids).decode(errors="replace")
+
+
+class Chars(Vocabulary):
+    """Unicode characters."""
+
+    kind = "chars"
+
+    def _read(self) -> None:
+        codes = np.array([ord(symbol) for symbol in self.symbols], np.int64)
+        self._table = np.full(int(codes.max()) + 2, -1, np.int32)  # the last entry serves all higher codes
+        self._table[codes] = np.arange(self.size, dtype=np.int32)
+
+    def ids(self, data: bytes) -> Ids:
+        """Ids of the characters, -1 for those out of the vocabulary."""
+        codes = characters(data)
+        return self._table[np.minimum(codes, len(self._table) - 1)]
+
+    def first_unknown(self, data: bytes) -> tuple[str, int]:
+        """The first character that is not in the vocabulary, and its line, from 1."""
+        i = int(np.argmax(self.ids(data) < 0))
+        text = _text(data)
+        return f"the character {text[i]!r}", 1 + text[:i].count("\n")
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some characters."""
+        return "".join(self.symbols[i] for i in ids)
+
+
+def characters(data: bytes) -> np.ndarray[Any, Any]:
+    """Code points of a text in UTF-8."""
+    if data.isascii():
+        return np.frombuffer(data, np.uint8)
+    return np.frombuffer(_text(data).encode("utf-32-le"), "<u4")
+
+
+VOCABULARIES: dict[str, type[Words] | type[Bytes] | type[Chars]] = {
+    kind.kind: kind for kind in (Words, Bytes, Chars)
+}

@@ -1,0 +1,144 @@
+"""Attention by content and distance, with a memory: what its kinds share."""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+from repro.nn.attention.full import head_widths
+from repro.nn.attention.past import (
+    empty_memory,
+    empty_slots,
+    recall,
+    remember,
+    slot_distances,
+    valid_memory,
+    write,
+)
+from repro.nn.attention.shift import Sight, attend_by_distance
+from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.reach import Reach
+
+
+class DistanceAttention(nn.Module, ABC):
+    """Causal multi-head self-attention with scores ``(q_i + u) · k_j + p(q_i) · r_(i-j)``, over ``sqrt(E)``.
+
+    A subclass says what u, p and r are. No projection has a bias.
+
+    State in training: ``{"memory": (B, M, D), "length": (B,)}``, the last ``reach.mem_len`` inputs, whose keys and
+    values are computed anew with the weights of the day. A query sees the memory and the earlier tokens of its own
+    call. The mixer does not detach. State with a capacity: ``{"slots": {"k": (B, S, H, E), "v": ...}, "length"}``,
+    keys and values of the last tokens, used as a ring; see :mod:`repro.nn.attention.past`. A capacity below
+    ``mem_len`` is a shorter memory. Without a memory (``mem_len`` 0) a call sees nothing before itself, and so a
+    token that is fed alone sees only itself.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        d_head: E; default ``d_model / n_heads``.
+        mem_len: M, tokens of earlier calls that are seen.
+        dropout: on the attention weights, in [0, 1).
+
+    Raises:
+        ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``; ``mem_len`` is negative.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, d_head: int | None, mem_len: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
+        self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=False)
+        self.out = nn.Linear(n_heads * self.d_head, d_model, bias=False)
+        self.dropout = dropout
+        self.reach = Reach(mem_len)
+
+    @abstractmethod
+    def queries(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """``q + u`` and ``p(q)`` of queries ``(H, B, T, E)``: ``(H, B, T, E)`` and ``(H, B, T, P)``, not scaled."""
+
+    @abstractmethod
+    def place_keys(self, size: int) -> Tensor:
+        """``r`` for distances ``size-1, ..., 0``: ``(H, S, P)``."""
+
+    def place_scores(self, place_query: Tensor, size: int) -> Tensor:
+        """``p · r`` for place queries ``(H, B, P)`` and distances ``size-1, ..., 0``: ``(H, B, S)``."""
+        return place_query @ self.place_keys(size).transpose(1, 2)
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state for ``batch`` rows; with a capacity for decoding in place."""
+        weight = self.qkv.weight
+        if capacity is None:
+            return empty_memory(batch, weight.shape[1], weight)
+        return empty_slots(batch, min(capacity, self.reach.mem_len), self.n_heads, self.d_head, weight)
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
+
+        Raises:
+            ValueError: the layout is not causal.
+        """
+        if not layout.causal:
+            raise ValueError("attention by distance looks back only; it needs a causal layout")
+        if state is None:
+            return Mixed(self._attend(x, None, None), None)
+        if "memory" in state:
+            seen = valid_memory(state["length"], state["memory"].shape[1])
+            y = self._attend(x, state["memory"], seen)
+            return Mixed(y, remember(state, x, layout, self.reach.mem_len))
+        return self._one(x, state, layout) if x.shape[1] == 1 else self._segment(x, state, layout)
+
+    def _attend(self, x: Tensor, memory: Tensor | None, seen: Tensor | None) -> Tensor:
+        query, key, value = self._project(x, self.qkv.weight)
+        if memory is not None and memory.shape[1]:
+            # Projected apart from x: a memory that is detached then costs no gradient of inputs.
+            old_key, old_value = self._project(memory, self.qkv.weight[self.n_heads * self.d_head :])
+            key, value = torch.cat([old_key, key], dim=2), torch.cat([old_value, value], dim=2)
+        return self._mix(query, key, value, seen)
+
+    def _segment(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Several tokens behind keys and values that were kept."""
+        query, key, value = self._project(x, self.qkv.weight)
+        old_key, old_value, seen = recall(state)
+        keys = torch.cat([old_key.permute(2, 0, 1, 3).to(key.dtype), key], dim=2)
+        values = torch.cat([old_value.permute(2, 0, 1, 3).to(value.dtype), value], dim=2)
+        y = self._mix(query, keys, values, seen)
+        return Mixed(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
+
+    def _one(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """One token: written into the ring first, which is then read in whatever order it has."""
+        query, key, value = self._project(x, self.qkv.weight)
+        distances, seen = slot_distances(state)
+        if self.reach.same_length:
+            seen = seen & (distances < self.reach.mem_len)
+        state = write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout)
+        query, place_query = self.queries(query)
+        size = distances.shape[1]
+        scores = self.place_scores(place_query.squeeze(2), size).transpose(0, 1)
+        where = (size - 1 - distances)[:, None].expand(-1, self.n_heads, -1)
+        scores = scores.gather(2, where).masked_fill(~seen[:, None], -torch.inf) / math.sqrt(self.d_head)
+        keys, values = (state["slots"][name].transpose(1, 2).to(query.dtype) for name in ("k", "v"))
+        dropout = self.dropout if self.training else 0.0
+        mask = scores[:, :, None].to(query.dtype)
+        y = scaled_dot_product_attention(query.transpose(0, 1), keys, values, attn_mask=mask, dropout_p=dropout)
+        return Mixed(self.out(y.transpose(1, 2).flatten(2)), state)
+
+    def _project(self, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, or the latter two, of ``x (B, T, D)``: ``(H, B, T, E)`` each."""
+        parts = linear(x, weight).unflatten(-1, (-1, self.n_heads, self.d_head))
+        return parts.permute(2, 3, 0, 1, 4).unbind(0)
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
+        query, place_query = (part / math.sqrt(self.d_head) for part in self.queries(query))
+        sight = Sight(seen, self.reach.mem_len if self.reach.same_length else None)
+        places = self.place_keys(key.shape[2])
+        dropout = self.dropout if self.training else 0.0
+        y = attend_by_distance(query, key, value, place_query, places, sight, dropout)
+        return self.out(y.permute(1, 2, 0, 3).flatten(2))
+
+
+def repeat_first(rows: Tensor, size: int) -> Tensor:
+    """Repeats the first of ``(N, ...)`` until there are ``size``: what lies beyond the farthest counts as it."""
+    missing = size - rows.shape[0]
+    return torch.cat([rows[:1].expand(missing, *rows.shape[1:]), rows]) if missing else rows

@@ -1,0 +1,243 @@
+"""Softmax attention whose positions touch queries and keys only, over a memory of earlier inputs."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from repro.nn.attention.full import attend, head_widths, key_mask, split_heads
+from repro.nn.cache import append, empty_cache
+from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.positions import leading, split_from_two
+from repro.nn.reach import Reach
+
+Parts = list[tuple[Tensor, Tensor | None]]
+
+
+class InfusedAttention(nn.Module):
+    """``q = (x + P) W_q``, ``k = (y + P) W_k``, ``v = y W_v`` with ``y = [memory; x]``: values bear no positions.
+
+    Positions count from 0 at the oldest input that is remembered, so that what is remembered can be moved and used
+    again. The memory of L' = ``reach.mem_len`` inputs follows one rule, in every state and for every row by itself:
+
+    - a row that a call would bring beyond 2 L' is first cut to its last L';
+    - a call of L' tokens or more leaves its last L', a shorter one adds to what is held.
+
+    So every block of L' sees exactly the block before, and single tokens, which see L' + 1 to 2 L' inputs, see the same
+    as in blocks.
+
+    State in training: the inputs ``x (B, C, D)``, which carry gradient until the task detaches them. With a capacity:
+    ``k`` and ``v``, ``(B, S, H, E)``, S at most 2 L'; where a row is cut, ``(P_new - P_old) W_k`` moves its keys, so
+    that no input is projected twice. Without a memory (L' = 0) the state in training stays empty, and one with a capacity
+    is a plain cache. See :mod:`repro.nn.cache`.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        d_head: E; default ``d_model / n_heads``.
+        mem_len: L', inputs kept from call to call; 0 for none.
+        dropout: on the attention weights, in [0, 1).
+        bias: biases in the projections.
+        table: maker of a position table from its width; None for no positions in here.
+
+    Raises:
+        ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``, or a negative ``mem_len``.
+
+    Source: Press, Smith and Lewis 2021, section 5 (position-infused attention, caching); L' = L in all of its models.
+    Deviation: the authors' code projects all that is remembered anew at every token; results are equal.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_head: int | None = None,
+        mem_len: int = 0,
+        dropout: float = 0.0,
+        bias: bool = True,
+        table: Callable[[int], nn.Module] | None = split_from_two,
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
+        self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
+        self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
+        self.table = None if table is None else table(d_model)
+        self.reach = Reach(mem_len)
+        self.dropout = dropout
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state.
+
+        Raises:
+            ValueError: the present reach has settings that only relative positions know.
+        """
+        if self.reach.clamp_len is not None or self.reach.same_length:
+            raise ValueError(
+                "clamp_len and same_length are settings of relative positions; this mixer has none"
+            )
+        if capacity is None:
+            return empty_cache(batch, {"x": (self.qkv.in_features,)}, self.qkv.weight, None)
+        slots = min(capacity, 2 * self.reach.mem_len) if self.reach.mem_len else capacity
+        widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
+        return empty_cache(batch, widths, self.qkv.weight, slots)
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        if state is None:
+            # A row without a valid token still sees something, so that its outputs are finite.
+            some = None if layout.causal or layout.lengths is None else layout.lengths.clamp(min=1)
+            seen = key_mask(some, x.shape[1])
+            q, k, v = self._project(x, None, x.shape[1], self._parts())
+            return Mixed(self._attend(q, k, v, seen, layout.causal and seen is None))
+        if "past" in state:
+            return self._with_inputs(x, state, layout)
+        if self.reach.mem_len and x.shape[1] > 1:
+            return self._several_with_slots(x, state, layout)
+        return self._with_slots(x, state, layout)
+
+    def _with_inputs(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        new = new_tokens(x, layout)
+        past, held = self._cut_inputs(state["past"]["x"], state["length"], new, x.shape[1])
+        parts = self._parts()
+        q, k, v = self._project(x, held, past.shape[1] + x.shape[1], parts)
+        if past.shape[1]:  # on its own: a detached memory then costs no gradient of its inputs
+            old_k, old_v = self._project_memory(past, parts)
+            k, v = torch.cat([old_k, k], dim=1), torch.cat([old_v, v], dim=1)
+        y = self._attend(q, k, v, *visible(held, past.shape[1], x.shape[1], layout))
+        return Mixed(y, self._keep_inputs(past, held, new, x, layout))
+
+    def _cut_inputs(self, past: Tensor, held: Tensor, new: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Cuts the rows that the new tokens would bring beyond 2 L'; asks no tensor where shapes rule that out."""
+        keep = self.reach.mem_len
+        if past.shape[1] <= keep or past.shape[1] + steps <= 2 * keep:
+            return past, held
+        first = torch.where(held + new > 2 * keep, (held - keep).clamp(min=0), 0)
+        held = held - first
+        return take(past, first[:, None] + torch.arange(int(held.max()), device=held.device)), held
+
+    def _keep_inputs(self, past: Tensor, held: Tensor, new: Tensor, x: Tensor, layout: Layout) -> State:
+        steps, keep = x.shape[1], self.reach.mem_len
+        if layout.lengths is None and steps >= keep:
+            return {"past": {"x": x[:, steps - keep :]}, "length": torch.full_like(held, keep)}
+        kept = torch.where(new >= keep, keep, held + new)
+        wanted = places(held, past.shape[1], held + new - kept, int(kept.max()))
+        return {"past": {"x": take(torch.cat([past, x], dim=1), wanted)}, "length": kept}
+
+    def _with_slots(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """One token for each row; or any number where there is no memory to cut."""
+        slots, held = state["slots"], state["length"]
+        if self.reach.mem_len and slots["k"].shape[1] == 2 * self.reach.mem_len:
+            held = self._cut_slots(slots, held, held >= 2 * self.reach.mem_len)
+        q, k, v = self._project(x, held, slots["k"].shape[1], self._parts())
+        new = {"k": k.to(slots["k"].dtype), "v": v.to(slots["v"].dtype)}
+        keys, state, seen = append({"slots": slots, "length": held}, new, layout)
+        return Mixed(self._attend(q, keys["k"], keys["v"], seen, False), state)
+
+    def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        slots, held, keep = state["slots"], state["length"], self.reach.mem_len
+        new = new_tokens(x, layout)
+        held = self._cut_slots(slots, held, (held + new > 2 * keep) & (held > keep))
+        columns = int(held.max())
+        q, k, v = self._project(x, held, columns + x.shape[1], self._parts())
+        k, v = torch.cat([slots["k"][:, :columns], k], dim=1), torch.cat([slots["v"][:, :columns], v], dim=1)
+        y = self._attend(q, k, v, *visible(held, columns, x.shape[1], layout))
+        kept = torch.where(new >= keep, keep, held + new)
+        count, first = int(kept.max()), held + new - kept
+        if count > slots["k"].shape[1]:
+            raise IndexError(f"{count} tokens do not fit into a capacity of {slots['k'].shape[1]}")
+        wanted = places(held, columns, first, count)
+        slots["k"][:, :count] = take(k, wanted) + self._moved(first, count, k)
+        slots["v"][:, :count] = take(v, wanted)
+        return Mixed(y, {"slots": slots, "length": kept})
+
+    def _cut_slots(self, slots: dict[str, Tensor], held: Tensor, over: Tensor) -> Tensor:
+        """Cuts rows to their last L' keys, in place; the new lengths."""
+        if not bool(over.any()):
+            return held
+        keep, rows = self.reach.mem_len, over.nonzero()[:, 0]
+        first = held[rows] - keep
+        wanted = first[:, None] + torch.arange(keep, device=held.device)
+        k, v = (take(slots[name][rows], wanted) for name in ("k", "v"))
+        slots["k"][rows, :keep] = k + self._moved(first, keep, k)
+        slots["v"][rows, :keep] = v
+        return torch.where(over, keep, held)
+
+    def _moved(self, first: Tensor, count: int, like: Tensor) -> Tensor | float:
+        """What ``count`` keys from position ``first (B,)`` on lack to be keys from 0 on, ``(B, count, H, E)``."""
+        if self.table is None or not bool(first.any()):
+            return 0.0
+        starts, which = first.unique(return_inverse=True)  # rows in step share one projection
+        old = starts[:, None] + torch.arange(count, device=first.device)
+        rows = leading(self.table, int(starts.max()) + count, like)
+        moved = linear(rows[:count] - rows[old], self._parts()[1][0])
+        return split_heads(moved, self.n_heads)[which]
+
+    def _project(
+        self, x: Tensor, held: Tensor | None, room: int, parts: Parts
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v ``(B, T, H, E)`` of new inputs behind ``held (B,)`` others; no position reaches ``room``."""
+        infused = x
+        if self.table is not None:
+            rows = leading(self.table, room, x)
+            if held is not None:
+                rows = rows[held[:, None] + torch.arange(x.shape[1], device=x.device)]
+            infused = x + rows
+        q, k, v = (linear(y, *part) for y, part in zip((infused, infused, x), parts, strict=True))
+        return split_heads(q, self.n_heads), split_heads(k, self.n_heads), split_heads(v, self.n_heads)
+
+    def _project_memory(self, past: Tensor, parts: Parts) -> tuple[Tensor, Tensor]:
+        """k, v ``(B, C, H, E)`` of remembered inputs ``(B, C, D)``, at positions from 0."""
+        infused = past if self.table is None else past + leading(self.table, past.shape[1], past)
+        k, v = linear(infused, *parts[1]), linear(past, *parts[2])
+        return split_heads(k, self.n_heads), split_heads(v, self.n_heads)
+
+    def _parts(self) -> Parts:
+        """Weight and bias for q, for k and for v; asked once a call, as each time costs a gradient of the whole."""
+        width, bias = self.n_heads * self.d_head, self.qkv.bias
+        biases = (None,) * 3 if bias is None else bias.split(width)
+        return list(zip(self.qkv.weight.split(width), biases, strict=True))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        return self.out(attend(q, k, v, seen, causal, self.dropout if self.training else 0.0))
+
+
+def new_tokens(x: Tensor, layout: Layout) -> Tensor:
+    """Valid tokens of each row of ``x (B, T, D)`` in this call, ``(B,)``."""
+    if layout.lengths is not None:
+        return layout.lengths
+    return torch.full(x.shape[:1], x.shape[1], device=x.device)
+
+
+def visible(held: Tensor, columns: int, steps: int, layout: Layout) -> tuple[Tensor | None, bool]:
+    """What T queries see of ``columns`` remembered keys, ``held (B,)`` of them valid, and of T new ones behind those.
+
+    Returns:
+        A boolean mask ``(B, 1, T, columns + T)`` or None, and whether causality alone says it.
+    """
+    if layout.causal and columns == 0:
+        return None, True
+    old = key_mask(held, columns)
+    if layout.causal:
+        new = torch.ones(steps, steps, dtype=torch.bool, device=held.device).tril()
+    else:
+        lengths = torch.full_like(held, steps) if layout.lengths is None else layout.lengths
+        new = key_mask(lengths.clamp(min=1), steps)  # type: ignore[assignment]
+    shape = (held.shape[0], 1, steps, -1)
+    return torch.cat([old.expand(shape), new.expand(shape)], dim=-1), False  # type: ignore[union-attr]
+
+
+def places(held: Tensor, columns: int, first: Tensor, count: int) -> Tensor:
+    """Columns of ``count`` tokens of each row from its token ``first (B,)`` on, ``(B, count)``.
+
+    A row's tokens are its ``held (B,)`` remembered ones and, from ``columns`` on, its new ones.
+    """
+    token = first[:, None] + torch.arange(count, device=held.device)
+    return torch.where(token < held[:, None], token, token - held[:, None] + columns)
+
+
+def take(x: Tensor, wanted: Tensor) -> Tensor:
+    """``x[b, wanted[b, j]]``, ``(B, count, ...)``; places behind the end, which no row needs, give the last one."""
+    rows = torch.arange(x.shape[0], device=x.device)[:, None]
+    return x[rows, wanted.clamp(max=max(x.shape[1] - 1, 0))]

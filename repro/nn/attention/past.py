@@ -1,0 +1,103 @@
+"""What attention by distance keeps of the past: inputs for training, keys and values for decoding.
+
+Both are right-aligned where they are read: the newest token is the last, so that the distance from query i to memory
+entry m is the same in every row.
+"""
+
+import torch
+from torch import Tensor
+
+from repro.nn.mixer import Layout, State
+
+
+def empty_memory(batch: int, d_model: int, like: Tensor) -> State:
+    """No past inputs yet: ``{"memory": (B, 0, D), "length": (B,)}``."""
+    return {"memory": like.new_zeros(batch, 0, d_model), "length": _zeros(batch, like)}
+
+
+def remember(state: State, x: Tensor, layout: Layout, mem_len: int) -> State:
+    """The last ``mem_len`` valid tokens of memory and call, right-aligned in each row; carries gradient.
+
+    Args:
+        state: ``{"memory": (B, M, D), "length": (B,)}``; the valid entries of row b are the last ``length[b]``.
+        x: inputs of this call, ``(B, T, D)``.
+        layout: its ``lengths`` say how many of the T tokens of each row are kept.
+        mem_len: most entries kept; there are ``min(M + T, mem_len)`` afterwards.
+    """
+    memory, steps = state["memory"], x.shape[1]
+    size = min(memory.shape[1] + steps, mem_len)
+    if layout.lengths is None:
+        length = (state["length"] + steps).clamp(max=size)
+        kept = x[:, steps - size :] if size <= steps else torch.cat([memory[:, steps - size :], x], dim=1)
+        return {"memory": kept, "length": length}
+    both = torch.cat([memory, x], dim=1)
+    last = memory.shape[1] + layout.lengths - size
+    # A row that took few tokens reaches back beyond the oldest entry: what is found there is not valid.
+    places = (last[:, None] + torch.arange(size, device=x.device)).clamp(min=0)
+    kept = both.gather(1, places[..., None].expand(-1, -1, x.shape[2]))
+    return {"memory": kept, "length": (state["length"] + layout.lengths).clamp(max=size)}
+
+
+def valid_memory(length: Tensor, size: int) -> Tensor | None:
+    """Which of ``size`` right-aligned entries are valid, boolean ``(B, M)``; None where it is known that all are.
+
+    On a GPU it is not known: to look would make the GPU wait.
+    """
+    if size == 0:
+        return None
+    seen = torch.arange(size, device=length.device) >= size - length[:, None]
+    return None if length.device.type == "cpu" and bool(seen.all()) else seen
+
+
+def empty_slots(batch: int, size: int, heads: int, width: int, like: Tensor) -> State:
+    """A ring of keys and values: ``{"slots": {"k": (B, S, H, E), "v": ...}, "length": (B,)}``.
+
+    The token at place p of its sequence lies in slot ``p % S``, for the last S tokens; ``length`` counts all.
+
+    Args:
+        batch: B.
+        size: tokens that a call can look back to. There is one slot more, for the token that is being written.
+        heads: H.
+        width: E.
+        like: gives dtype and device.
+    """
+    slots = {name: like.new_zeros(batch, size + 1, heads, width) for name in ("k", "v")}
+    return {"slots": slots, "length": _zeros(batch, like)}
+
+
+def recall(state: State) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The tokens before this call in order: keys and values ``(B, S-1, H, E)``, and which of them are valid."""
+    slots, length = state["slots"], state["length"]
+    size = slots["k"].shape[1]
+    places = length[:, None] - (size - 1) + torch.arange(size - 1, device=length.device)
+    rows = torch.arange(length.shape[0], device=length.device)[:, None]
+    key, value = (slots[name][rows, places % size] for name in ("k", "v"))
+    return key, value, valid_memory(length.clamp(max=size - 1), size - 1)
+
+
+def write(state: State, key: Tensor, value: Tensor, layout: Layout) -> State:
+    """Writes the last valid tokens of ``(B, T, H, E)`` into their slots, in place."""
+    slots, start = state["slots"], state["length"]
+    size, steps = slots["k"].shape[1], key.shape[1]
+    lengths = start.new_full((), steps).expand_as(start) if layout.lengths is None else layout.lengths
+    end, rows = start + lengths, torch.arange(start.shape[0], device=start.device)[:, None]
+    tokens = lengths[:, None] - torch.arange(min(steps, size), 0, -1, device=start.device)
+    # Padding goes where the next token will: nobody reads that slot before.
+    index = (rows, torch.where(tokens < 0, end[:, None], start[:, None] + tokens) % size)
+    for name, new in (("k", key), ("v", value)):
+        slots[name].index_put_(index, new[rows, tokens.clamp(min=0)].to(slots[name].dtype))
+    return {"slots": slots, "length": end}
+
+
+def slot_distances(state: State) -> tuple[Tensor, Tensor]:
+    """How far each slot's token lies behind the one about to be written, and which slots hold one: ``(B, S)`` each.
+
+    The slot of the token about to be written counts as holding it, at distance 0.
+    """
+    length, size = state["length"], state["slots"]["k"].shape[1]
+    distances = (length[:, None] - torch.arange(size, device=length.device)) % size
+    return distances, distances <= length[:, None]
+
+
+def _zeros(batch: int, like: Tensor) -> Tensor:
+    return torch.zeros(batch, dtype=torch.long, device=like.device)

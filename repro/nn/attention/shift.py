@@ -1,0 +1,239 @@
+"""Softmax attention whose scores depend on content and on distance, in few passes over the scores.
+
+Scores are ``q_i · k_j + p_i · r_(i-j)``. The second term is computed for every distance, ``x_it = p_i · r_t``, and row
+i is wanted shifted to the left by ``T-1-i``. Nothing is moved: when the rows of x lie s apart in memory, the same
+numbers read with rows s-1 apart are shifted by one more place in each row. The gradient goes the same way back: it is
+written through the shifted view and read through the straight one.
+
+Work goes in tiles of rows and heads. A tile meets only keys that one of its rows can see, which spares half of the
+future, and on a CPU it is small enough that scores stay in the cache from the first product to the last. Backward
+needs the probabilities, and nothing else of this size is kept.
+
+Source: Dai et al. 2019, appendix B (the shift).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# Rows of a tile, and scores of a tile: measured on 2 cores with 1 MiB of cache each; a GPU wants few, large products.
+_CPU_TILE = (64, 2**19)
+_GPU_TILE = (512, 2**26)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Which keys a query sees, besides those of the future, which it never does.
+
+    Attributes:
+        seen: which of the first ``M = S - T`` keys are valid, boolean ``(B, M)``; None where all are.
+        window: keys at this distance and beyond are hidden; None hides none.
+    """
+
+    seen: Tensor | None = None
+    window: int | None = None
+
+
+def attend_by_distance(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    place_query: Tensor,
+    place_key: Tensor,
+    sight: Sight,
+    dropout: float = 0.0,
+) -> Tensor:
+    """``softmax(q_i · k_j + p_i · r_(i-j)) v``: causal; query i stands at the place of key ``S-T+i``.
+
+    Scores are not scaled: scale the queries. Softmax is computed in float32 or better, dropout acts on its outcome.
+    There is no second derivative.
+
+    Args:
+        query: ``(H, B, T, E)``.
+        key: ``(H, B, S, E)``, the keys of this call last.
+        value: ``(H, B, S, E)``.
+        place_query: ``(H, B, T, P)``, of any width P.
+        place_key: ``(H, S, P)``; row t belongs to distance ``S-1-t``.
+        sight: what is hidden.
+        dropout: on the probabilities, in [0, 1).
+
+    Returns:
+        ``(H, B, T, E)``.
+    """
+    tensors = [t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return _Shifted.apply(*tensors, sight, dropout)  # type: ignore[no-any-return]
+    return _run(_Inputs(*tensors), sight, dropout)[0]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Some heads, some rows, and the keys that those rows can see, as the columns ``[first, stop)``."""
+
+    heads: slice
+    rows: slice
+    keys: slice
+
+    @property
+    def width(self) -> int:
+        return int(self.keys.stop - self.keys.start)
+
+    def at_queries(self, t: Tensor) -> Tensor:
+        """``(H, B, T, ·)`` to ``(heads · B, rows, ·)``."""
+        return t[self.heads, :, self.rows].flatten(0, 1)
+
+    def at_keys(self, t: Tensor) -> Tensor:
+        """``(H, B, S, ·)`` to ``(heads · B, keys, ·)``."""
+        return t[self.heads, :, self.keys].flatten(0, 1)
+
+    def at_places(self, t: Tensor) -> Tensor:
+        """``(H, S, ·)`` to the distances that occur, ``(heads, keys, ·)``: always the smallest ones."""
+        return t[self.heads, t.shape[1] - self.width :]
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    place_query: Tensor
+    place_key: Tensor
+
+    def tiles(self, window: int | None) -> Iterator[_Tile]:
+        """From the last rows to the first."""
+        heads, batch, steps, _ = self.query.shape
+        memory = self.key.shape[2] - steps
+        rows, budget = _CPU_TILE if self.query.device.type == "cpu" else _GPU_TILE
+        for stop in range(steps, 0, -rows):
+            start = max(0, stop - rows)
+            first = 0 if window is None else max(0, memory + start + 1 - window)
+            stride = max(1, budget // (batch * (stop - start) * (memory + stop - first)))
+            for head in range(0, heads, stride):
+                yield _Tile(
+                    slice(head, min(heads, head + stride)), slice(start, stop), slice(first, memory + stop)
+                )
+
+
+class _Room:
+    """Scores of one tile by distance: one buffer, read straight and read shifted.
+
+    Attributes:
+        straight: ``(heads, B · rows, keys)``; column t is distance ``keys-1-t``.
+        shifted: ``(heads · B, rows, keys)``; column j is key j. Beyond a row's own key stands something else.
+    """
+
+    def __init__(self, tile: _Tile, like: Tensor) -> None:
+        heads, batch, rows, _ = like[tile.heads, :, tile.rows].shape
+        width = tile.width
+        # Rows of a multiple of 8 numbers, for those who compute with tensor cores.
+        self._rows, self._width, self._apart = rows, width, -(-(width + 1) // 8) * 8
+        self._whole = like.new_empty(heads, batch * rows, self._apart)
+        self.straight = self._whole[..., :width]
+        shape, strides = (heads * batch, rows, width), (rows * self._apart, self._apart - 1, 1)
+        self.shifted = self._whole.as_strided(shape, strides, rows - 1)
+
+    def clear_what_is_not_shifted(self) -> None:
+        """Zeroes the places of the buffer that the shifted view does not reach."""
+        flat = self._whole.view(-1, self._rows * self._apart)
+        flat[:, : self._rows - 1] = 0.0
+        gaps = (flat.shape[0], self._rows, self._apart - 1 - self._width)
+        strides = (self._rows * self._apart, self._apart - 1, 1)
+        self._whole.as_strided(gaps, strides, self._rows - 1 + self._width).zero_()
+
+
+def _run(x: _Inputs, sight: Sight, dropout: float, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
+    """Outputs, and where ``keep`` the probabilities of every tile, or these and what dropout left of them."""
+    out, kept = torch.empty_like(x.query), []
+    for tile in x.tiles(sight.window):
+        room = _Room(tile, x.query)
+        keys = tile.at_places(x.place_key).transpose(1, 2)
+        torch.bmm(x.place_query[tile.heads, :, tile.rows].flatten(1, 2), keys, out=room.straight)
+        scores = torch.bmm(tile.at_queries(x.query), tile.at_keys(x.key).transpose(1, 2))
+        scores += room.shifted
+        _hide(scores.view(-1, x.query.shape[1], *scores.shape[1:]), tile, x.key.shape[2] - x.query.shape[2], sight)
+        # Half precision is widened inside; naming the dtype keeps autocast from widening the outcome too.
+        weights = torch.softmax(scores, -1, dtype=scores.dtype)
+        if keep:
+            kept.append(weights)
+        if dropout:
+            left = torch.empty_like(weights, dtype=torch.bool).bernoulli_(1.0 - dropout)
+            weights = weights * left
+            if keep:
+                kept.append(left)
+        mixed = torch.bmm(weights, tile.at_keys(x.value))
+        out[tile.heads, :, tile.rows] = mixed.view(-1, x.query.shape[1], *mixed.shape[1:])
+    return (out.mul_(1.0 / (1.0 - dropout)) if dropout else out), kept
+
+
+def _hide(scores: Tensor, tile: _Tile, memory: int, sight: Sight) -> None:
+    """Sets scores ``(heads, B, rows, keys)`` of hidden keys to minus infinity; every query still sees itself."""
+    rows, first = scores.shape[2], tile.keys.start
+    ones = torch.ones(rows, scores.shape[3], dtype=torch.bool, device=scores.device)
+    scores[..., -rows:].masked_fill_(ones[:, :rows].triu(1), -torch.inf)
+    far = 0 if sight.window is None else tile.width - sight.window
+    if far > 0:  # row i stands at memory + start + i; key j, counted from the first, lies too far back
+        nearest = memory + tile.rows.start - first - (sight.window or 0)
+        scores[..., :far].masked_fill_(ones[:, :far].tril(nearest), -torch.inf)
+    if sight.seen is not None and first < memory:
+        scores[..., : memory - first].masked_fill_(~sight.seen[:, None, first:], -torch.inf)
+
+
+class _Shifted(torch.autograd.Function):
+    """:func:`_run` with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        x, (sight, dropout) = _Inputs(*given[:5]), given[5:]
+        out, kept = _run(x, sight, dropout, keep=True)
+        ctx.save_for_backward(*given[:5], out, *kept)
+        ctx.window, ctx.dropout = sight.window, dropout
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        *tensors, out = ctx.saved_tensors[:6]
+        x, kept = _Inputs(*tensors), iter(ctx.saved_tensors[6:])
+        found = _Inputs(*(torch.zeros_like(t) for t in tensors))
+        grad = grad.contiguous()
+        # What the softmax subtracts: Σ_j weight_j · gradient_j, by way of the outputs.
+        mean = (grad * out).sum(-1, keepdim=True)
+        if ctx.dropout:
+            grad = grad * (1.0 / (1.0 - ctx.dropout))
+        for tile in x.tiles(ctx.window):
+            weights = next(kept)
+            left = next(kept) if ctx.dropout else None
+            _backward(x, found, tile, weights, left, tile.at_queries(grad), tile.at_queries(mean))
+        return (found.query, found.key, found.value, found.place_query, found.place_key, None, None)
+
+
+def _backward(
+    x: _Inputs, found: _Inputs, tile: _Tile, weights: Tensor, left: Tensor | None, grad: Tensor, mean: Tensor
+) -> None:
+    """Adds the gradients of one tile to those found so far; ``grad (heads · B, rows, E)`` is the output's."""
+    room, batch = _Room(tile, x.query), x.query.shape[1]
+    used = weights if left is None else weights * left
+    _add(found.value, tile, torch.bmm(used.transpose(1, 2), grad))
+    wanted = torch.bmm(grad, tile.at_keys(x.value).transpose(1, 2))
+    if left is not None:
+        wanted *= left
+    torch.mul(wanted.sub_(mean), weights, out=room.shifted)  # zero at hidden keys, because their weight is
+    room.clear_what_is_not_shifted()
+    scores = room.shifted
+    into = found.query[tile.heads, :, tile.rows]
+    into.copy_(torch.bmm(scores, tile.at_keys(x.key)).view_as(into))
+    _add(found.key, tile, torch.bmm(scores.transpose(1, 2), tile.at_queries(x.query)))
+    into = found.place_query[tile.heads, :, tile.rows]
+    into.copy_(torch.bmm(room.straight, tile.at_places(x.place_key)).unflatten(1, (batch, -1)))
+    places = x.place_query[tile.heads, :, tile.rows].flatten(1, 2)
+    tile.at_places(found.place_key).add_(torch.bmm(room.straight.transpose(1, 2), places))
+
+
+def _add(total: Tensor, tile: _Tile, part: Tensor) -> None:
+    """Adds ``(heads · B, keys, E)`` where it belongs in ``(H, B, S, E)``."""
+    into = total[tile.heads, :, tile.keys]
+    into.add_(part.view_as(into))

@@ -1,0 +1,243 @@
+"""Memory carried over batches, and likelihoods that are exactly what the protocol says."""
+
+import math
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from repro.models import DecoderLM
+from repro.nn.mixer import detach
+from repro.nn.reach import Reach, reaching
+from repro.tasks import LanguageModel, Protocol
+from tests.tasks.streams import SYMBOLS, data, network, task, trainer
+
+WITH_MEMORY = Protocol(seq_len=4, rows=3, mem_len=4)
+
+
+def fit(mem_len: int, steps: int, parts: int = 1, **settings: Any) -> LanguageModel:
+    made = task(network(mem_len), WITH_MEMORY)
+    trainer(steps, parts, **({"limit_val_batches": 0} | settings)).fit(made, datamodule=data())
+    return made
+
+
+def by_hand(mem_len: int, steps: int) -> DecoderLM:
+    """The same training as a plain loop: every update's loss is the mean over its answers."""
+    net = network(mem_len)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.005)
+    loader, state = data().train_dataloader(), None
+    batches = iter(loader)
+    for _ in range(steps):
+        if loader.batch == len(loader):
+            batches = iter(loader)
+        batch = next(batches)
+        if bool(batch.fresh):
+            state = net.init_state(len(batch.ids)) if mem_len else None
+        y, state, _ = net(batch.ids, state)
+        state = detach(state)
+        answers = batch.targets >= 0
+        log_probs = net.vocabulary.log_probs(y)
+        loss = -log_probs[answers].gather(1, batch.targets[answers][:, None]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return net
+
+
+def distance(a: DecoderLM, b: DecoderLM) -> float:
+    return max(float((p - q).abs().max()) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("mem_len", [0, 4])
+def test_training_is_the_plain_loop_over_two_epochs(mem_len: int) -> None:
+    steps = 2 * len(data().train_dataloader()) - 3
+    assert distance(fit(mem_len, steps).net, by_hand(mem_len, steps)) < 1e-12
+    assert distance(by_hand(0, steps), by_hand(4, steps)) > 1e-3, "else memory is not seen"
+
+
+def test_micro_batches_keep_memories_of_their_own() -> None:
+    assert distance(fit(4, 12).net, fit(4, 12, parts=2).net) < 1e-12
+    assert distance(fit(4, 12).net, fit(4, 12, parts=3).net) < 1e-12
+
+
+def test_what_is_carried_has_a_row_for_each_stream_in_global_order() -> None:
+    whole, parts = fit(4, 5), fit(4, 5, parts=3)
+    memories = [made.carried["memory"]["stream"]["mix"][0]["past"]["x"] for made in (whole, parts)]
+    assert memories[0].shape[0] == 6
+    assert torch.allclose(memories[0], memories[1], atol=1e-12)
+    assert not memories[0].requires_grad
+
+
+def test_validation_leaves_the_memory_of_training_alone() -> None:
+    validating = fit(4, 12, limit_val_batches=None, val_check_interval=2)
+    assert distance(validating.net, fit(4, 12).net) < 1e-12
+    assert math.isfinite(float(validating.trainer.callback_metrics["val/ppl"]))
+
+
+def test_a_stream_that_goes_on_without_its_memory_is_refused() -> None:
+    made, loader = task(network(4), WITH_MEMORY), iter(data().train_dataloader())
+    made.training_step(next(loader), 0)
+    made.carried = {}
+    with pytest.raises(RuntimeError, match="was not carried"):
+        made.training_step(next(loader), 1)
+
+
+def tokens(split: str) -> Tensor:
+    return torch.from_numpy(data().tokens(split).astype(np.int64))
+
+
+def answers(found: dict[int, float], split: str) -> tuple[float, int]:
+    """Sum over the answers among targets, and their number."""
+    counted = data().scored(split)
+    kept = [value for at, value in found.items() if counted[at + 1]]
+    return math.fsum(kept), len(kept)
+
+
+def nll_of(net: DecoderLM, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    """``-log p`` of ``ids[1:]`` given all before, one row, and the state behind."""
+    y, state, _ = net(ids[None, :-1], state)
+    return -net.vocabulary.log_probs(y)[0].gather(1, ids[1:, None]).squeeze(1), state
+
+
+def naive(net: DecoderLM, split: str, protocol: Protocol) -> dict[int, float]:
+    """``-log p`` of each target under a protocol, one stream or window at a time, without decoding states."""
+    ids, found = tokens(split), {}
+    n = len(ids) - 1
+    if protocol.stride is not None:
+        for begin in range(0, n, protocol.stride):
+            end = min(begin + protocol.seq_len, n)
+            values, _ = nll_of(net, ids[begin : end + 1])
+            for at in range(begin, end):
+                if at not in found:
+                    found[at] = float(values[at - begin])
+            if end == n:
+                break
+        return found
+    length = n // protocol.rows
+    for row in range(protocol.rows):
+        state = net.init_state(1) if protocol.mem_len else None
+        for begin in range(row * length, (row + 1) * length, protocol.seq_len):
+            end = min(begin + protocol.seq_len, (row + 1) * length)
+            values, state = nll_of(net, ids[begin : end + 1], state)
+            found |= {begin + i: float(value) for i, value in enumerate(values)}
+    return found
+
+
+PROTOCOLS = {
+    "streams": Protocol(seq_len=5, rows=3, mem_len=4),
+    "one stream, token by token": Protocol(seq_len=1, rows=1, mem_len=4),
+    "longer memory than in training": Protocol(seq_len=4, rows=2, mem_len=9),
+    "no memory": Protocol(seq_len=6, rows=2),
+    "non-overlapping": Protocol(seq_len=7, rows=4, stride=7),
+    "sliding": Protocol(seq_len=7, rows=4, stride=3),
+    "every token anew": Protocol(seq_len=7, rows=16, stride=1),
+}
+
+
+def score(net: DecoderLM, **settings: Any) -> LanguageModel:
+    made = task(net, settings.pop("protocol", WITH_MEMORY), **settings)
+    trainer(1).test(made, datamodule=data(), verbose=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def tested() -> LanguageModel:
+    net = network(4)
+    return score(net, protocols=PROTOCOLS, accuracy=True)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@torch.no_grad()
+def test_likelihoods_are_those_of_the_naive_loop(tested: LanguageModel, name: str) -> None:
+    protocol, net = PROTOCOLS[name], network(4).eval()
+    by_name = {m.name: m for m in tested.measurements()}
+    for split in ("test", "val"):
+        with reaching(net, protocol.reach):
+            total, count = answers(naive(net, split, protocol), split)
+        measured = by_name[f"{split}/loss_{name}"]
+        assert measured.count == count
+        assert measured.value == pytest.approx(total / count, rel=1e-9)
+        assert measured.protocol == protocol.describe()
+        assert by_name[f"{split}/ppl_{name}"].value == pytest.approx(math.exp(total / count), rel=1e-9)
+        assert by_name[f"{split}/accuracy_{name}"].value <= 100.0
+    assert by_name[f"test/loss_{name}"].validation == by_name[f"val/loss_{name}"].value
+
+
+def test_protocols_differ_where_they_should(tested: LanguageModel) -> None:
+    values = [m.value for m in tested.measurements() if m.name.startswith("test/loss_")]
+    assert len({round(value, 6) for value in values}) == len(PROTOCOLS), "each sees another past"
+
+
+def test_accuracy_counts_the_likeliest(tested: LanguageModel) -> None:
+    net = network(4).eval()
+    protocol = PROTOCOLS["non-overlapping"]
+    ids, counted = tokens("test"), data().scored("test")
+    hits = total = 0
+    for begin in range(0, len(ids) - 1, 7):
+        part = ids[begin : begin + 8]
+        best = net.vocabulary.logits(net(part[None, :-1]).y)[0].argmax(-1)
+        mask = torch.from_numpy(counted[begin + 1 : begin + 8])
+        hits, total = hits + int((best == part[1:])[mask].sum()), total + int(mask.sum())
+    (found,) = (m for m in tested.measurements() if m.name == "test/accuracy_non-overlapping")
+    assert (found.value, found.count) == (pytest.approx(100 * hits / total), total)
+    assert found.unit == "percent of symbols"
+    assert protocol.stride == 7
+
+
+@pytest.mark.parametrize(("unit", "name"), [("character", "bpc"), ("byte", "bpb"), ("word", "ppl")])
+def test_bits_for_characters_and_perplexity_for_words(unit: Any, name: str) -> None:
+    made = task(network(4), WITH_MEMORY)
+    made.unit = unit
+    trainer(1).test(made, datamodule=data(), verbose=False)
+    loss, other = (next(m for m in made.measurements() if m.name == f"test/{n}") for n in ("loss", name))
+    assert other.value == pytest.approx(loss.value / math.log(2) if name != "ppl" else math.exp(loss.value))
+    assert unit in other.unit
+
+
+def test_a_network_without_memory_cannot_follow_a_protocol_that_wants_one() -> None:
+    net = network(0)
+    for module in net.modules():
+        if hasattr(module, "reach"):
+            del module.reach
+    with pytest.raises(ValueError, match="mem_len 4 is asked for, but no mixer"):
+        score(net)
+
+
+class Few(pl.Callback):
+    """Cuts an evaluation short."""
+
+    def on_test_batch_end(self, *arguments: Any) -> None:
+        arguments[1]._now.sums[1] -= 1
+
+
+def test_a_token_too_few_is_noticed() -> None:
+    made = task(network(4), WITH_MEMORY)
+    with pytest.raises(RuntimeError, match="tokens scored, the split has"):
+        trainer(1, callbacks=[Few()]).test(made, datamodule=data(), verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"seq_len": 0}, "seq_len must be at least 1, not 0"),
+        ({"seq_len": 4, "rows": 0}, "rows must be at least 1, not 0"),
+        ({"seq_len": 4, "stride": 5}, "stride must be between 1 and seq_len 4, not 5"),
+        ({"seq_len": 4, "stride": 4, "mem_len": 3}, "windows stand alone: leave out mem_len 3"),
+        ({"seq_len": 4, "mem_len": -1}, "mem_len must be at least 0, not -1"),
+        ({"seq_len": 4, "same_length": True}, "mem_len must be at least 1"),
+        ({"seq_len": 4, "mem_len": 4, "clamp_len": 0}, "clamp_len must be at least 1, not 0"),
+    ],
+)
+def test_protocols_that_cannot_be(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Protocol(**settings)
+
+
+def test_the_reach_of_a_protocol_is_gone_behind_it() -> None:
+    net = network(4)
+    score(net, protocol=Protocol(seq_len=3, rows=2, mem_len=11))
+    assert {m.reach for m in net.modules() if hasattr(m, "reach")} == {Reach(4)}
+    assert SYMBOLS == net.vocabulary.size
