@@ -6,12 +6,13 @@ DIR is a checkout of the authors' fork of fairseq (github.com/ofirpress/shortfor
 training step is forward, loss and backward of one block with the memory of the block before, no optimiser. Token
 by token: one call per token behind a first block, over more than a whole cycle of the memory, which grows from one
 block to two and is cut. Both sides take turns, so that a busy machine slows both; a ratio is the median of the ratios
-of neighbours. Both have the same weights: losses and log-likelihoods must agree, or the benchmark fails. Prints a
-table and one line of JSON.
+of neighbours. Both have the same weights: losses and logits must agree, or the benchmark fails. What share of a step
+its matrix products would take alone comes from the count of their operations (attention's own left out) and the rate
+of one product of the feed-forward layer's shape, timed between the turns. Prints a table and one line of JSON.
 
 The fork imports under torch 2.13 once ``numpy.float`` and ``numpy.int``, which NumPy removed in 1.24, exist again. They
-come back in memory, a stand-in offers as much of a dictionary as the model asks for, and fairseq's model is taken as it is;
-torch gives it the same fused attention as ours.
+come back in memory, a stand-in offers as much of a dictionary as the model asks for, and fairseq's model is taken as
+it is; torch gives it the same fused attention as ours.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
 
 from repro.nn.mixer import detach
 from tests.models import golden_infused
@@ -171,6 +173,26 @@ def train(side: Any, blocks: list[Tensor]) -> tuple[list[float], list[float]]:
     return seconds, losses
 
 
+def operations(side: Any, blocks: list[Tensor]) -> int:
+    """Floating-point operations in the matrix products of one training step with a memory."""
+    train(side, blocks[:1])
+    with FlopCounterMode(display=False) as counter:
+        side.loss(blocks[1][:, :-1], blocks[1][:, 1:]).backward()
+    return counter.get_total_flops()
+
+
+def product_rate(shape: Shape) -> float:
+    """Operations a second of one matrix product, the best of several."""
+    tokens = shape.batch * shape.length
+    x, weight = torch.randn(tokens, shape.d_model), torch.randn(shape.d_model, shape.d_ff)
+    seconds = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        torch.mm(x, weight)
+        seconds.append(time.perf_counter() - begin)
+    return 2 * tokens * shape.d_model * shape.d_ff / min(seconds)
+
+
 @torch.inference_mode()
 def stream(side: Any, ids: Tensor, length: int) -> tuple[float, Tensor]:
     """Seconds for each token of ids ``(B, N)`` behind the first ``length``, and their logits ``(B, N - length, V)``."""
@@ -194,19 +216,26 @@ def measure(sides: list[Any], shape: Shape, rounds: int, tokens: int) -> dict[st
     blocks = [ids[:, i * span : (i + 1) * span + 1] for i in range(4)]
     steps: dict[str, list[float]] = {side.name: [] for side in sides}
     singles: dict[str, list[float]] = {side.name: [] for side in sides}
-    losses, logits = {}, {}
+    losses, logits, rates = {}, {}, []
     for turn in range(rounds + 1):
         for side in sides:
             seconds, losses[side.name] = train(side, blocks)
             if turn:  # the first turn warms up; a block without memory is not timed
                 steps[side.name].append(statistics.median(seconds[1:]))
+        rates.append(product_rate(shape))
     for turn in range(rounds + 1):
         for side in sides:
             seconds_each, logits[side.name] = stream(side, ids[:, : span + tokens], span)
             if turn:
                 singles[side.name].append(seconds_each)
     gaps = agree(losses, logits)
+    work = {side.name: operations(side, blocks) for side in sides}
+    share = {
+        name: statistics.median(work[name] / rate / step for rate, step in zip(rates[1:], each, strict=True))
+        for name, each in steps.items()
+    }
     report: dict[str, Any] = {"training_step": steps, "token": singles, **gaps}
+    report |= {"training_operations": work, "share_of_matrix_products": share}
     if len(sides) > 1:
         report["training_speedup"] = paired(steps["official"], steps["ours"])
         report["token_speedup"] = paired(singles["official"], singles["ours"])
@@ -235,9 +264,10 @@ def table(report: dict[str, Any], shape: Shape) -> str:
     rows = []
     for name in report["token"]:
         step, token = (statistics.median(report[what][name]) for what in ("training_step", "token"))
-        rows.append([name, 1e3 * step, shape.batch * shape.length / step, 1e3 * token, shape.batch / token])
-    heads = ["side", "ms per training step", "tokens/s", "ms per single token", "tokens/s"]
-    text = tabulate(rows, heads, floatfmt=("", ".0f", ".0f", ".2f", ".0f"))
+        share, rate = report["share_of_matrix_products"][name], shape.batch * shape.length / step
+        rows.append([name, 1e3 * step, rate, share, 1e3 * token, shape.batch / token])
+    heads = ["side", "ms/step", "tokens/s", "of it products", "ms per single token", "tokens/s"]
+    text = tabulate(rows, heads, floatfmt=("", ".0f", ".0f", ".2f", ".2f", ".0f"))
     if "training_speedup" in report:
         training, token = report["training_speedup"], report["token_speedup"]
         text += f"\nours is {training:.2f} times as fast in training, {token:.2f} times token by token"

@@ -34,6 +34,8 @@ class Streams:
     ``n_targets % rows`` targets at its end belong to none and are dropped, as in Transformer-XL's code; with one row
     nothing is.
 
+    Deviation: there the first token of every stream is no target; here only that of the split is none.
+
     Args:
         seq_len: targets of a segment, T.
         rows: streams over all ranks.

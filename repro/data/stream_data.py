@@ -13,7 +13,6 @@ from repro.data.segments import NOTHING, Array, Bools, Lazy, Segment, StreamBatc
 from repro.data.streams import (
     OrderName,
     Share,
-    dropped_in_training,
     plan_epoch,
     rows_per_batch,
     steps_per_epoch,
@@ -98,6 +97,8 @@ class StreamData(ResumingData, ABC):
         order: ``stream`` (memory may be carried), ``shuffled`` (blocks) or ``sentences``.
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count.
+        shards: an epoch is one of so many equal parts of the training text, in turn: where a stage is shorter than the
+            whole text.
         seed: of the order of training; `repro run` sets it to the run's.
         num_workers: processes that build batches ahead.
 
@@ -122,6 +123,7 @@ class StreamData(ResumingData, ABC):
         order: OrderName = "stream",
         stages: list[Stage] | None = None,
         context: int = 0,
+        shards: int = 1,
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
@@ -133,6 +135,9 @@ class StreamData(ResumingData, ABC):
         self.order: OrderName = order
         self.stages = list(stages or [])
         self.context = context
+        if shards < 1 or (shards > 1 and order == "sentences"):
+            raise UserError(f"shards must be at least 1, and 1 with order sentences, not {shards}")
+        self.shards = shards
         self.seed = seed
         self.num_workers = num_workers
         self._columns: dict[str, Column] = {}
@@ -173,7 +178,11 @@ class StreamData(ResumingData, ABC):
     @property
     def steps_per_epoch(self) -> int:
         """Updates of an epoch."""
-        return steps_per_epoch(self.column(self.train_split).n_targets, self.batch_tokens)
+        return steps_per_epoch(self._epoch_targets, self.batch_tokens)
+
+    @property
+    def _epoch_targets(self) -> int:
+        return self.column(self.train_split).n_targets // self.shards
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -181,9 +190,8 @@ class StreamData(ResumingData, ABC):
         told = {}
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
-            dropped = (
-                dropped_in_training(column.n_targets, self.batch_tokens) if split == self.train_split else 0
-            )
+            used = self.shards * self.steps_per_epoch * self.batch_tokens
+            dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
             told[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
         return told
@@ -200,7 +208,7 @@ class StreamData(ResumingData, ABC):
         column = self.column(self.train_split)
         offsets = self.sentences(self.train_split) if self.order == "sentences" else None
         return plan_epoch(
-            column.n_targets,
+            self._epoch_targets,
             self.batch_tokens,
             self.seq_len_of(epoch),
             self.order,
@@ -209,6 +217,7 @@ class StreamData(ResumingData, ABC):
             column.scored,
             offsets,
             self.context,
+            epoch % self.shards * self._epoch_targets,
         )
 
     def train_dataloader(self) -> PlannedLoader[Segment, StreamBatch]:
@@ -229,16 +238,28 @@ class StreamData(ResumingData, ABC):
         """Streams with memory, or with a stride windows that stand alone."""
         return Streams(seq_len, rows) if stride is None else Windows(seq_len, stride, rows)
 
-    def eval_loader(self, split: str, cut: Cut) -> FixedLoader[Segment, StreamBatch]:
+    def eval_loader(
+        self, split: str, cut: Cut, tokens: int | None = None
+    ) -> FixedLoader[Segment, StreamBatch]:
         """This rank's batches of any split; one without rows where there is no work for it.
 
         Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
+
+        Args:
+            split: name of the split.
+            cut: how it is cut.
+            tokens: only the first so many targets; None for all.
         """
         column, share = self.column(split), self._share()
-        planned = cut.plan(column.n_targets, share.rank, share.world)
+        planned = cut.plan(_at_most(column.n_targets, tokens), share.rank, share.world)
         return FixedLoader(planned if len(planned) else [NOTHING], column.build, self.num_workers)
 
-    def expected_tokens(self, split: str, cut: Cut) -> int:
-        """Scored targets of a split under a cut: what an exact evaluation sums to, over all ranks."""
+    def expected_tokens(self, split: str, cut: Cut, tokens: int | None = None) -> int:
+        """Scored targets of :meth:`eval_loader`: what an exact evaluation sums to, over all ranks."""
         column = self.column(split)
-        return column.counted(column.n_targets - cut.dropped(column.n_targets))
+        wanted = _at_most(column.n_targets, tokens)
+        return column.counted(wanted - cut.dropped(wanted))
+
+
+def _at_most(there: int, wanted: int | None) -> int:
+    return there if wanted is None else min(there, wanted)

@@ -80,6 +80,7 @@ class InStreams:
     """Row b is stream b: a contiguous piece of the text, read on from step to step.
 
     Source: data loader of Transformer-XL's code; Shortformer's with a cache.
+    Deviation: there an epoch ends with a short batch; here every batch is whole, what is left over is dropped.
     """
 
     steps: int
@@ -193,6 +194,7 @@ class Epoch:
         step_tokens: targets of the global batch.
         scored: ``(N,)``, the tokens that count; None is all.
         context: leading targets of every row that are read, but do not count.
+        first: the target that counts as target 0.
     """
 
     order: Order
@@ -202,6 +204,7 @@ class Epoch:
     step_tokens: int
     scored: Bools | None = None
     context: int = 0
+    first: int = 0
 
     def plan(self) -> Lazy[Segment]:
         """Segments in the order of training."""
@@ -213,7 +216,7 @@ class Epoch:
         step, part = divmod(i, self.share.parts)
         rows = share_of_rows(self.rows, self.share.rank, self.share.world, part, self.share.parts)
         return Segment(
-            self.order.targets(step, rows),
+            self.order.targets(step, rows) + self.first,
             self.order.index(step, rows),
             self.order.fresh(step),
             skip=np.full(len(rows), self.context) if self.context else None,
@@ -225,7 +228,7 @@ class Epoch:
         if self.scored is None:
             return self.step_tokens - self.rows * self.context
         everywhere = self.order.targets(step, np.arange(self.rows, dtype=np.int64))[:, self.context :]
-        return int(np.count_nonzero(self.scored[everywhere + 1]))
+        return int(np.count_nonzero(self.scored[everywhere + self.first + 1]))
 
 
 def plan_epoch(
@@ -238,6 +241,7 @@ def plan_epoch(
     scored: Bools | None = None,
     offsets: Int64s | None = None,
     context: int = 0,
+    first: int = 0,
 ) -> Lazy[Segment]:
     """Plans one rank's share of an epoch.
 
@@ -254,6 +258,7 @@ def plan_epoch(
         scored: see :class:`Epoch`.
         offsets: see :func:`sentence_order`; for ``sentences`` only.
         context: see :class:`Epoch`.
+        first: see :class:`Epoch`; not for ``sentences``.
 
     Raises:
         UserError: sizes that do not divide, too little text, no sentences, or nothing that counts.
@@ -274,7 +279,7 @@ def plan_epoch(
         )
     else:
         laid = sentence_order(offsets, steps, seq_len, *seed_epoch)
-    return Epoch(laid, steps, rows, share, batch_tokens, scored, context).plan()
+    return Epoch(laid, steps, rows, share, batch_tokens, scored, context, first).plan()
 
 
 def dropped_in_training(n_targets: int, batch_tokens: int) -> int:

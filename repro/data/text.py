@@ -26,6 +26,8 @@ class TextData(StreamData):
         seq_len: targets of a row, T, after all stages.
         order: ``stream`` (memory may be carried), ``shuffled`` (blocks) or ``sentences`` (One Billion Word).
         stages: the first epochs, at other lengths.
+        context: leading targets of every row of training that are read, but do not count.
+        shards: an epoch is one of so many equal parts of the training text, in turn.
         train_split: name of the training split.
         val_split: name of the validation split.
         test_split: name of the test split.
@@ -42,13 +44,14 @@ class TextData(StreamData):
         order: OrderName = "stream",
         stages: list[Stage] | None = None,
         context: int = 0,
+        shards: int = 1,
         train_split: str = "train",
         val_split: str = "val",
         test_split: str = "test",
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_tokens, seq_len, order, stages, context, seed, num_workers)
+        super().__init__(batch_tokens, seq_len, order, stages, context, shards, seed, num_workers)
         self.store_name, _, self.variant = store.partition("/")
         self.vocab_size = vocab_size
         self.train_split = train_split

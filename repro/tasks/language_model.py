@@ -112,7 +112,7 @@ class LanguageModel(Task):
         return [self._loader(split, protocol) for split, _, protocol in self._tests()]
 
     def _loader(self, split: str, protocol: Protocol) -> Any:
-        return self._data.eval_loader(split, self._cut(protocol))
+        return self._data.eval_loader(split, self._cut(protocol), protocol.tokens)
 
     def _cut(self, protocol: Protocol) -> Any:
         return self._data.cut(protocol.seq_len, protocol.rows, protocol.stride)
@@ -197,7 +197,7 @@ class LanguageModel(Task):
         done, self._now, self._memory = self._now, None, None
         assert done is not None
         sums = self.sum_over_ranks(done.sums)
-        expected = self._data.expected_tokens(done.split, self._cut(done.protocol))
+        expected = self._data.expected_tokens(done.split, self._cut(done.protocol), done.protocol.tokens)
         if int(sums[1]) != expected:
             raise RuntimeError(f"{done.split}: {int(sums[1])} tokens scored, the split has {expected}")
         return done._replace(sums=sums, seconds=time.monotonic() - done.began)

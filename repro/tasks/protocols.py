@@ -21,6 +21,7 @@ class Protocol:
         mem_len: memory of streams, M.
         clamp_len: larger distances count as this one.
         same_length: every token sees exactly ``mem_len`` tokens, itself included.
+        tokens: only so many tokens at the beginning of the split are scored; None for all, as published numbers are.
 
     Raises:
         ValueError: a number out of range, or a memory for windows.
@@ -34,11 +35,13 @@ class Protocol:
     mem_len: int = 0
     clamp_len: int | None = None
     same_length: bool = False
+    tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seq_len", "rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("seq_len", "rows", "tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if self.stride is not None and not 1 <= self.stride <= self.seq_len:
             raise ValueError(f"stride must be between 1 and seq_len {self.seq_len}, not {self.stride}")
         if self.stride is not None and self.mem_len:

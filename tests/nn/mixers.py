@@ -73,7 +73,9 @@ MIXERS = {
     ),
     # Some of the distances lie beyond the table.
     "shaw": Case(
-        lambda: ShawAttention(D_MODEL, 3, max_distance=9, mem_len=20), reference_relative.shaw, directions=(True,)
+        lambda: ShawAttention(D_MODEL, 3, max_distance=9, mem_len=20),
+        reference_relative.shaw,
+        directions=(True,),
     ),
     "feed-forward": Case(lambda: FeedForward(D_MODEL, 20), reference.feed_forward),
     "feed-forward, no bias": Case(lambda: FeedForward(D_MODEL, 7, bias=False), reference.feed_forward),

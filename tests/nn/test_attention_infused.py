@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from repro.nn import FullAttention, InfusedAttention, Layout, LearnedPositions, positions
+from repro.nn.attention.infused import visible
 from repro.nn.mixer import detach, leaves, reset_rows
 from repro.nn.reach import Reach
 from tests.nn.mixers import D_MODEL, difference, feed, gradients, randomise
@@ -89,6 +90,7 @@ def test_blocks_equal_single_tokens_and_shorter_blocks_do_not() -> None:
 
 RAGGED = {
     "all sorts": [[3, 0, 9], [1, 4, 1], [5, 2, 0], [1, 1, 1], [0, 7, 2], [4, 4, 4], [2, 0, 6]],
+    "as many as it holds": [[2, 1, 3], [4, 4, 4], [1, 2, 1], [1, 1, 1], [1, 4, 2], [4, 1, 4], [1, 1, 1]],
     "one ends": [[4, 4, 4]] + [[1, 1, 0]] * 9 + [[1, 1, 1]] * 6,
     "tokens": [[7, 2, 5]] + [[1, 1, 1]] * 12,
 }
@@ -99,7 +101,11 @@ RAGGED = {
 @pytest.mark.parametrize("table", ["sinusoids", "learned", "none"])
 @torch.no_grad()
 def test_rows_are_cut_one_by_one(takes: str, capacity: int | None, table: str) -> None:
-    options = {"sinusoids": {}, "learned": {"table": lambda d: LearnedPositions(d, 40)}, "none": {"table": None}}
+    options = {
+        "sinusoids": {},
+        "learned": {"table": lambda d: LearnedPositions(d, 40)},
+        "none": {"table": None},
+    }
     mixer, calls = build(**options[table]), RAGGED[takes]  # type: ignore[arg-type]
     totals = [sum(call[b] for call in calls) for b in range(3)]
     rows = [randn(n, D_MODEL, seed=b) for b, n in enumerate(totals)]
@@ -133,7 +139,9 @@ def test_slots_stay_where_they_are_through_cuts() -> None:
     assert [t.data_ptr() for t in leaves(state["slots"])] == before
 
 
-@pytest.mark.parametrize(("capacity", "counts"), [(6, [4, 1, 1]), (6, [6]), (6, [3, 3]), (3, [3]), (5, [1] * 5)])
+@pytest.mark.parametrize(
+    ("capacity", "counts"), [(6, [4, 1, 1]), (6, [6]), (6, [3, 3]), (3, [3]), (5, [1] * 5)]
+)
 @torch.no_grad()
 def test_a_small_capacity_holds_as_many_tokens_and_no_more(capacity: int, counts: list[int]) -> None:
     mixer = build()
@@ -221,6 +229,16 @@ def test_bad_settings_are_refused() -> None:
         mixer.reach = reach
         with pytest.raises(ValueError, match="settings of relative positions"):
             mixer.init_state(2)
+
+
+def test_every_query_sees_something() -> None:
+    held = torch.tensor([3, 0])
+    for causal in (True, False):
+        layout = Layout(causal, lengths=torch.tensor([2, 0]))
+        for columns in (0, 3):
+            seen, alone = visible(held if columns else 0 * held, columns, 2, layout)
+            assert alone is (causal and not columns)
+            assert seen is None or bool(seen.any(-1).all())
 
 
 def test_outputs_at_padded_queries_are_finite() -> None:

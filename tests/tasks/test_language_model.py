@@ -105,7 +105,7 @@ def nll_of(net: DecoderLM, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]
 def naive(net: DecoderLM, split: str, protocol: Protocol) -> dict[int, float]:
     """``-log p`` of each target under a protocol, one stream or window at a time, without decoding states."""
     ids, found = tokens(split), {}
-    n = len(ids) - 1
+    n = min(len(ids) - 1, protocol.tokens or len(ids))
     if protocol.stride is not None:
         for begin in range(0, n, protocol.stride):
             end = min(begin + protocol.seq_len, n)
@@ -133,6 +133,7 @@ PROTOCOLS = {
     "no memory": Protocol(seq_len=6, rows=2),
     "non-overlapping": Protocol(seq_len=7, rows=4, stride=7),
     "sliding": Protocol(seq_len=7, rows=4, stride=3),
+    "the beginning": Protocol(seq_len=7, rows=4, stride=7, tokens=30),
     "every token anew": Protocol(seq_len=7, rows=16, stride=1),
 }
 
@@ -224,6 +225,7 @@ def test_a_token_too_few_is_noticed() -> None:
     [
         ({"seq_len": 0}, "seq_len must be at least 1, not 0"),
         ({"seq_len": 4, "rows": 0}, "rows must be at least 1, not 0"),
+        ({"seq_len": 4, "tokens": 0}, "tokens must be at least 1, not 0"),
         ({"seq_len": 4, "stride": 5}, "stride must be between 1 and seq_len 4, not 5"),
         ({"seq_len": 4, "stride": 4, "mem_len": 3}, "windows stand alone: leave out mem_len 3"),
         ({"seq_len": 4, "mem_len": -1}, "mem_len must be at least 0, not -1"),

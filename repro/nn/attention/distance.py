@@ -127,14 +127,17 @@ class DistanceAttention(nn.Module, ABC):
     def _project(self, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, or the latter two, of ``x (B, T, D)``: ``(H, B, T, E)`` each."""
         parts = linear(x, weight).unflatten(-1, (-1, self.n_heads, self.d_head))
-        return parts.permute(2, 3, 0, 1, 4).unbind(0)
+        # Unbound first: its gradient is then put together in the layout that the linear layer wants.
+        return tuple(part.permute(2, 0, 1, 3) for part in parts.unbind(2))
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
-        query, place_query = (part / math.sqrt(self.d_head) for part in self.queries(query))
+        # Contiguous before two sums are made of it, rather than each of them after.
+        query, place_query = self.queries(query.contiguous())
         sight = Sight(seen, self.reach.mem_len if self.reach.same_length else None)
         places = self.place_keys(key.shape[2])
         dropout = self.dropout if self.training else 0.0
-        y = attend_by_distance(query, key, value, place_query, places, sight, dropout)
+        scale = 1.0 / math.sqrt(self.d_head)
+        y = attend_by_distance(query, key, value, place_query, places, sight, scale, dropout)
         return self.out(y.permute(1, 2, 0, 3).flatten(2))
 
 

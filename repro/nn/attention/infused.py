@@ -29,8 +29,8 @@ class InfusedAttention(nn.Module):
 
     State in training: the inputs ``x (B, C, D)``, which carry gradient until the task detaches them. With a capacity:
     ``k`` and ``v``, ``(B, S, H, E)``, S at most 2 L'; where a row is cut, ``(P_new - P_old) W_k`` moves its keys, so
-    that no input is projected twice. Without a memory (L' = 0) the state in training stays empty, and one with a capacity
-    is a plain cache. See :mod:`repro.nn.cache`.
+    that no input is projected twice. Without a memory (L' = 0) the state in training stays empty, and one with a
+    capacity is a plain cache. See :mod:`repro.nn.cache`.
 
     Args:
         d_model: D.
@@ -86,11 +86,9 @@ class InfusedAttention(nn.Module):
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         if state is None:
-            # A row without a valid token still sees something, so that its outputs are finite.
-            some = None if layout.causal or layout.lengths is None else layout.lengths.clamp(min=1)
-            seen = key_mask(some, x.shape[1])
+            nothing = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
             q, k, v = self._project(x, None, x.shape[1], self._parts())
-            return Mixed(self._attend(q, k, v, seen, layout.causal and seen is None))
+            return Mixed(self._attend(q, k, v, *visible(nothing, 0, x.shape[1], layout)))
         if "past" in state:
             return self._with_inputs(x, state, layout)
         if self.reach.mem_len and x.shape[1] > 1:
@@ -216,12 +214,12 @@ def visible(held: Tensor, columns: int, steps: int, layout: Layout) -> tuple[Ten
     Returns:
         A boolean mask ``(B, 1, T, columns + T)`` or None, and whether causality alone says it.
     """
-    if layout.causal and columns == 0:
-        return None, True
+    if columns == 0 and (layout.causal or layout.lengths is None):
+        return None, layout.causal
     old = key_mask(held, columns)
     if layout.causal:
         new = torch.ones(steps, steps, dtype=torch.bool, device=held.device).tril()
-    else:
+    else:  # a row without a valid token still sees something: what comes out must be finite
         lengths = torch.full_like(held, steps) if layout.lengths is None else layout.lengths
         new = key_mask(lengths.clamp(min=1), steps)  # type: ignore[assignment]
     shape = (held.shape[0], 1, steps, -1)

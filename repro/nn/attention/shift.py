@@ -14,14 +14,15 @@ Source: Dai et al. 2019, appendix B (the shift).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
 
 # Rows of a tile, and scores of a tile: measured on 2 cores with 1 MiB of cache each; a GPU wants few, large products.
-_CPU_TILE = (64, 2**19)
+_CPU_TILE = (128, 2**20)
 _GPU_TILE = (512, 2**26)
 
 
@@ -45,12 +46,12 @@ def attend_by_distance(
     place_query: Tensor,
     place_key: Tensor,
     sight: Sight,
+    scale: float,
     dropout: float = 0.0,
 ) -> Tensor:
-    """``softmax(q_i · k_j + p_i · r_(i-j)) v``: causal; query i stands at the place of key ``S-T+i``.
+    """``softmax((q_i · k_j + p_i · r_(i-j)) scale) v``: causal; query i stands at the place of key ``S-T+i``.
 
-    Scores are not scaled: scale the queries. Softmax is computed in float32 or better, dropout acts on its outcome.
-    There is no second derivative.
+    Softmax is computed in float32 or better, dropout acts on its outcome. There is no second derivative.
 
     Args:
         query: ``(H, B, T, E)``.
@@ -59,15 +60,18 @@ def attend_by_distance(
         place_query: ``(H, B, T, P)``, of any width P.
         place_key: ``(H, S, P)``; row t belongs to distance ``S-1-t``.
         sight: what is hidden.
+        scale: of the scores.
         dropout: on the probabilities, in [0, 1).
 
     Returns:
         ``(H, B, T, E)``.
     """
-    tensors = [t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return _Shifted.apply(*tensors, sight, dropout)  # type: ignore[no-any-return]
-    return _run(_Inputs(*tensors), sight, dropout)[0]
+    x = _Inputs(*(t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)))
+    if torch.is_grad_enabled() and any(t.requires_grad for t in x):
+        return _Shifted.apply(*x, sight, scale, dropout)  # type: ignore[no-any-return]
+    if dropout or query.device.type != "cpu":
+        return _run(x, sight, scale, dropout)[0]
+    return _run_fused(x, sight, scale)
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,16 @@ class _Tile:
         return t[self.heads, t.shape[1] - self.width :]
 
 
-@dataclass(frozen=True)
-class _Inputs:
+class _Inputs(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor
     place_query: Tensor
     place_key: Tensor
+
+    def by_head(self, t: Tensor) -> Tensor:
+        """``(heads · B, ...)`` as ``(heads, B, ...)``."""
+        return t.unflatten(0, (-1, self.query.shape[1]))
 
     def tiles(self, window: int | None) -> Iterator[_Tile]:
         """From the last rows to the first."""
@@ -145,16 +152,16 @@ class _Room:
         self._whole.as_strided(gaps, strides, self._rows - 1 + self._width).zero_()
 
 
-def _run(x: _Inputs, sight: Sight, dropout: float, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
+def _run(
+    x: _Inputs, sight: Sight, scale: float, dropout: float, keep: bool = False
+) -> tuple[Tensor, list[Tensor]]:
     """Outputs, and where ``keep`` the probabilities of every tile, or these and what dropout left of them."""
     out, kept = torch.empty_like(x.query), []
     for tile in x.tiles(sight.window):
-        room = _Room(tile, x.query)
-        keys = tile.at_places(x.place_key).transpose(1, 2)
-        torch.bmm(x.place_query[tile.heads, :, tile.rows].flatten(1, 2), keys, out=room.straight)
-        scores = torch.bmm(tile.at_queries(x.query), tile.at_keys(x.key).transpose(1, 2))
-        scores += room.shifted
-        _hide(scores.view(-1, x.query.shape[1], *scores.shape[1:]), tile, x.key.shape[2] - x.query.shape[2], sight)
+        place = _by_distance(x, tile)
+        key = tile.at_keys(x.key).transpose(1, 2)
+        scores = torch.baddbmm(place, tile.at_queries(x.query), key, beta=scale, alpha=scale)
+        _hide(x.by_head(scores), x, tile, sight)
         # Half precision is widened inside; naming the dtype keeps autocast from widening the outcome too.
         weights = torch.softmax(scores, -1, dtype=scores.dtype)
         if keep:
@@ -164,14 +171,33 @@ def _run(x: _Inputs, sight: Sight, dropout: float, keep: bool = False) -> tuple[
             weights = weights * left
             if keep:
                 kept.append(left)
-        mixed = torch.bmm(weights, tile.at_keys(x.value))
-        out[tile.heads, :, tile.rows] = mixed.view(-1, x.query.shape[1], *mixed.shape[1:])
+        out[tile.heads, :, tile.rows] = x.by_head(torch.bmm(weights, tile.at_keys(x.value)))
     return (out.mul_(1.0 / (1.0 - dropout)) if dropout else out), kept
 
 
-def _hide(scores: Tensor, tile: _Tile, memory: int, sight: Sight) -> None:
+def _run_fused(x: _Inputs, sight: Sight, scale: float) -> Tensor:
+    """Outputs only: scores by distance are a mask for PyTorch's fused attention, which keeps no probabilities."""
+    out = torch.empty_like(x.query)
+    for tile in x.tiles(sight.window):
+        place = x.by_head(_by_distance(x, tile).mul_(scale))
+        _hide(place, x, tile, sight)
+        query = x.query[tile.heads, :, tile.rows]
+        key, value = (t[tile.heads, :, tile.keys] for t in (x.key, x.value))
+        out[tile.heads, :, tile.rows] = scaled_dot_product_attention(query, key, value, place, scale=scale)
+    return out
+
+
+def _by_distance(x: _Inputs, tile: _Tile) -> Tensor:
+    """``p_i · r_(i-j)`` of one tile, ``(heads · B, rows, keys)``; anything at keys of the future."""
+    room = _Room(tile, x.query)
+    keys = tile.at_places(x.place_key).transpose(1, 2)
+    torch.bmm(x.place_query[tile.heads, :, tile.rows].flatten(1, 2), keys, out=room.straight)
+    return room.shifted
+
+
+def _hide(scores: Tensor, x: _Inputs, tile: _Tile, sight: Sight) -> None:
     """Sets scores ``(heads, B, rows, keys)`` of hidden keys to minus infinity; every query still sees itself."""
-    rows, first = scores.shape[2], tile.keys.start
+    rows, first, memory = scores.shape[2], tile.keys.start, x.key.shape[2] - x.query.shape[2]
     ones = torch.ones(rows, scores.shape[3], dtype=torch.bool, device=scores.device)
     scores[..., -rows:].masked_fill_(ones[:, :rows].triu(1), -torch.inf)
     far = 0 if sight.window is None else tile.width - sight.window
@@ -187,10 +213,10 @@ class _Shifted(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
-        x, (sight, dropout) = _Inputs(*given[:5]), given[5:]
-        out, kept = _run(x, sight, dropout, keep=True)
-        ctx.save_for_backward(*given[:5], out, *kept)
-        ctx.window, ctx.dropout = sight.window, dropout
+        tensors, (sight, scale, dropout) = given[:5], given[5:]
+        out, kept = _run(_Inputs(*tensors), sight, scale, dropout, keep=True)
+        ctx.save_for_backward(*tensors, out, *kept)
+        ctx.window, ctx.scale, ctx.dropout = sight.window, scale, dropout
         return out
 
     @staticmethod
@@ -198,42 +224,47 @@ class _Shifted(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         *tensors, out = ctx.saved_tensors[:6]
         x, kept = _Inputs(*tensors), iter(ctx.saved_tensors[6:])
-        found = _Inputs(*(torch.zeros_like(t) for t in tensors))
-        grad = grad.contiguous()
-        # What the softmax subtracts: Σ_j weight_j · gradient_j, by way of the outputs.
-        mean = (grad * out).sum(-1, keepdim=True)
-        if ctx.dropout:
-            grad = grad * (1.0 / (1.0 - ctx.dropout))
+        # Without a window the first tile of some heads meets all keys and writes where later ones add.
+        make = torch.empty_like if ctx.window is None else torch.zeros_like
+        found, grad = _Inputs(*(make(t) for t in x)), grad.contiguous()
+        # What the softmax subtracts, Σ_j weight_j · gradient_j, by way of the outputs.
+        mean = (grad * out).sum(-1, keepdim=True) * ctx.scale
+        grad = grad * (1.0 / (1.0 - ctx.dropout)) if ctx.dropout else grad
+        scaled = grad * ctx.scale
         for tile in x.tiles(ctx.window):
             weights = next(kept)
             left = next(kept) if ctx.dropout else None
-            _backward(x, found, tile, weights, left, tile.at_queries(grad), tile.at_queries(mean))
-        return (found.query, found.key, found.value, found.place_query, found.place_key, None, None)
+            used = weights if left is None else weights * left
+            _accumulate(found.value, tile, used.transpose(1, 2), tile.at_queries(grad))
+            change = torch.bmm(tile.at_queries(scaled), tile.at_keys(x.value).transpose(1, 2))
+            if left is not None:
+                change *= left
+            change -= tile.at_queries(mean)
+            room = _Room(tile, x.query)
+            torch.mul(change, weights, out=room.shifted)  # zero at hidden keys, because their weight is
+            _through_scores(x, found, tile, room)
+        return (*found, None, None, None)
 
 
-def _backward(
-    x: _Inputs, found: _Inputs, tile: _Tile, weights: Tensor, left: Tensor | None, grad: Tensor, mean: Tensor
-) -> None:
-    """Adds the gradients of one tile to those found so far; ``grad (heads · B, rows, E)`` is the output's."""
-    room, batch = _Room(tile, x.query), x.query.shape[1]
-    used = weights if left is None else weights * left
-    _add(found.value, tile, torch.bmm(used.transpose(1, 2), grad))
-    wanted = torch.bmm(grad, tile.at_keys(x.value).transpose(1, 2))
-    if left is not None:
-        wanted *= left
-    torch.mul(wanted.sub_(mean), weights, out=room.shifted)  # zero at hidden keys, because their weight is
+def _through_scores(x: _Inputs, found: _Inputs, tile: _Tile, room: _Room) -> None:
+    """From the gradient of one tile's scores, written shifted into ``room``, to those of what made them."""
     room.clear_what_is_not_shifted()
-    scores = room.shifted
-    into = found.query[tile.heads, :, tile.rows]
-    into.copy_(torch.bmm(scores, tile.at_keys(x.key)).view_as(into))
-    _add(found.key, tile, torch.bmm(scores.transpose(1, 2), tile.at_queries(x.query)))
-    into = found.place_query[tile.heads, :, tile.rows]
-    into.copy_(torch.bmm(room.straight, tile.at_places(x.place_key)).unflatten(1, (batch, -1)))
-    places = x.place_query[tile.heads, :, tile.rows].flatten(1, 2)
-    tile.at_places(found.place_key).add_(torch.bmm(room.straight.transpose(1, 2), places))
+    query, rows = x.by_head(torch.bmm(room.shifted, tile.at_keys(x.key))), (tile.heads, slice(None), tile.rows)
+    found.query[rows] = query
+    _accumulate(found.key, tile, room.shifted.transpose(1, 2), tile.at_queries(x.query))
+    place = torch.bmm(room.straight, tile.at_places(x.place_key))
+    found.place_query[rows] = place.view(*query.shape[:-1], -1)
+    into, place_query = tile.at_places(found.place_key), x.place_query[rows].flatten(1, 2)
+    if tile.width == x.key.shape[2]:
+        torch.bmm(room.straight.transpose(1, 2), place_query, out=into)
+    else:
+        into += torch.bmm(room.straight.transpose(1, 2), place_query)
 
 
-def _add(total: Tensor, tile: _Tile, part: Tensor) -> None:
-    """Adds ``(heads · B, keys, E)`` where it belongs in ``(H, B, S, E)``."""
+def _accumulate(total: Tensor, tile: _Tile, a: Tensor, b: Tensor) -> None:
+    """Adds ``a @ b``, ``(heads · B, keys, E)``, where it belongs in ``(H, B, S, E)``; the first tile writes."""
     into = total[tile.heads, :, tile.keys]
-    into.add_(part.view_as(into))
+    if tile.width == total.shape[2]:
+        torch.bmm(a, b, out=into.flatten(0, 1))
+    else:
+        into += torch.bmm(a, b).view_as(into)
