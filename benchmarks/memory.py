@@ -2,15 +2,16 @@
 
     python -m benchmarks.memory [--official DIR]
 
-DIR is the folder ``pytorch`` of kimiyoung/transformer-xl (``mem_transformer.py`` and ``utils/``); without it, and where
-x-transformers cannot be imported, those sides are left out. x-transformers runs as its page describes for this use: rotary
-positions and ``max_mem_len``, once as it comes and once with fused attention.
+DIR is the folder ``pytorch`` of kimiyoung/transformer-xl (``mem_transformer.py`` and ``utils/``); without it, and
+where x-transformers cannot be imported, those sides are left out. x-transformers runs as its page describes for this
+use, with rotary positions and ``max_mem_len``, once as it comes and once with fused attention.
 
-Training: forward, loss and backward of one segment whose memory is full, no optimiser, no dropout. Evaluation: a segment
-without gradient. Generation: one call per token behind a full memory. Sides take turns, so that a busy machine slows
-all; a ratio is the median of the ratios of neighbours. Memory is the peak of a fresh process less what it held before its
-first step. Ours and the official code have the same weights: their losses must agree, or the benchmark fails. Prints a
-table and one line of JSON.
+Training: forward, loss and backward of one segment whose memory is full, no optimiser, no dropout. Evaluation: a
+segment without gradient. Generation: one call per token behind a full memory. Sides take turns, so that a busy machine
+slows all; a ratio is the median of the ratios of neighbours. Memory is the peak of a fresh process less what it held
+before its first step. Ours and the official code have the same weights: their losses must agree, or the benchmark
+fails. ``--cpu-time`` counts seconds of computing instead of seconds on the clock, for one thread on a machine that
+others use. Prints a table and one line of JSON.
 
 The official code imports under torch 2.13 once its masks are boolean and ``torch.version.cuda`` is a text on a CPU
 build; both are changed in memory, no file is.
@@ -24,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +36,8 @@ from torch.nn.functional import cross_entropy
 
 from repro.nn.mixer import detach
 from tests.models import golden_adaptive, golden_relative
+
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -137,18 +141,11 @@ class XTransformers:
         return cross_entropy(logits.flatten(0, 1), targets.flatten()), state
 
 
-class FusedXTransformers(XTransformers):
-    """The same with fused attention."""
-
-    def __init__(self, shape: Shape, folder: str | None) -> None:
-        super().__init__(shape, folder, fused=True)
-
-
 SIDES: dict[str, Callable[[Shape, str | None], Any]] = {
     "ours": Ours,
     "official": Official,
     "x-transformers": XTransformers,
-    "x-transformers, fused": FusedXTransformers,
+    "x-transformers, fused": partial(XTransformers, fused=True),
 }
 
 
@@ -179,61 +176,53 @@ def full_memory(side: Any, shape: Shape, kept: bool) -> Any:
     return state
 
 
-def train(side: Any, shape: Shape) -> tuple[float, float]:
-    """Seconds and loss of one training step behind a full memory."""
-    side.model.train()
-    state = full_memory(side, shape, kept=False)
+def one_segment(side: Any, shape: Shape, now: Clock, learn: bool) -> tuple[float, float]:
+    """Seconds and loss of one segment behind a full memory; where ``learn``, with its gradients."""
+    side.model.train(learn)
     side.model.zero_grad(set_to_none=True)
+    state = full_memory(side, shape, kept=not learn)
     ids, targets = segments(shape, 2)[1]
-    begin = time.perf_counter()
-    loss, _ = side.loss(ids, targets, state)
-    loss.backward()
-    return time.perf_counter() - begin, float(loss.detach())
+    begin = now()
+    with torch.set_grad_enabled(learn):
+        loss, _ = side.loss(ids, targets, state)
+    if learn:
+        loss.backward()
+    return now() - begin, float(loss.detach())
 
 
 @torch.no_grad()
-def evaluate(side: Any, shape: Shape) -> tuple[float, float]:
-    """Seconds and loss of one segment behind a full memory."""
-    side.model.eval()
-    state = full_memory(side, shape, kept=True)
-    ids, targets = segments(shape, 2)[1]
-    begin = time.perf_counter()
-    loss, _ = side.loss(ids, targets, state)
-    return time.perf_counter() - begin, float(loss.detach())
-
-
-@torch.no_grad()
-def generate(side: Any, shape: Shape, tokens: int = 16) -> tuple[float, float]:
+def generate(side: Any, shape: Shape, now: Clock, tokens: int = 16) -> tuple[float, float]:
     """Seconds for each of some tokens, fed one by one behind a full memory, and their mean loss."""
     side.model.eval()
     state = full_memory(side, shape, kept=True)
     ids, targets = segments(shape, 2)[1]
-    losses, begin = [], time.perf_counter()
+    losses, begin = [], now()
     for t in range(tokens):
         loss, state = side.loss(ids[:, t : t + 1], targets[:, t : t + 1], state)
         losses.append(float(loss))
-    return (time.perf_counter() - begin) / tokens, statistics.mean(losses)
+    return (now() - begin) / tokens, statistics.mean(losses)
 
 
-KINDS: dict[str, Callable[[Any, Shape], tuple[float, float]]] = {
-    "training": train,
-    "evaluation": evaluate,
+KINDS: dict[str, Callable[[Any, Shape, Clock], tuple[float, float]]] = {
+    "training": partial(one_segment, learn=True),
+    "evaluation": partial(one_segment, learn=False),
     "generation": generate,
 }
 
 
-def compare(kind: str, sides: dict[str, Any], shape: Shape, repeats: int) -> dict[str, Any]:
+def compare(kind: str, sides: dict[str, Any], shape: Shape, repeats: int, now: Clock) -> dict[str, Any]:
     """Medians, the other sides' times over ours, and how far ours and the official losses are apart."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     losses: dict[str, float] = {}
     for turn in range(repeats + 1):
         for name, side in sides.items():
-            took, losses[name] = KINDS[kind](side, shape)
+            took, losses[name] = KINDS[kind](side, shape, now)
             if turn:  # the first turn warms up
                 seconds[name].append(took)
     report: dict[str, Any] = {"seconds": {name: statistics.median(v) for name, v in seconds.items()}}
     report["times_as_fast"] = {
-        name: statistics.median(a / b for a, b in zip(v, seconds["ours"], strict=True)) for name, v in seconds.items()
+        name: statistics.median(a / b for a, b in zip(v, seconds["ours"], strict=True))
+        for name, v in seconds.items()
     }
     if "official" in losses:
         report["loss_gap"] = abs(losses["ours"] - losses["official"])
@@ -255,7 +244,7 @@ def measure_peak(name: str, shape: Shape, folder: str | None) -> int:
     side = SIDES[name](shape, folder)
     before = status_bytes("VmRSS")
     for _ in range(3):
-        train(side, shape)
+        one_segment(side, shape, time.perf_counter, learn=True)
     return status_bytes("VmHWM") - before
 
 
@@ -281,10 +270,12 @@ def table(report: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--official", metavar="DIR", help="the folder pytorch of the authors' code")
     parser.add_argument("--repeats", type=int, default=3, help="timed turns of each side")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="seconds of computing, not on the clock")
     parser.add_argument("--peak", metavar="SIDE", help="print one side's peak memory and end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -297,11 +288,12 @@ def main() -> None:
     if args.official:
         theirs = {name: value.detach() for name, value in sides["official"].model.named_parameters()}
         golden_adaptive.fill(sides["ours"].model, golden_relative.ours(theirs, {}))
-    report: dict[str, Any] = {kind: compare(kind, sides, shape, args.repeats) for kind in KINDS}
+    now = time.process_time if args.cpu_time else time.perf_counter
+    report: dict[str, Any] = {kind: compare(kind, sides, shape, args.repeats, now) for kind in KINDS}
     report["peak_bytes"] = {name: peak_of(name, args) for name in sides}
     print(table(report))
     settings = {"shape": asdict(shape), "threads": args.threads, "torch": torch.__version__}
-    print(json.dumps({"benchmark": "memory", **settings, **report}))
+    print(json.dumps({"benchmark": "memory", "cpu_time": args.cpu_time, **settings, **report}))
 
 
 if __name__ == "__main__":

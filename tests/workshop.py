@@ -47,6 +47,40 @@ data:
 checkpoints: {every_steps: 1, average_last: 2}
 """
 
+STREAM = "transformer-xl/stream"
+STREAM_RECIPE = """\
+# A language model with a memory, so small that a test can train it: 7 updates in an epoch.
+title: Stream
+expects:
+  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
+trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
+model:
+  class_path: repro.tasks.LanguageModel
+  init_args:
+    unit: symbol
+    protocol: {seq_len: 3, rows: 4, mem_len: 6, same_length: true}
+    protocols:
+      alone: {seq_len: 4, rows: 3, stride: 2}
+    accuracy: true
+    optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.01}}
+    schedule: {class_path: repro.tasks.WarmupCosine, init_args: {steps: 20, warmup_steps: 2}}
+    net:
+      class_path: repro.models.DecoderLM
+      init_args:
+        d_model: 8
+        n_layers: 2
+        positions: repro.nn.NoPositions
+        vocabulary: {class_path: repro.nn.Vocabulary, init_args: {size: 5}}
+        blocks:
+          mixers: [{class_path: repro.nn.RelativeAttention, init_args: {n_heads: 2, mem_len: 4, dropout: 0.1}}]
+          feed_forward: {class_path: repro.nn.FeedForward, init_args: {d_ff: 16}}
+          sublayer: {class_path: repro.nn.PostNorm, init_args: {dropout: 0.1}}
+data:
+  class_path: repro.data.EchoData
+  init_args: {vocab_size: 5, batch_tokens: 32, seq_len: 4, lag: 5, train_tokens: 240, eval_tokens: 83}
+checkpoints: {every_steps: 1, average_last: 2}
+"""
+
 
 @dataclass
 class Said:
@@ -98,12 +132,19 @@ class Workshop:
         patch.chdir(self.root)
         return self
 
-    def recipe(self, text: str = RECIPE, name: str = "tiny", scale: str = "") -> Path:
-        """Writes a recipe of the paper; returns its path."""
-        path = self.configs / PAPER / (f"{name}.{scale}.yaml" if scale else f"{name}.yaml")
+    def recipe(self, text: str = RECIPE, name: str = "tiny", scale: str = "", paper: str = PAPER) -> Path:
+        """Writes a recipe of a paper; returns its path."""
+        path = self.configs / paper / (f"{name}.{scale}.yaml" if scale else f"{name}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
+
+    def stream(self) -> str:
+        """Writes the recipe of the language model; returns its name."""
+        paper, name = STREAM.split("/")
+        self.recipe(STREAM_RECIPE, name, paper=paper)
+        self.recipe("trainer: {max_steps: 2}\n", name, "cpu", paper)
+        return STREAM
 
     def records(self) -> list[Path]:
         return sorted((self.results / "runs").rglob("*.json"))

@@ -111,7 +111,7 @@ def _find(folder: Path, text: Text, names: tuple[str, ...]) -> list[Path]:
 def _require(folder: Path, text: Text, key: str, names: tuple[str, ...]) -> list[Path]:
     paths = _find(folder, text, names)
     if not paths:
-        raise UserError(f"--from {folder}: no {' or '.join(names)} [.gz|.xz|.zip]")
+        raise UserError(f"--from {folder}: no {' or '.join(names)}, plain or .gz, .xz or .zip")
     wanted = text.shards.get(key, len(paths))
     if len(paths) != wanted:
         raise UserError(f"--from {folder}: {len(paths)} of the {wanted} files {names[0]}")
@@ -197,7 +197,7 @@ def _books(folder: Path) -> dict[str, Pieces]:
             if path.is_file():
                 found.setdefault(path.relative_to(folder).as_posix().removesuffix(end), path)
     if not found:
-        raise UserError(f"--from {folder}: no .txt files [.gz|.xz|.zip] in it")
+        raise UserError(f"--from {folder}: no .txt files in it, plain or .gz, .xz or .zip")
     paths = [found[name] for name in sorted(found)]
     held = max(1, round(len(paths) / 20))
     if len(paths) >= 3:

@@ -284,7 +284,6 @@ def ensure_generated(name: str, variant: str) -> bool:
         return False
     parsed = Variant.parse(variant)
     if source.text is not None:
-        check_variant(source, variant)
         prepare(name, level=variant)
     elif parsed is not None:
         prepare(name, vocab_size=parsed.vocab_size, size=parsed.size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from repro.data.batches import Int64s
 from repro.data.segments import Array, Bools
-from repro.data.text import StreamData
+from repro.data.stream_data import Stage, StreamData
 from repro.errors import UserError
 
 GENERATOR_VERSION = 1
@@ -66,7 +66,9 @@ class EchoData(StreamData):
         train_tokens: length of the training split.
         eval_tokens: length of the validation split and of the test split.
         batch_tokens: targets of the global batch.
-        seq_len: targets of a row, T.
+        seq_len: targets of a row, T, after all stages.
+        stages: the first epochs, at other lengths.
+        context: leading targets of every row of training that are read, but do not count.
         seed: unused by streams; `repro run` sets it to the run's.
         num_workers: processes that build batches ahead.
     """
@@ -79,10 +81,12 @@ class EchoData(StreamData):
         lag: int = 25,
         train_tokens: int = 400_000,
         eval_tokens: int = 20_000,
+        stages: list[Stage] | None = None,
+        context: int = 0,
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_tokens, seq_len, "stream", seed=seed, num_workers=num_workers)
+        super().__init__(batch_tokens, seq_len, "stream", stages, context, seed=seed, num_workers=num_workers)
         self.store_name = "echo"
         self.vocab_size = vocab_size
         self.echo = Echo(vocab_size, lag)

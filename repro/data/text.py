@@ -1,22 +1,18 @@
 """Text for language models, from a prepared store."""
 
-from functools import cached_property
-
-from repro.data import sources
 from repro.data.batches import Int64s
-from repro.data.manifest import Manifest
 from repro.data.segments import Array
-from repro.data.store import Store, open_store, verify
+from repro.data.store import Store
+from repro.data.stored import Stored
 from repro.data.stream_data import Stage, StreamData
 from repro.data.streams import OrderName
-from repro.data.tokenizers import AnyTokenizer, load_tokenizer
 from repro.errors import UserError
 
 __all__ = ["Stage", "StreamData", "TextData"]
 TEXT = "text"
 
 
-class TextData(StreamData):
+class TextData(Stored, StreamData):
     """Text from a prepared store.
 
     Args:
@@ -58,49 +54,15 @@ class TextData(StreamData):
         self.val_split = val_split
         self.test_split = test_split
 
-    def prepare_data(self) -> None:
-        """Makes the missing store of a generated source and checks every hash; downloads nothing."""
-        sources.ensure_generated(self.store_name, self.variant)
-        verify(self.store)
-
-    def setup(self, stage: str | None = None) -> None:
-        """Opens the store."""
-        _ = self.store
-
-    @cached_property
-    def store(self) -> Store:
-        """The opened store.
+    def check(self, store: Store) -> None:
+        """Refuses a store of sentence pairs.
 
         Raises:
-            UserError: it is missing, corrupt, of another vocabulary size, or holds no text for language models.
+            UserError: it holds no text for language models.
         """
-        source = sources.find_source(self.store_name)
-        sources.require_loader(source)
-        variant = self.variant or sources.default_variant(source)
-        sources.check_variant(source, variant)
-        store = open_store(self.store_name, variant)
         if store.manifest.parts != [TEXT]:
-            raise UserError(
-                f"store {store.name} holds {', '.join(store.manifest.parts)}, not text for a language model"
-            )
-        size = store.manifest.tokenizer["size"]
-        if size != self.vocab_size:
-            raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
-        return store
-
-    @cached_property
-    def tokenizer(self) -> AnyTokenizer:
-        """What turned the text into tokens."""
-        return load_tokenizer(self.store.tokenizer_path)
-
-    @property
-    def manifest(self) -> Manifest:
-        return self.store.manifest
-
-    @property
-    def manifest_sha256(self) -> str:
-        """SHA-256 of the store's manifest."""
-        return self.store.manifest_sha256
+            parts = ", ".join(store.manifest.parts)
+            raise UserError(f"store {store.name} holds {parts}, not text for a language model")
 
     def tokens(self, split: str) -> Array:
         """All tokens of a split, ``(N,)``, memory-mapped."""

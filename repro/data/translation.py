@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from repro.data import sources
 from repro.data.batches import (
     Int64s,
     PairBatch,
@@ -17,11 +16,10 @@ from repro.data.batches import (
     token_batches,
 )
 from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
-from repro.data.manifest import Manifest
-from repro.data.store import Store, open_store, verify
-from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID, AnyTokenizer, load_tokenizer
+from repro.data.store import Store
+from repro.data.stored import Stored
+from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID
 from repro.data.variants import Variant
-from repro.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class PairTable:
         return int(self.lengths[index, 1].sum())
 
 
-class TranslationData(ResumingData):
+class TranslationData(Stored, ResumingData):
     """Batches of sentence pairs from a prepared store.
 
     The global batch is stated in tokens and is a pure function of (seed, epoch, step); ranks and
@@ -141,44 +139,6 @@ class TranslationData(ResumingData):
         self.eval_batch_tokens = eval_batch_tokens
         self.pad_id, self.bos_id, self.eos_id = PAD_ID, BOS_ID, EOS_ID
         self._tables: dict[str, PairTable] = {}
-
-    def prepare_data(self) -> None:
-        """Makes the missing store of a generated source and checks every hash; downloads nothing."""
-        sources.ensure_generated(self.store_name, self.variant)
-        verify(self.store)
-
-    def setup(self, stage: str | None = None) -> None:
-        """Opens the store."""
-        _ = self.store
-
-    @cached_property
-    def store(self) -> Store:
-        """The opened store.
-
-        Raises:
-            UserError: it is missing, corrupt, or of another vocabulary size.
-        """
-        sources.require_loader(sources.find_source(self.store_name))
-        store = open_store(self.store_name, self.variant)
-        size = store.manifest.tokenizer["size"]
-        if size != self.vocab_size:
-            raise UserError(
-                f"store {self.store_name}/{self.variant} has a vocabulary of {size}, not {self.vocab_size}"
-            )
-        return store
-
-    @cached_property
-    def tokenizer(self) -> AnyTokenizer:
-        """The shared tokeniser of both languages."""
-        return load_tokenizer(self.store.tokenizer_path)
-
-    @property
-    def manifest(self) -> Manifest:
-        return self.store.manifest
-
-    @property
-    def manifest_sha256(self) -> str:
-        return self.store.manifest_sha256
 
     def table(self, split: str) -> PairTable:
         """The pairs of a split."""

@@ -13,8 +13,11 @@ from repro.experiment import checkpoint
 from repro.experiment.build import build
 from repro.experiment.session import MODEL_FILE
 from repro.models.generate import continue_prompt, sample
+from repro.nn.positions import longest_window
+from repro.nn.reach import Reach, reaching
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
+from repro.tasks.language_model import LanguageModel
 from repro.tasks.translation import Search, Translation, decode_batch
 
 
@@ -27,12 +30,14 @@ class Trained:
         task: with the final weights, in evaluation mode.
         tokenizer: the one it was trained with.
         max_length: longest source it was trained on, in tokens with the end symbol.
+        seq_len: of a language model, tokens of its rows in training.
     """
 
     folder: Path
     task: Any
     tokenizer: Any
     max_length: int
+    seq_len: int = 0
 
     def require_encoder(self, verb: str) -> None:
         """Refuses a model that cannot translate.
@@ -42,6 +47,29 @@ class Trained:
         """
         if not hasattr(self.task.net, "encode"):
             raise UserError(f"{self.folder} holds a language model: it can `repro generate`, not {verb}")
+
+    @property
+    def reach(self) -> Reach | None:
+        """How far back a language model looks when it continues a text: as in its test, or as its rows in training.
+
+        None for networks whose mixers keep everything.
+        """
+        if not any(isinstance(getattr(module, "reach", None), Reach) for module in self.task.net.modules()):
+            return None
+        tested: Reach = self.task.protocol.reach
+        return tested if tested.mem_len else Reach(self.seq_len)
+
+    def require_places(self, tokens: int) -> None:
+        """Refuses a text longer than the positions that a network has learned.
+
+        Raises:
+            UserError: names the longest.
+        """
+        longest = longest_window(self.task.net)
+        if longest is not None and tokens > longest:
+            raise UserError(
+                f"prompt and continuation have {tokens} tokens, the model learned {longest} positions; lower --max-new"
+            )
 
     def encode(self, line: str) -> list[int]:
         """Token ids of a source line, without the end symbol.
@@ -101,14 +129,18 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     loaded = checkpoint.read(path)
     files = [p for p in sorted(folder.glob("tokenizer.*")) if p.suffix in (".json", ".model")]
     if not files:
-        raise UserError(f"{folder} has no tokenizer file; copy it back from the data store it was trained on")
+        raise UserError(
+            f"{folder} has no tokenizer file; copy it back from the data store it was trained on (a model of generated "
+            "symbols has none, and cannot read text)"
+        )
     tokenizer = load_tokenizer(files[0])
     checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
     config = loaded["config"]
     task = build(Recipe(word, scale or "", config), with_data=False).task
     task.load_state_dict(loaded["state_dict"])
-    longest = config.get("data", {}).get("init_args", {}).get("max_length", 256)
-    return Trained(folder, task.eval().requires_grad_(False), tokenizer, longest)
+    data = config.get("data", {}).get("init_args", {})
+    task.eval().requires_grad_(False)
+    return Trained(folder, task, tokenizer, data.get("max_length", 256), data.get("seq_len", 0))
 
 
 def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
@@ -163,5 +195,8 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         rows = [ids[:length] for ids, length in zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)]
         return [tokenizer.decode(ids) for ids in rows]
     prompt = tokenizer.encode(line)
-    drawn_rows = continue_prompt(net, [prompt] * samples, sampling.max_new, tokenizer.eos_id, draw).ids
+    end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
+    trained.require_places(len(prompt) + sampling.max_new)
+    with reaching(net, trained.reach):
+        drawn_rows = continue_prompt(net, [prompt] * samples, sampling.max_new, end, draw).ids
     return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]

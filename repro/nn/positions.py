@@ -146,15 +146,21 @@ class Added(nn.Module):
     Args:
         d_model: D.
         table: maker of position vectors from their width.
+        restart: positions begin anew with each call, as in blocks that know of each other by a memory only.
     """
 
-    def __init__(self, d_model: int, table: Callable[[int], nn.Module] = SinusoidalPositions) -> None:
+    def __init__(
+        self, d_model: int, table: Callable[[int], nn.Module] = SinusoidalPositions, restart: bool = False
+    ) -> None:
         super().__init__()
         self.token_width = d_model
         self.table = table(d_model)
+        self.restart = restart
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """``x (B, T, D)`` and positions ``(T,)`` or ``(B, T)`` to ``(B, T, D)``."""
+        if self.restart:
+            positions = positions - positions[..., :1]
         return x + self.table(positions, x.dtype)
 
 
@@ -220,3 +226,9 @@ class LayerPositions(nn.Module):
         if layout.positions is None:
             raise ValueError("per-layer positions need layout.positions")
         return Mixed(self.table(layout.positions, x.dtype).expand_as(x), state)
+
+
+def longest_window(model: nn.Module) -> int | None:
+    """Tokens that a network with learned positions can read at once; None where there is no such limit."""
+    tables = [module.table for module in model.modules() if isinstance(module, LearnedPositions)]
+    return min((table.num_embeddings for table in tables), default=None)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from repro.record import RunRecord
 from repro.report import text
 from repro.report.blocks import Bullets, Document, Grid, Paragraph
 from repro.report.claims import Claim
@@ -66,19 +67,28 @@ def _ours(comparison: Comparison) -> Grid:
 
 
 def _reduced(comparison: Comparison) -> list[str]:
-    """One line per experiment and reduced scale: its test scores."""
+    """One line per experiment and reduced scale: the scores that its recipe names."""
     lines = []
     for (experiment, scale), selection in comparison.selections.items():
         if scale == "paper" or not selection.used:
             continue
+        named = _named(selection.used[0])
         scores = [
             f"{group[0][1].name} {text.plus_minus(best)} {group[0][1].unit} on {group[0][1].split}"
             for group in measurements(selection.used)
-            if group[0][1].name.startswith("test/")
+            if group[0][1].name in named
             for best in [estimate([m.value for _, m in group])]
         ]
         n = len(selection.used)
         lines.append(
-            f"{experiment}, scale {scale}, {text.plural(n, 'seed')}: {'; '.join(scores) or 'no test score'}"
+            f"{experiment}, scale {scale}, {text.plural(n, 'seed')}: {'; '.join(scores) or 'no score'}"
         )
     return lines
+
+
+def _named(record: RunRecord) -> set[str]:
+    """The measurements that a recipe holds against a row or a claim; without one, the first of its test."""
+    cells = [*(record.config.get("reproduces") or ()), *(record.config.get("supports") or ())]
+    names = {str(cell["measured"]) for cell in cells if cell.get("measured")}
+    there = [m.name for m in record.metrics]
+    return names & set(there) or set([name for name in there if name.startswith("test/")][:1])

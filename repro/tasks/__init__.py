@@ -1,7 +1,6 @@
 """LightningModules: what a network is trained for, how it is scored, and the callbacks around that."""
 
 from repro.tasks.language_model import LanguageModel
-from repro.tasks.optimizers import NesterovAccelerated
 from repro.tasks.protocols import Protocol
 from repro.tasks.schedules import Constant, Noam, WarmupCosine
 from repro.tasks.task import Task
@@ -10,7 +9,6 @@ from repro.tasks.translation import Translation
 __all__ = [
     "Constant",
     "LanguageModel",
-    "NesterovAccelerated",
     "Noam",
     "Protocol",
     "Task",

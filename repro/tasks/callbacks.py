@@ -84,7 +84,9 @@ class Curves(Callback):
             return
         step = trainer.global_step
         if step % self.every_steps == 0 or step == trainer.max_steps or validation_due(trainer):
-            self.point(trainer, pl_module)  # before the checkpoint of this step: a resumed run does not repeat it
+            self.point(
+                trainer, pl_module
+            )  # before the checkpoint of this step: a resumed run does not repeat it
 
     def point(self, trainer: Trainer, pl_module: Any) -> None:
         """Adds up what came since the last point."""

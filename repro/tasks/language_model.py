@@ -9,6 +9,7 @@ from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
 from repro.nn.mixer import State, detach, tree_map
+from repro.nn.positions import longest_window
 from repro.nn.reach import Reach, reaching
 from repro.record import Measurement
 from repro.tasks.protocols import Protocol
@@ -32,6 +33,8 @@ class LanguageModel(Task):
         unit: what a token is; perplexity for words, bits for characters and bytes.
         validation: how the validation split is scored during training; None: as ``protocol`` says.
         protocols: further ways to score the final model, by name: ``test/ppl_<name>``.
+        memory_as_input: in training, memories are as long as the rows of the batch (L' = L in every stage), whatever
+            the network says.
         accuracy: count targets that are the likeliest token, too; it needs the whole distribution of each.
 
     Source: Dai et al. 2019, sections 3 and 4; Press et al. 2021, section 2.
@@ -46,6 +49,7 @@ class LanguageModel(Task):
         unit: Unit = "word",
         validation: Protocol | None = None,
         protocols: dict[str, Protocol] | None = None,
+        memory_as_input: bool = False,
         accuracy: bool = False,
     ) -> None:
         super().__init__(net, optimizer, schedule)
@@ -53,17 +57,22 @@ class LanguageModel(Task):
         self.unit = unit
         self.validation = validation or protocol
         self.protocols = {"": protocol, **(protocols or {})}
+        self.memory_as_input = memory_as_input
         self.accuracy = accuracy
         self.tested: list[Scored] = []  # for each protocol the test split, then the validation split
         self._parts: list[State] = []  # memories of this update's micro-batches
         self._now: Scored | None = None
         self._memory: State = None
+        for one in {*self.protocols.values(), self.validation}:
+            require_fit(net, one)
 
     # --- training -----------------------------------------------------------------------------------------------
 
     def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
         """One micro-batch of :class:`~repro.data.streams.StreamBatch`."""
-        mixed = self.net(batch.ids, self._recall(batch))
+        length = batch.ids.shape[1]
+        with reaching(self.net, Reach(length) if self.memory_as_input and self.carries else None):
+            mixed = self.net(batch.ids, self._recall(batch))
         self._keep(mixed.state, batch)
         hidden, targets = scored(mixed.y, batch.targets)
         total = self.net.vocabulary.nll(hidden, targets).sum()
@@ -185,12 +194,12 @@ class LanguageModel(Task):
     def _read(self, batch: Any, protocol: Protocol) -> Tensor:
         """Hidden states ``(B, T, D)`` of a batch; memory goes on from the batch before unless it is fresh."""
         if protocol.stride is not None or not protocol.mem_len:
-            return self.net(batch.ids).y  # type: ignore[no-any-return]
+            return self.net(batch.ids).y
         if bool(batch.fresh):
             self._memory = self.net.init_state(len(batch.ids), capacity=protocol.capacity)
         mixed = self.net(batch.ids, self._memory)
         self._memory = mixed.state
-        return mixed.y  # type: ignore[no-any-return]
+        return mixed.y
 
     def _end(self) -> "Scored":
         """Adds up over ranks, and checks that every token was counted once."""
@@ -264,6 +273,21 @@ class Scored(NamedTuple):
         if self.seconds:
             found["tokens_per_s"] = self.tokens / self.seconds
         return found
+
+
+def require_fit(net: nn.Module, protocol: Protocol) -> None:
+    """Refuses, before training, a protocol that a network could not follow behind it.
+
+    Raises:
+        ValueError: a memory for a network without one, or inputs longer than the positions it learns.
+    """
+    with reaching(net, protocol.reach):
+        pass
+    longest = longest_window(net)
+    if longest is not None and protocol.seq_len > longest:
+        raise ValueError(
+            f"a protocol has seq_len {protocol.seq_len}, but the network learns {longest} positions only"
+        )
 
 
 def scored(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

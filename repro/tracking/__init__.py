@@ -21,7 +21,10 @@ __all__ = ["PROJECT_NAME", "Limits", "Mode", "finish", "has_key", "logger", "mod
 PROJECT_NAME = "repro"
 FINISH_S = 60.0
 # What W&B shows as a run's summary: the best, not the last.
-SUMMARIES = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/exact_match": "max"}
+SUMMARIES = {
+    **dict.fromkeys(("val/loss", "val/ppl", "val/bpc", "val/bpb"), "min"),
+    **dict.fromkeys(("val/bleu", "val/exact_match", "val/accuracy"), "max"),
+}
 
 
 def wandb_id(run_id: str) -> str:

@@ -59,6 +59,52 @@ def test_stages_change_the_length_and_nothing_else() -> None:
         assert {int(b.step_tokens) for b in batches} == {48}
 
 
+@pytest.mark.parametrize("order", ["stream", "shuffled"])
+def test_shards_are_read_in_turn(order: Any) -> None:
+    module = data(order=order, shards=3)
+    loader = module.train_dataloader()
+    assert len(loader) == module.steps_per_epoch == 3, "499 targets, 166 in a shard"
+    for epoch in range(4):
+        batches = list(loader)
+        seen = torch.cat([b.targets.flatten() for b in batches]).tolist()
+        first = epoch % 3 * 166
+        assert len(set(seen)) == 144
+        assert first < min(seen) <= max(seen) <= first + 166
+        assert bool(batches[0].fresh)
+    assert module.counts["train"] == {"tokens": 500, "targets": 499, "dropped": 499 - 3 * 144}
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_context_is_read_and_not_scored(mask: bool) -> None:
+    module = data(context=5)
+    module.mask = mask
+    for batch in list(module.train_dataloader())[:3]:
+        assert bool((batch.targets[:, :5] == -1).all())
+        assert int(batch.step_tokens) == int((batch.targets >= 0).sum()) > 0
+        assert torch.equal(batch.ids[:, 1:], batch.ids[:, :-1] + 1), "it is read"
+    assert mask or int(batch.step_tokens) == 4 * 7
+
+
+@pytest.mark.parametrize("cut", [Streams(8, rows=3), Windows(8, stride=3, rows=2)], ids=str)
+def test_the_beginning_of_a_split_is_scored_alone(cut: Any) -> None:
+    loader = data().eval_loader("val", cut, tokens=40)
+    seen = torch.cat([b.targets.flatten() for b in loader])
+    seen = seen[seen >= 0]
+    assert sorted(seen.tolist()) == list(range(1, 1 + len(seen)))
+    assert len(seen) == data().expected_tokens("val", cut, 40) == 40 - cut.dropped(40)
+    assert data().expected_tokens("val", cut, 4000) == data().expected_tokens("val", cut)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"shards": 0}, "shards must be at least 1"), ({"shards": 2, "order": "sentences"}, "shards must be at least 1"),
+     ({"context": 12}, "context 12"), ({"context": -1}, "context -1")],
+)  # fmt: skip
+def test_shards_and_contexts_that_cannot_be(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        data(**changes).train_dataloader()
+
+
 def test_the_order_depends_on_the_seed_and_epoch() -> None:
     def order(seed: int, epoch: int) -> list[list[int]]:
         return [s.index.tolist() for s in data(order="shuffled", seed=seed).plan_epoch(epoch)]

@@ -111,7 +111,7 @@ def test_an_unknown_word_without_a_symbol_for_it_is_named(
 ) -> None:
     replace(monkeypatch, "wikitext-2", sha256={})
     (wiki / FILES["train"]).write_text(WIKI["train"].replace("<unk>", "cat"))
-    monkeypatch.setattr(corpus, "PIECE_BYTES", 2)  # the line is counted over pieces
+    monkeypatch.setattr(corpus, "PIECE_BYTES", 1)  # the line is counted over pieces
     with pytest.raises(UserError, match=r"val, line 2: the word 'dog' does not occur in train"):
         prepare("wikitext-2", wiki, say=quiet)
     assert not list(data_folder.glob("*/*"))
@@ -400,7 +400,7 @@ def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ({FILES["train"]: None}, r"no wiki\.train\.tokens or train\.txt \[\.gz"),
+        ({FILES["train"]: None}, r"no wiki\.train\.tokens or train\.txt, plain or \.gz"),
         ({f"{FILES['val']}.gz": gzip.compress(b"x" * 99)[:-9]}, r"cannot read .*wiki\.valid\.tokens\.gz"),
         ({f"{FILES['test']}.xz": b"no xz"}, r"cannot read .*wiki\.test\.tokens\.xz"),
         ({FILES["train"]: b"other"}, r"train: sha256 of the content is .* use the original files"),

@@ -21,23 +21,32 @@ from repro.errors import ReproError
 from repro.experiment import session
 from repro.experiment.run import run
 from repro.recipe import load_recipe
+from tests.workshop import STREAM, TINY
 
-EPOCH = 7  # updates in an epoch of the recipe below
-TINY = "attention-is-all-you-need/tiny"  # written by tests/workshop.py
+EPOCH = 7  # updates in an epoch of the recipes below
 SETTINGS = {
     "trainer.max_steps": 17, "trainer.val_check_interval": 4, "trainer.accumulate_grad_batches": 2,
-    "data.batch_tokens": 1200, "data.eval_batch_tokens": 200, "checkpoints.every_steps": 3,
+    "checkpoints.every_steps": 3,
 }  # fmt: skip
+# The recipes of tests/workshop.py, and what each needs for that length of an epoch.
+RECIPES: dict[str, dict[str, Any]] = {
+    TINY: {"data.batch_tokens": 1200, "data.eval_batch_tokens": 200},
+    STREAM: {},
+}
 POINTS = (
     "before the first step", "after the first step", "in mid-epoch", "in the last batch of an epoch",
     "at the end of an epoch", "in mid-accumulation", "during validation", "during a save",
 )  # fmt: skip
 
 
-def settings(ranks: int, workers: int) -> list[tuple[str, Any]]:
-    """Overrides of the recipe: dropout stays on."""
+def settings(experiment: str, ranks: int, workers: int) -> list[tuple[str, Any]]:
+    """Overrides of a recipe: dropout stays on."""
     devices = {"trainer.devices": ranks, "data.num_workers": workers}
-    return list((SETTINGS | devices | ({"trainer.strategy": "ddp"} if ranks > 1 else {})).items())
+    return list(
+        (
+            SETTINGS | RECIPES[experiment] | devices | ({"trainer.strategy": "ddp"} if ranks > 1 else {})
+        ).items()
+    )
 
 
 class Interrupt(pl.Callback):
@@ -59,7 +68,8 @@ class Interrupt(pl.Callback):
     def on_train_batch_start(self, trainer: pl.Trainer, task: Any, batch: Any, batch_idx: int) -> None:
         place = [trainer.global_step, trainer.global_rank, batch_idx % 2]
         with self.order.open("a") as file:
-            file.write(json.dumps([place, batch.index.tolist()]) + "\n")
+            which = batch.ids.tolist() if hasattr(batch, "ids") else batch.index.tolist()
+            file.write(json.dumps([place, which]) + "\n")
         self.at("in mid-epoch", trainer.global_step == EPOCH + 3)
         self.at("in the last batch of an epoch", trainer.global_step == EPOCH - 1 and batch_idx % 2 == 1)
         self.at("step 8", trainer.global_step == 8)
@@ -127,7 +137,8 @@ def rank_main(asked: dict[str, Any], rank: int) -> None:
     checkpoints.os.fsync = fsync  # type: ignore[attr-defined]
     code = 0
     try:
-        run(load_recipe(TINY, "cpu", settings(ranks, asked["workers"])), 1, "repro run")
+        experiment = asked["experiment"]
+        run(load_recipe(experiment, "cpu", settings(experiment, ranks, asked["workers"])), 1, "repro run")
     except ReproError as error:
         code = error.exit_code
         print(error, file=sys.stderr)

@@ -1,6 +1,6 @@
 """Run by test_ranks.py in several real processes: trains or tests a tiny recipe and prints what rank 0 found.
 
-Usage: python ranks.py train|test WORLD PARTS EVALUATION_TOKENS OUT
+Usage: python ranks.py EXPERIMENT train|test WORLD PARTS EVALUATION_TOKENS OUT
 """
 
 import json
@@ -10,18 +10,18 @@ from pathlib import Path
 from repro.experiment.session import prepare
 from repro.experiment.trainer import quiet
 from repro.recipe import Recipe, load_recipe
+from tests.workshop import TINY
 
 STEPS = 20
-TINY = "attention-is-all-you-need/tiny"  # written by tests/workshop.py
+NO_DROPOUT = {"model.net.blocks.mixers.0.dropout": 0.0}
 
 
-def recipe(world: int, parts: int, budget: int) -> Recipe:
-    """The workshop's recipe without dropout, on ``world`` processes."""
+def recipe(experiment: str, world: int, parts: int, budget: int) -> Recipe:
+    """One of the workshop's recipes without dropout, on ``world`` processes."""
     settings = {
         "model.net.dropout": 0.0,
         "model.net.blocks.sublayer.dropout": 0.0,
-        "model.beam": 2,
-        "data.eval_batch_tokens": budget,
+        **({"model.beam": 2, "data.eval_batch_tokens": budget} if experiment == TINY else NO_DROPOUT),
         "trainer.max_steps": STEPS,
         "trainer.val_check_interval": STEPS,
         "trainer.devices": world,
@@ -29,12 +29,12 @@ def recipe(world: int, parts: int, budget: int) -> Recipe:
     }
     if world > 1:
         settings["trainer.strategy"] = "ddp"
-    return load_recipe(TINY, "cpu", list(settings.items()))
+    return load_recipe(experiment, "cpu", list(settings.items()))
 
 
-def main(what: str, world: int, parts: int, budget: int, out: Path) -> None:
+def main(experiment: str, what: str, world: int, parts: int, budget: int, out: Path) -> None:
     quiet()
-    run = prepare(recipe(world, parts, budget), seed=1)
+    run = prepare(recipe(experiment, world, parts, budget), seed=1)
     if what == "train":
         run.trainer.fit(run.parts.task, datamodule=run.parts.data)
         found = {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
@@ -47,4 +47,4 @@ def main(what: str, world: int, parts: int, budget: int, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]), Path(sys.argv[5]))
+    main(*sys.argv[1:3], *map(int, sys.argv[3:6]), Path(sys.argv[6]))

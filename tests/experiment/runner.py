@@ -12,9 +12,9 @@ import torch
 
 from repro.checkpoints import checkpoint_path, read
 from repro.paths import PROJECT
-from tests.workshop import Workshop, make_workshop
+from tests.workshop import TINY, Workshop, make_workshop
 
-TIMED = ("train/tokens_per_s",)  # the only curve that no resume can repeat
+TIMED = "tokens_per_s"  # what no resume can repeat
 
 
 class Runner:
@@ -23,11 +23,13 @@ class Runner:
     Args:
         root: for the uninterrupted runs.
         data: the data folder.
+        experiment: what is run, one of :data:`tests.experiment.interruptions.RECIPES`.
     """
 
-    def __init__(self, root: Path, data: Path) -> None:
+    def __init__(self, root: Path, data: Path, experiment: str = TINY) -> None:
         self.root = root
         self.data = data
+        self.experiment = experiment
         env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WANDB_MODE": "disabled"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.experiment.interruptions"],
@@ -62,6 +64,7 @@ class Runner:
         }
         workshop.runs.mkdir(exist_ok=True)
         asked = {"ranks": ranks, "workers": workers, "point": point, "signals": signals, "only": only}
+        asked["experiment"] = self.experiment
         asked |= {"poison": poison, "env": env | environment, "log": str(workshop.root / "log")}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -74,9 +77,15 @@ class Runner:
         """The uninterrupted run, made once for each number of ranks."""
         root = self.root / f"whole-{ranks}"
         if not root.exists():
-            workshop = make_workshop(root, self.data)
+            workshop = self.project(root)
             assert self.attempt(workshop, ranks) == [0] * ranks, said(workshop)
         return outcome(Workshop(root, self.data))
+
+    def project(self, root: Path) -> Workshop:
+        """A new project that holds the experiment."""
+        made = make_workshop(root, self.data)
+        made.stream()
+        return made
 
     def close(self) -> None:
         self.process.kill()
@@ -89,7 +98,7 @@ def said(workshop: Workshop) -> str:
 
 
 def run_folder(workshop: Workshop) -> Path:
-    (folder,) = (workshop.runs / "attention-is-all-you-need" / "tiny" / "cpu").iterdir()
+    (folder,) = workshop.runs.glob("*/*/cpu/s1-*")
     return folder
 
 
@@ -98,7 +107,7 @@ class Outcome:
     """What a run left behind that must not depend on interruptions."""
 
     checkpoint: dict[str, Any]
-    record: dict[str, Any]
+    record: list[dict[str, Any]]
     outputs: str
     order: dict[str, list[int]]
 
@@ -109,15 +118,17 @@ def outcome(workshop: Workshop) -> Outcome:
     checkpoint = {
         key: loaded[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step")
     }
-    checkpoint |= {"random": loaded["random_states"], "position": loaded["TranslationData"]}
-    checkpoint["curves"] = {name: points for name, points in curves["curves"].items() if name not in TIMED}
+    checkpoint |= {"random": loaded["random_states"], "carried": loaded["carried"]}
+    checkpoint["position"] = [loaded[key] for key in ("TranslationData", "EchoData") if key in loaded]
+    checkpoint["curves"] = {name: points for name, points in curves["curves"].items() if TIMED not in name}
     checkpoint["tokens"] = curves["tokens"]
     (path,) = workshop.records()
+    outputs = path.with_suffix(".outputs.txt")
     order = [json.loads(line) for line in (workshop.runs / "order.jsonl").read_text().splitlines()]
     return Outcome(
         checkpoint,
-        json.loads(path.read_text())["metrics"],
-        path.with_suffix(".outputs.txt").read_text(),
+        [m for m in json.loads(path.read_text())["metrics"] if TIMED not in m["name"]],
+        outputs.read_text() if outputs.exists() else "",
         {json.dumps(place): index for place, index in order},  # of a step that was repeated, the last counts
     )
 

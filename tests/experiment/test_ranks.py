@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 
 from repro.paths import PROJECT
-from tests.workshop import Workshop
+from tests.workshop import TINY, Workshop
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
-def launch(what: str, world: int, folder: Path, parts: int = 1, budget: int = 80) -> Any:
+def launch(
+    what: str, world: int, folder: Path, parts: int = 1, budget: int = 80, experiment: str = TINY
+) -> Any:
     """Runs ranks.py and returns what rank 0 wrote."""
     out = folder / f"{what}-{world}-{parts}-{budget}.json"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
     env |= {"REPRO_RUNS": str(folder / f"runs-{world}-{parts}")}
-    words = [sys.executable, str(SCRIPT), what, str(world), str(parts), str(budget), str(out)]
+    words = [sys.executable, str(SCRIPT), experiment, what, str(world), str(parts), str(budget), str(out)]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(out.read_text())
@@ -55,5 +57,32 @@ def test_shares_of_a_batch_follow_the_whole_batch(workshop: Workshop, world: int
     assert len(whole["loss"]) == len(shares["loss"]) == 20
     for (step, wanted), (same, found) in zip(whole["loss"], shares["loss"], strict=True):
         assert same == step
+        assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
+    assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
+
+
+def test_every_token_counts_once_at_any_world_size(workshop: Workshop) -> None:
+    stream = workshop.stream()
+    one, two, three = (launch("test", world, workshop.root, experiment=stream) for world in (1, 2, 3))
+    kinds = [
+        f"{split}/{name}" for split in ("test", "val") for name in ("loss", "loss_alone", "accuracy", "ppl")
+    ]
+    for many in (two, three):
+        for kind in kinds:
+            assert many[kind][0] == pytest.approx(one[kind][0], rel=1e-6), kind
+            assert many[kind][1] == one[kind][1], "token counts differ"
+    assert one["test/loss"][1] < one["test/loss_alone"][1], "82 targets in 4 streams leave two over"
+
+
+@pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2), (2, 2)])
+def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
+    workshop: Workshop, world: int, parts: int
+) -> None:
+    stream = workshop.stream()
+    whole = launch("train", 1, workshop.root, experiment=stream)
+    shares = launch("train", world, workshop.root, parts, experiment=stream)
+    assert shares["tokens"] == whole["tokens"]
+    assert len(whole["loss"]) == 20, "more than two epochs"
+    for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
         assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"

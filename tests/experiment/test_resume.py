@@ -12,7 +12,6 @@ import torch
 
 from tests.experiment.interruptions import POINTS
 from tests.experiment.runner import Runner, differences, outcome, said
-from tests.workshop import make_workshop
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 HOWS = ("SIGKILL", "SIGUSR1")
@@ -21,7 +20,7 @@ HOWS = ("SIGKILL", "SIGUSR1")
 def check(runner: Runner, tmp_path: Path, ranks: int, workers: int, stops: list[tuple[str, str]]) -> None:
     """Interrupts a run at each stop in turn, lets it end, and compares it with the uninterrupted one."""
     wanted = runner.whole(ranks)
-    workshop = make_workshop(tmp_path / "interrupted", runner.data)
+    workshop = runner.project(tmp_path / "interrupted")
     for point, how in stops:
         codes = runner.attempt(workshop, ranks, workers, point, (how,))
         expected = (
@@ -69,6 +68,26 @@ def test_the_whole_matrix(
 def test_three_interruptions_within_one_epoch(runner: Runner, tmp_path: Path, ranks: int) -> None:
     stops = [("step 8", "SIGUSR1"), ("step 10", "SIGKILL"), ("step 12", "SIGUSR1")]
     check(runner, tmp_path, ranks, 0, stops)
+
+
+# A language model with a memory: it has to be there again, and to go on where it was.
+STREAMS = [
+    (POINTS[2], 2, 0, "SIGKILL"),
+    (POINTS[4], 1, 0, "SIGUSR1"),
+    (POINTS[5], 1, 0, "SIGKILL"),
+    (POINTS[5], 2, 0, "SIGUSR1"),
+    (POINTS[6], 1, 2, "SIGUSR1"),
+]
+
+
+@pytest.mark.parametrize(("point", "ranks", "workers", "how"), STREAMS)
+def test_memories_survive_an_interruption(
+    streams: Runner, tmp_path: Path, point: str, ranks: int, workers: int, how: str
+) -> None:
+    check(streams, tmp_path, ranks, workers, [(point, how)])
+    memory = streams.whole(ranks).checkpoint["carried"]["memory"]["stream"]["mix"][0]["memory"]
+    assert memory.shape == (8, 4, 8), "all streams, in one order for any number of ranks"
+    assert float(memory.abs().max()) > 0.1
 
 
 def test_a_difference_would_be_seen(runner: Runner) -> None:

@@ -15,7 +15,14 @@ from tests.nn.mixers import D_MODEL, difference, feed, randomise, valid
 
 KINDS = ["relative", "shaw"]
 LOOPS: dict[str, Any] = {"relative": reference_relative.relative, "shaw": reference_relative.shaw}
-REACHES = [Reach(5), Reach(5, clamp_len=3), Reach(5, same_length=True), Reach(4, 2, True), Reach(1), Reach(1, 1, True)]
+REACHES = [
+    Reach(5),
+    Reach(5, clamp_len=3),
+    Reach(5, same_length=True),
+    Reach(4, 2, True),
+    Reach(1),
+    Reach(1, 1, True),
+]
 TAKES = [[4, 3, 0], [2, 4, 1], [0, 1, 3], [3, 3, 3]]
 
 
@@ -67,7 +74,9 @@ def test_ragged_calls_beyond_the_memory_equal_the_loop(kind: str, reach: Reach, 
 @pytest.mark.parametrize("reach", REACHES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_single_tokens_beyond_the_memory_equal_the_loop(kind: str, reach: Reach, capacity: int | None) -> None:
+def test_single_tokens_beyond_the_memory_equal_the_loop(
+    kind: str, reach: Reach, capacity: int | None
+) -> None:
     made, given = mixer(kind), rows([14, 12])
     takes = [[1, 1]] * 9 + [[1, 0]] + [[3, 2]] + [[1, 1]]
     with reaching(made, reach):
@@ -114,6 +123,19 @@ def test_memory_grows_to_its_length_and_holds_the_last_inputs(kind: str, lengths
         assert aux is None
         assert torch.equal(state["memory"], given[:, end - size : end])
         assert state["length"].tolist() == [size, size]
+
+
+@pytest.mark.parametrize("capacity", [None, 100])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_calls_longer_than_the_memory_without_padding(kind: str, capacity: int | None) -> None:
+    made, given = mixer(kind, mem_len=3), rows([15])
+    state, outputs = made.init_state(1, capacity), []
+    for x in given[0].split([7, 1, 2, 5]):
+        y, state, _ = made(x[None], state, layout(len(x)))
+        outputs.append(y[0])
+    wanted = by_loop(kind, made, given, [[7], [1], [2], [5]])
+    assert difference(torch.cat(outputs), wanted[0]) < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)

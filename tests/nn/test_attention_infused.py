@@ -273,6 +273,7 @@ def test_training_works_after_inference_mode_made_the_table() -> None:
     mixer, x = build(), randn(1, 6, D_MODEL).requires_grad_()
     with torch.inference_mode():
         mixer(x, mixer.init_state(1), Layout(True))
+    assert not positions.leading(mixer.table, 6, x).is_inference()  # type: ignore[arg-type]
     mixer(x, mixer.init_state(1), Layout(True)).y.sum().backward()
     assert x.grad is not None
     assert x.grad.abs().max() > 0

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from repro.nn import Blocks, FeedForward, Layout, RelativeAttention
+from repro.nn.attention.distance import repeat_first
 from repro.nn.attention.relative import distance_sinusoids
 from repro.nn.reach import Reach, reaching
 from tests.models import golden
@@ -31,9 +32,13 @@ def test_sinusoids_entry_by_entry(length: int) -> None:
 def test_sinusoids_are_those_of_the_official_code() -> None:
     arrays, meta = golden.read("positions")
     size, width = meta["options"]["n"], meta["options"]["d"]
-    table = distance_sinusoids(size, width, torch.float64, CPU).flip(0)
-    assert difference(table, arrays["out/transformer_xl"]) < 1e-12
-    assert difference(table, arrays["out/vaswani_interleaved"]) > 1e-3
+    table = distance_sinusoids(size, width, torch.float64, CPU)
+    assert difference(table, arrays["out/txl_relative"]) < 1e-12
+    assert difference(table.flip(0), arrays["out/vaswani_interleaved"]) > 1e-3
+    clamp = int(arrays["in/clamp_len"])
+    clamped = repeat_first(distance_sinusoids(clamp + 1, width, torch.float64, CPU), size)
+    assert difference(clamped, arrays["out/txl_relative_clamped"]) < 1e-12
+    assert difference(clamped, table) > 1e-3
 
 
 def test_far_distances_are_exact_in_half_precision_too() -> None:

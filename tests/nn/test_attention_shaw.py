@@ -18,7 +18,9 @@ def made(max_distance: int = 3) -> Any:
 
 @pytest.mark.parametrize(("max_distance", "clamp_len"), [(3, None), (9, None), (0, None), (9, 2), (3, 5)])
 @torch.no_grad()
-def test_distances_beyond_the_farthest_use_its_vector_and_its_bias(max_distance: int, clamp_len: int | None) -> None:
+def test_distances_beyond_the_farthest_use_its_vector_and_its_bias(
+    max_distance: int, clamp_len: int | None
+) -> None:
     mixer, size = made(max_distance), 7
     with reaching(mixer, Reach(0, clamp_len)):
         keys = mixer.place_keys(size)

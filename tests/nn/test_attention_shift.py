@@ -32,6 +32,10 @@ def inputs(dtype: torch.dtype = torch.float64, size: tuple[int, ...] = SIZE) -> 
     return [t.requires_grad_() for t in made]
 
 
+def attend(given: list[Tensor], sight: Sight, dropout: float = 0.0, scale: float = 0.7) -> Tensor:
+    return attend_by_distance(given[0], given[1], given[2], given[3], given[4], sight, scale, dropout)
+
+
 def plain(given: list[Tensor], sight: Sight, scale: float) -> Tensor:
     """Query by query and key by key."""
     query, key, value, place_query, place_key = given
@@ -60,14 +64,14 @@ def plain(given: list[Tensor], sight: Sight, scale: float) -> Tensor:
 def test_outputs_and_gradients(name: str, tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shift, "_CPU_TILE", tile)
     given, sight = inputs(), SIGHTS[name]
-    expected, got = plain(given, sight, 0.7), attend_by_distance(*given, sight, 0.7)
+    expected, got = plain(given, sight, 0.7), attend(given, sight)
     assert difference(got, expected) < 1e-12
     weights = torch.randn(got.shape, generator=torch.Generator().manual_seed(2), dtype=got.dtype)
     wanted = torch.autograd.grad((expected * weights).sum(), given)
     for one, other in zip(torch.autograd.grad((got * weights).sum(), given), wanted, strict=True):
         assert difference(one, other) < 1e-12
     with torch.no_grad():
-        assert difference(attend_by_distance(*given, sight, 0.7), expected) < 1e-12
+        assert difference(attend(given, sight), expected) < 1e-12
 
 
 @pytest.mark.parametrize("name", SIGHTS)
@@ -82,18 +86,28 @@ def test_the_masks_of_these_tests_hide_something(name: str) -> None:
 def test_gradients_with_dropout(name: str, tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shift, "_CPU_TILE", tile)
 
-    def same_drops(*given: Tensor) -> Tensor:
-        torch.manual_seed(3)
-        return attend_by_distance(*given, SIGHTS[name], 0.7, dropout=0.4)
+    given, draw = inputs(), torch.Generator().manual_seed(4)
+    along = [torch.randn(t.shape, generator=draw, dtype=t.dtype) for t in given]
+    weights = torch.randn(given[0].shape, generator=draw, dtype=torch.float64)
 
-    assert torch.autograd.gradcheck(same_drops, inputs(), fast_mode=True)
+    def loss(step: float) -> Tensor:
+        torch.manual_seed(3)  # the same drops each time
+        moved = [t + step * way for t, way in zip(given, along, strict=True)]
+        return (attend(moved, SIGHTS[name], dropout=0.4) * weights).sum()
+
+    found = torch.autograd.grad(loss(0.0), given)
+    slope = sum(float((grad * way).sum()) for grad, way in zip(found, along, strict=True))
+    with torch.no_grad():
+        wanted = float(loss(1e-5) - loss(-1e-5)) / 2e-5
+    assert abs(slope - wanted) < 1e-6 * max(1.0, abs(slope))
+    assert abs(slope) > 0.1
 
 
 def test_dropout_drops_as_many_weights_as_asked_and_keeps_the_mean() -> None:
-    given = inputs(size=(2, 3, 40, 40, 4, 5))
+    given = inputs(size=(2, 3, 40, 40, 40, 5))
     given[2] = torch.eye(40, dtype=torch.float64).expand(2, 3, 40, 40)  # outputs are the weights
-    whole = attend_by_distance(*given, Sight(), 0.7)
-    draws = torch.stack([attend_by_distance(*given, Sight(), 0.7, dropout=0.25) for _ in range(60)])
+    whole = attend(given, Sight())
+    draws = torch.stack([attend(given, Sight(), dropout=0.25) for _ in range(60)])
     allowed = torch.ones(40, 40).tril().bool()
     dropped = (draws[..., allowed] == 0).double().mean()
     assert abs(float(dropped) - 0.25) < 0.01
@@ -103,7 +117,7 @@ def test_dropout_drops_as_many_weights_as_asked_and_keeps_the_mean() -> None:
 
 
 def test_dropout_without_gradient_is_the_same_dropout() -> None:
-    run = partial(attend_by_distance, *inputs(), Sight(), 0.7, dropout=0.4)
+    run = partial(attend, inputs(), Sight(), dropout=0.4)
     torch.manual_seed(0)
     expected = run()
     torch.manual_seed(0)
@@ -113,7 +127,7 @@ def test_dropout_without_gradient_is_the_same_dropout() -> None:
 
 def test_a_second_derivative_is_refused() -> None:
     given = inputs()
-    (first,) = torch.autograd.grad(attend_by_distance(*given, Sight(), 0.7).sum(), given[:1], create_graph=True)
+    (first,) = torch.autograd.grad((attend(given, Sight()) ** 2).sum(), given[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
 
@@ -121,7 +135,7 @@ def test_a_second_derivative_is_refused() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_narrower_numbers(dtype: torch.dtype) -> None:
     exact, narrow = inputs(), [t.detach().to(dtype).requires_grad_() for t in inputs()]
-    wanted, got = attend_by_distance(*exact, Sight(), 0.5), attend_by_distance(*narrow, Sight(), 0.5)
+    wanted, got = attend(exact, Sight(), scale=0.5), attend(narrow, Sight(), scale=0.5)
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     assert got.dtype == dtype
     assert difference(got.double(), wanted) < tolerance
@@ -135,7 +149,7 @@ def test_narrower_numbers(dtype: torch.dtype) -> None:
 def test_large_scores_stay_finite() -> None:
     given = [t.detach().float() * 60 for t in inputs()]
     given = [t.requires_grad_() for t in given]
-    out = attend_by_distance(*given, Sight(), 1.0)
+    out = attend(given, Sight(), scale=1.0)
     assert out.isfinite().all()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.sum(), given))
 
@@ -149,6 +163,6 @@ def test_what_is_kept_for_backward_is_one_set_of_probabilities() -> None:
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        out = attend_by_distance(*given, Sight(), 0.7)
+        out = attend(given, Sight())
     small = sum(t.numel() for t in given) + out.numel()
     assert sum(kept) <= heads * batch * steps * keys + small

@@ -137,3 +137,12 @@ def test_layer_positions_need_positions_that_exist() -> None:
         mixer(x, None, Layout(True, positions=torch.arange(5)))
     with pytest.raises(ValueError, match=r"layout\.positions"):
         mixer(x, None, Layout(True))
+
+
+def test_added_positions_may_begin_anew_with_each_call() -> None:
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    going_on, anew = Added(8), Added(8, restart=True)
+    later = torch.tensor([[5, 6, 7], [0, 1, 2]])
+    assert torch.equal(anew(x, later), going_on(x, torch.arange(3)))
+    assert torch.equal(anew(x, later)[1], going_on(x, later)[1])
+    assert not torch.equal(anew(x, later)[0], going_on(x, later)[0])

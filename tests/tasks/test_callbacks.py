@@ -23,7 +23,12 @@ def test_points_are_sums_over_sums() -> None:
 
 def test_the_point_before_a_validation_comes_before_the_checkpoint_of_its_step(tmp_path: Path) -> None:
     files, curves = DurableIO(), Curves(every_steps=2)
-    train([curves, StepCheckpoints(tmp_path, Checkpoints(3), files)], steps=4, val_check_interval=3, plugins=[files])
+    train(
+        [curves, StepCheckpoints(tmp_path, Checkpoints(3), files)],
+        steps=4,
+        val_check_interval=3,
+        plugins=[files],
+    )
     saved = read(checkpoint_path(tmp_path, 3))["callbacks"]["Curves"]
     assert saved["curves"]["train/loss"] == [[2, 7.0 / 3], [3, 8.0 / 4]]
     assert saved["pending"]["sums"] == [{}], "else a run resumed from here logs step 3 a second time"

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from repro.models import DecoderLM
+from repro.nn import LearnedPositions
 from repro.nn.mixer import detach
 from repro.nn.reach import Reach, reaching
 from repro.tasks import LanguageModel, Protocol
-from tests.tasks.streams import SYMBOLS, data, network, task, trainer
+from tests.tasks.streams import data, network, task, trainer
 
 WITH_MEMORY = Protocol(seq_len=4, rows=3, mem_len=4)
 
@@ -75,6 +76,13 @@ def test_validation_leaves_the_memory_of_training_alone() -> None:
     validating = fit(4, 12, limit_val_batches=None, val_check_interval=2)
     assert distance(validating.net, fit(4, 12).net) < 1e-12
     assert math.isfinite(float(validating.trainer.callback_metrics["val/ppl"]))
+
+
+def test_memories_as_long_as_the_rows_of_a_stage() -> None:
+    made = task(network(9), WITH_MEMORY, memory_as_input=True)
+    trainer(3, limit_val_batches=0).fit(made, datamodule=data())
+    assert distance(made.net, fit(4, 3).net) < 1e-12, "rows of 4 targets"
+    assert distance(made.net, fit(9, 3).net) > 1e-6
 
 
 def test_a_stream_that_goes_on_without_its_memory_is_refused() -> None:
@@ -198,13 +206,18 @@ def test_bits_for_characters_and_perplexity_for_words(unit: Any, name: str) -> N
     assert unit in other.unit
 
 
-def test_a_network_without_memory_cannot_follow_a_protocol_that_wants_one() -> None:
+def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() -> None:
     net = network(0)
     for module in net.modules():
         if hasattr(module, "reach"):
             del module.reach
     with pytest.raises(ValueError, match="mem_len 4 is asked for, but no mixer"):
-        score(net)
+        task(net, Protocol(seq_len=4), protocols={"far": WITH_MEMORY})
+    net = network(4)
+    net.stack.layers[0]["mix"].body.extra = LearnedPositions(8, 5)
+    with pytest.raises(ValueError, match="seq_len 6, but the network learns 5 positions"):
+        task(net, Protocol(seq_len=6))
+    task(net, Protocol(seq_len=5))
 
 
 class Few(pl.Callback):
@@ -242,4 +255,3 @@ def test_the_reach_of_a_protocol_is_gone_behind_it() -> None:
     net = network(4)
     score(net, protocol=Protocol(seq_len=3, rows=2, mem_len=11))
     assert {m.reach for m in net.modules() if hasattr(m, "reach")} == {Reach(4)}
-    assert SYMBOLS == net.vocabulary.size

@@ -1,9 +1,12 @@
 """Learning-rate schedules."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 
-from repro.tasks.schedules import Constant, Noam, noam
+from repro.tasks.schedules import Constant, Noam, WarmupCosine, noam
 
 
 def optimizer(lr: float = 1.0) -> torch.optim.Optimizer:
@@ -46,3 +49,46 @@ def test_a_warmup_below_one_is_refused() -> None:
 
 def test_constant() -> None:
     assert rates(Constant(optimizer(0.25)), 4) == [0.25] * 4
+
+
+def test_growth_then_half_a_cosine() -> None:
+    found = rates(WarmupCosine(optimizer(2.0), steps=12, warmup_steps=4, first=0.1, last=0.2), 15)
+    assert found[:5] == pytest.approx([0.2, 0.65, 1.1, 1.55, 2.0])
+    assert found[8] == pytest.approx(2.0 * 0.6), "halfway between the peak and the end"
+    assert found[12:] == pytest.approx([0.4] * 3)
+    assert sorted(found[4:], reverse=True) == found[4:]
+
+
+def test_a_cosine_from_the_start_is_only_cut_off_by_the_growth() -> None:
+    whole = rates(WarmupCosine(optimizer(), steps=10), 10)
+    cut = rates(WarmupCosine(optimizer(), steps=10, warmup_steps=4, from_start=True), 10)
+    assert cut[4:] == pytest.approx(whole[4:])
+    assert cut[:4] == pytest.approx([0, 0.25, 0.5, 0.75])
+    assert whole == pytest.approx([0.5 * (1 + math.cos(math.pi * step / 10)) for step in range(10)])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"warmup_steps": 10}, "below steps 10, not 10"), ({"warmup_steps": -1}, "not -1"), ({"first": 2.0}, "shares of"),
+     ({"last": -0.1}, "shares of")],
+)  # fmt: skip
+def test_a_cosine_that_cannot_be(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        WarmupCosine(optimizer(), steps=10, **settings)
+
+
+def test_torchs_nesterov_rescales_its_velocity_as_fairseqs() -> None:
+    """fairseq's ``nag`` keeps ``v = -rate x velocity`` and multiplies it by ``rate / rate before``."""
+    changing, momentum = [0.1, 0.2, 0.05, 0.05, 0.3, 0.1], 0.99
+    weight = torch.nn.Parameter(torch.tensor([0.3], dtype=torch.float64))
+    torchs = torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=True)
+    w, v, before = 0.3, 0.0, changing[0]
+    for rate in changing:
+        torchs.param_groups[0]["lr"] = rate
+        torchs.zero_grad()
+        (weight**4 + weight).sum().backward()
+        torchs.step()
+        g = 4 * w**3 + 1
+        kept = momentum * rate / before
+        w, v, before = w + momentum * kept * v - (1 + momentum) * rate * g, kept * v - rate * g, rate
+        assert float(weight) == pytest.approx(w, rel=1e-12)

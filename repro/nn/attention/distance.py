@@ -121,7 +121,9 @@ class DistanceAttention(nn.Module, ABC):
         keys, values = (state["slots"][name].transpose(1, 2).to(query.dtype) for name in ("k", "v"))
         dropout = self.dropout if self.training else 0.0
         mask = scores[:, :, None].to(query.dtype)
-        y = scaled_dot_product_attention(query.transpose(0, 1), keys, values, attn_mask=mask, dropout_p=dropout)
+        y = scaled_dot_product_attention(
+            query.transpose(0, 1), keys, values, attn_mask=mask, dropout_p=dropout
+        )
         return Mixed(self.out(y.transpose(1, 2).flatten(2)), state)
 
     def _project(self, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:

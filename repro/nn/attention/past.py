@@ -72,20 +72,26 @@ def recall(state: State) -> tuple[Tensor, Tensor, Tensor | None]:
     places = length[:, None] - (size - 1) + torch.arange(size - 1, device=length.device)
     rows = torch.arange(length.shape[0], device=length.device)[:, None]
     key, value = (slots[name][rows, places % size] for name in ("k", "v"))
-    return key, value, valid_memory(length.clamp(max=size - 1), size - 1)
+    return key, value, valid_memory(length, size - 1)
 
 
 def write(state: State, key: Tensor, value: Tensor, layout: Layout) -> State:
     """Writes the last valid tokens of ``(B, T, H, E)`` into their slots, in place."""
-    slots, start = state["slots"], state["length"]
-    size, steps = slots["k"].shape[1], key.shape[1]
-    lengths = start.new_full((), steps).expand_as(start) if layout.lengths is None else layout.lengths
-    end, rows = start + lengths, torch.arange(start.shape[0], device=start.device)[:, None]
-    tokens = lengths[:, None] - torch.arange(min(steps, size), 0, -1, device=start.device)
-    # Padding goes where the next token will: nobody reads that slot before.
-    index = (rows, torch.where(tokens < 0, end[:, None], start[:, None] + tokens) % size)
-    for name, new in (("k", key), ("v", value)):
-        slots[name].index_put_(index, new[rows, tokens.clamp(min=0)].to(slots[name].dtype))
+    slots, start, steps = state["slots"], state["length"], key.shape[1]
+    size = slots["k"].shape[1]
+    count = min(steps, size)
+    rows = torch.arange(start.shape[0], device=start.device)[:, None]
+    last = torch.arange(steps - count, steps, device=start.device)
+    if layout.lengths is None:
+        end, places = start + steps, start[:, None] + last
+        news = [new[:, steps - count :] for new in (key, value)]
+    else:
+        end, tokens = start + layout.lengths, layout.lengths[:, None] - steps + last
+        # Padding goes where the next token will: nobody reads that slot before.
+        places = torch.where(tokens < 0, end[:, None], start[:, None] + tokens)
+        news = [new[rows, tokens.clamp(min=0)] for new in (key, value)]
+    for name, new in zip(("k", "v"), news, strict=True):
+        slots[name].index_put_((rows, places % size), new.to(slots[name].dtype))
     return {"slots": slots, "length": end}
 
 

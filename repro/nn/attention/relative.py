@@ -58,12 +58,16 @@ class RelativeAttention(DistanceAttention):
             return
         if self.content_bias.shape != first.content_bias.shape:
             ours, theirs = tuple(self.content_bias.shape), tuple(first.content_bias.shape)
-            raise ValueError(f"layers with heads {theirs} and {ours} cannot share biases; set shared_biases: false")
+            raise ValueError(
+                f"layers with heads {theirs} and {ours} cannot share biases; set shared_biases: false"
+            )
         self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
     def queries(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """``q + u`` and ``q + v``; see the base class."""
-        content, position = (b.to(query.dtype)[:, None, None] for b in (self.content_bias, self.position_bias))
+        content, position = (
+            b.to(query.dtype)[:, None, None] for b in (self.content_bias, self.position_bias)
+        )
         return query + content, query + position
 
     def place_keys(self, size: int) -> Tensor:

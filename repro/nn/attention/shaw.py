@@ -21,8 +21,8 @@ class ShawAttention(DistanceAttention):
         ValueError: as :class:`DistanceAttention`; or ``max_distance`` is negative.
 
     Source: Dai et al. 2019, table 6, row "Shaw et al. (2018)", as in the authors' code (``attn_type`` 1).
-    Deviation: with a ``clamp_len`` of C their code uses the vector of distance C - 1 for all beyond, this one that of C,
-        as for sinusoids.
+    Deviation: with a ``clamp_len`` of C their code uses the vector of distance C - 1 for all beyond, this one that
+        of C, as for sinusoids.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def attend_by_distance(
     """
     x = _Inputs(*(t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)))
     if torch.is_grad_enabled() and any(t.requires_grad for t in x):
-        return _Shifted.apply(*x, sight, scale, dropout)  # type: ignore[no-any-return]
+        return _Shifted.apply(*x, sight, scale, dropout)
     if dropout or query.device.type != "cpu":
         return _run(x, sight, scale, dropout)[0]
     return _run_fused(x, sight, scale)
@@ -221,7 +221,7 @@ class _Shifted(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out = ctx.saved_tensors[:6]
         x, kept = _Inputs(*tensors), iter(ctx.saved_tensors[6:])
         # Without a window the first tile of some heads meets all keys and writes where later ones add.
@@ -249,7 +249,8 @@ class _Shifted(torch.autograd.Function):
 def _through_scores(x: _Inputs, found: _Inputs, tile: _Tile, room: _Room) -> None:
     """From the gradient of one tile's scores, written shifted into ``room``, to those of what made them."""
     room.clear_what_is_not_shifted()
-    query, rows = x.by_head(torch.bmm(room.shifted, tile.at_keys(x.key))), (tile.heads, slice(None), tile.rows)
+    rows = (tile.heads, slice(None), tile.rows)
+    query = x.by_head(torch.bmm(room.shifted, tile.at_keys(x.key)))
     found.query[rows] = query
     _accumulate(found.key, tile, room.shifted.transpose(1, 2), tile.at_queries(x.query))
     place = torch.bmm(room.straight, tile.at_places(x.place_key))

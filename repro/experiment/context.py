@@ -1,0 +1,193 @@
+"""Groups of finished language models, asked how much context helps each of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.data.batches import Int64s
+from repro.data.stream_data import StreamData
+from repro.errors import UserError
+from repro.experiment import checkpoint
+from repro.experiment.build import build
+from repro.experiment.session import MODEL_FILE
+from repro.experiment.trained import find_run
+from repro.experiment.trainer import vocabulary_hash
+from repro.paths import runs_dir
+from repro.recipe import Recipe
+from repro.tasks.context import (
+    THRESHOLD,
+    longest_window,
+    losses_with_context,
+    relative_effective_context_length,
+    require_ladder,
+)
+from repro.tasks.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a group of runs is asked.
+
+    Args:
+        start: the first context, in tokens.
+        step: by how much contexts grow.
+        longest: no context is longer; every place has so many tokens before it.
+        ratios: shares of hardest places, each with a length of its own.
+        places: how many tokens are scored, evenly spread over those that count.
+        split: ``train``, ``val`` or ``test``.
+
+    Raises:
+        UserError: a number out of range.
+    """
+
+    start: int = 100
+    step: int = 100
+    longest: int = 1000
+    ratios: tuple[float, ...] = (0.1, 0.5, 1.0)
+    places: int = 1000
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        require_ladder(self.start, self.step, self.longest, self.ratios)
+        if self.places < 1:
+            raise UserError(f"places must be at least 1, not {self.places}")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A finished run of a language model, and the data it was trained on."""
+
+    folder: Path
+    net: Any
+    data: StreamData
+
+    @property
+    def name(self) -> str:
+        """The run's id; of a folder elsewhere, its path."""
+        home = runs_dir().resolve()
+        place = self.folder.resolve()
+        return str(place.relative_to(home) if place.is_relative_to(home) else self.folder)
+
+    def split(self, kind: str) -> str:
+        """What its data calls the split that serves as ``train``, ``val`` or ``test``."""
+        return str(getattr(self.data, f"{kind}_split"))
+
+    def text(self, kind: str) -> str:
+        """What is read: the data set, its vocabulary and the split."""
+        variant = getattr(self.data, "variant", "")
+        name = "/".join(part for part in (self.data.store_name, variant) if part)
+        made = self.data.manifest_sha256[:8]
+        return f"split {self.split(kind)} of {name} ({made}, a vocabulary of {self.data.vocab_size})"
+
+
+def load_reader(word: str, scale: str | None = None, seed: int | None = None) -> Reader:
+    """Loads a finished run of a language model with its data; onto a GPU where there is one.
+
+    Args:
+        word: as :func:`repro.experiment.trained.find_run`.
+        scale: of an experiment.
+        seed: of an experiment.
+
+    Raises:
+        UserError: no such run, one of another kind, a damaged model file, or data that are missing or not those it was
+            trained on.
+    """
+    folder = find_run(word, scale, seed)
+    path = folder / MODEL_FILE
+    loaded = checkpoint.read(path)
+    checkpoint.check_stamp(path, loaded, None, None)
+    parts = build(Recipe(word, scale or "", loaded["config"]))
+    if not isinstance(parts.task, LanguageModel) or not isinstance(parts.data, StreamData):
+        raise UserError(
+            f"{word} holds a {type(parts.task).__name__}, not a language model over streams of text"
+        )
+    parts.data.prepare_data()
+    checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
+    parts.task.load_state_dict(loaded["state_dict"])
+    net = parts.task.net.eval().requires_grad_(False)
+    return Reader(folder, net.to("cuda" if torch.cuda.is_available() else "cpu"), parts.data)
+
+
+def require_group(readers: Sequence[Reader], asked: Comparison) -> None:
+    """Refuses runs that cannot be compared.
+
+    Raises:
+        UserError: they read different data, or one has learned too few positions.
+    """
+    first = readers[0]
+    for other in readers[1:]:
+        if first.text(asked.split) != other.text(asked.split):
+            texts = (f"{reader.name} reads {reader.text(asked.split)}" for reader in (first, other))
+            raise UserError(f"runs are compared on the same text only: {' and '.join(texts)}")
+    for reader in readers:
+        limit = longest_window(reader.net)
+        if limit is not None and limit < asked.longest:
+            raise UserError(
+                f"{reader.name} learned {limit} positions: --longest must be at most {limit}, not {asked.longest}"
+            )
+
+
+def spread_places(data: StreamData, split: str, count: int, context: int) -> Int64s:
+    """Evenly spread places of tokens that count and have ``context`` tokens before them, ``(count,)``, ascending.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    tokens, scored = data.tokens(split), data.scored(split)
+    counts = np.ones(len(tokens), dtype=np.bool_) if scored is None else scored
+    there: Int64s = np.flatnonzero(counts[context:]).astype(np.int64) + context
+    if len(there) < count:
+        raise UserError(
+            f"split {split} of {data.store_name} has {len(tokens)} tokens, {len(there)} of them to be scored behind "
+            f"{context} others: fewer than --places {count}; lower --places or --longest"
+        )
+    return there[np.arange(count) * len(there) // count]
+
+
+def compare(
+    readers: Sequence[Reader], asked: Comparison, say: Callable[[str], None] = lambda line: None
+) -> list[dict[str, Any]]:
+    """RECL of every run of a group at every ratio.
+
+    Args:
+        readers: the group, at least one run.
+        asked: what is measured.
+        say: told each context that is begun.
+
+    Returns:
+        For each run ``run``, ``parameters``, ``recl`` by ratio, ``at_longest`` by ratio (true where the model still
+        gained when ``longest`` ended the search), and how it was measured.
+
+    Raises:
+        UserError: runs that cannot be compared, or too little text.
+    """
+    require_group(readers, asked)
+    data, split = readers[0].data, readers[0].split(asked.split)
+    places, tokens = spread_places(data, split, asked.places, asked.longest), data.tokens(split)
+
+    @cache
+    def losses(context: int) -> Tensor:
+        say(f"context {context}: {len(readers)} models, {len(places)} places")
+        return torch.stack([losses_with_context(reader.net, tokens, places, context) for reader in readers])
+
+    lengths = {
+        f"{ratio:g}": relative_effective_context_length(
+            losses, ratio, asked.start, asked.step, THRESHOLD, asked.longest
+        )
+        for ratio in asked.ratios
+    }
+    how = {name: getattr(asked, name) for name in ("start", "step", "longest", "places")}
+    how |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
+    found = []
+    for i, reader in enumerate(readers):
+        recl = {ratio: each[i] for ratio, each in lengths.items()}
+        capped = {ratio: length + asked.step > asked.longest for ratio, length in recl.items()}
+        size = sum(parameter.numel() for parameter in reader.net.parameters())
+        found.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **how})
+    return found

@@ -1,0 +1,123 @@
+"""Recipes made so small that a test can train them: widths, depths, lengths, vocabularies, corpora, updates."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.data.sources import prepare
+from repro.recipe import Config, Recipe, load_recipe
+from tests.workshop import STORE
+
+SIZES = {
+    "d_model": 8,
+    "d_head": 4,
+    "d_ff": 16,
+    "n_heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "n_layers": 1,
+}
+LENGTHS = ("seq_len", "stride", "mem_len", "clamp_len", "context", "max_distance", "max_length")
+SEQ_LEN = 8
+BATCH_TOKENS = 840  # a multiple of every length up to 8
+BYTES, SENTENCES = "books/bytes", "lm1b/words-min3"
+
+
+def make_texts(folder: Path) -> None:
+    """Writes a data folder with a text in bytes and one in sentences of words."""
+    chance = random.Random(0)
+    words = [chance.choice("bdklmnprst") + chance.choice("aeiou") for _ in range(60)]
+
+    def lines(n: int) -> str:
+        return "".join(f"{' '.join(chance.choices(words, k=chance.randint(3, 9)))}\n" for _ in range(n))
+
+    books, news = folder / "raw" / "books", folder / "raw" / "lm1b"
+    train, held = "training-monolingual.tokenized.shuffled", "heldout-monolingual.tokenized.shuffled"
+    for path in (books, news / train, news / held):
+        path.mkdir(parents=True)
+    for name, n in (("train", 700), ("val", 30), ("test", 30)):
+        (books / f"{name}.txt").write_text(lines(n))
+    for shard in range(1, 100):
+        (news / train / f"news.en-{shard:05}-of-00100").write_text(lines(4))
+    for shard in range(2):
+        (news / held / f"news.en.heldout-{shard:05}-of-00050").write_text(lines(30))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_DATA", str(folder))
+        for store, raw in ((BYTES, books), (SENTENCES, news)):
+            name, level = store.split("/")
+            prepare(name, from_dir=raw, level=level, say=lambda line: None)
+
+
+def shrunk(experiment: str, scale: str, data_folder: Path) -> Recipe:
+    """A recipe with its widths, depths, lengths, corpus and updates made tiny; everything else stays.
+
+    Args:
+        experiment: its name.
+        scale: one of its scales.
+        data_folder: made by :func:`make_texts`.
+    """
+    recipe = load_recipe(experiment, scale)
+    config = recipe.config
+    config["trainer"] |= {"max_steps": 1, "val_check_interval": 1, "accelerator": "cpu"}
+    config["checkpoints"] |= {"every_steps": 1, "average_last": 1}
+    if config["model"]["class_path"] == "repro.tasks.Translation":
+        _translation(config)
+    else:
+        _language_model(config, data_folder)
+    return recipe
+
+
+def _translation(config: Config) -> None:
+    _resize(config, SIZES | {"size": 300})
+    config["model"]["init_args"] |= {"max_extra": 2}
+    config["data"]["init_args"] |= {
+        "store": STORE, "vocab_size": 300, "batch_tokens": 200, "val_split": "val", "test_split": "test",
+    }  # fmt: skip
+
+
+def _language_model(config: Config, data_folder: Path) -> None:
+    data, vocabulary = (
+        config["data"]["init_args"],
+        config["model"]["init_args"]["net"]["init_args"]["vocabulary"],
+    )
+    if config["data"]["class_path"] == "repro.data.EchoData":
+        data |= {"train_tokens": 4000, "eval_tokens": 400}
+    else:
+        store = SENTENCES if data.get("order") == "sentences" else BYTES
+        manifest = json.loads((data_folder / store / "manifest.json").read_text())
+        data |= {"store": store, "vocab_size": manifest["tokenizer"]["size"]}
+    size, made = data["vocab_size"], vocabulary["init_args"]
+    made["size"] = size
+    if "cutoffs" in made:
+        parts = len(made["cutoffs"]) + 1
+        made["cutoffs"] = [size * part // parts for part in range(1, parts)]
+    narrowest = made.get("div_value", 1) ** len(made.get("cutoffs", []))
+    _shorten(config, data["seq_len"] / SEQ_LEN)
+    _resize(config, SIZES | {"d_model": max(SIZES["d_model"], narrowest)})
+    data["batch_tokens"] = BATCH_TOKENS
+
+
+def _shorten(node: Any, ratio: float) -> None:
+    """Divides every length, so that their proportions stay; 0 stays 0."""
+    for key, value in _items(node):
+        if key in LENGTHS and isinstance(value, int):
+            node[key] = -int(-value // ratio)
+        else:
+            _shorten(value, ratio)
+
+
+def _resize(node: Any, sizes: dict[str, int]) -> None:
+    for key, value in _items(node):
+        if key in sizes and isinstance(value, int):
+            node[key] = sizes[key]
+        else:
+            _resize(value, sizes)
+
+
+def _items(node: Any) -> list[tuple[Any, Any]]:
+    if isinstance(node, dict):
+        return list(node.items())
+    return list(enumerate(node)) if isinstance(node, list) else []
