@@ -214,7 +214,7 @@ def main() -> None:
         ("windows", 10, "tokens of a turn without a memory"),
         ("tokens", 100, "tokens of a turn with one"),
         ("repeats", 5, "timed turns of each side"),
-        ("threads", 2, "of the CPU"),
+        ("threads", 1, "of the CPU; single tokens gain nothing by more"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{what}; default {default}")
     parser.add_argument("--device", default="cpu", help="cpu or cuda; default cpu")

@@ -57,6 +57,9 @@ MEASURED_OTHERWISE = {
     "transformer-xl": {"table8", "table9"},
     "shortformer": {"table6", "table7", "table8", "table10"},
 }
+# Symbols of stores that recipes cannot be tried on here, and models whose printed size the headers explain.
+SYMBOLS = {"wikitext-103/words": 267735, "enwik8/bytes-nonl": 204, "text8/chars": 27, "lm1b/words": 793471}
+OTHER_SIZE = ("transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b-ablation@shaw")
 # Baselines that the papers' authors trained themselves.
 TRAINED_BASELINES = {
     "transformer-xl": {("table6", row) for row in (
@@ -199,6 +202,7 @@ def test_every_row_that_the_authors_trained_has_a_recipe(paper: str) -> None:
 def test_a_recipe_builds_on_the_meta_device(name: str, scale: str) -> None:
     """All points; those with the same model, trainer and checkpoints as one before build their data only."""
     from repro.experiment.build import IMPORTABLE, build
+    from repro.experiment.parameters import published_count
 
     built = set()
     for experiment in points_of(name, scale):
@@ -213,12 +217,15 @@ def test_a_recipe_builds_on_the_meta_device(name: str, scale: str) -> None:
         built.add(rest)
         parts = build(recipe, meta=True)
         assert all(parameter.is_meta for parameter in parts.task.parameters())
-        assert sum(parameter.numel() for parameter in parts.task.parameters()) > 50_000
+        size = sum(parameter.numel() for parameter in parts.task.parameters())
+        printed = published_count(recipe) or size
+        assert abs(size - printed) <= 0.03 * printed or experiment in OTHER_SIZE
+        assert size > 50_000
         assert parts.trainer["max_steps"] > 0
         assert parts.checkpoints is not None
         assert parts.checkpoints.average_last * parts.checkpoints.every_steps <= parts.trainer["max_steps"]
         if parts.checkpoints.best is not None:
-            metric = {"character": "bpc", "byte": "bpb"}.get(parts.task.unit, "ppl")  # type: ignore[arg-type]
+            metric = {"character": "bpc", "byte": "bpb"}.get(str(parts.task.unit), "ppl")
             assert parts.checkpoints.best == f"val/{metric}"
 
 
@@ -238,8 +245,9 @@ def test_lengths_of_a_language_model_fit_each_other(name: str, scale: str) -> No
         recipe = load_recipe(experiment, scale)
         if recipe.config["model"]["class_path"] != "repro.tasks.LanguageModel":
             continue
-        flat = flatten(recipe.sections)
-        last = "trainer.max_steps"
+        flat, last = flatten(recipe.sections), "trainer.max_steps"
+        data = recipe.config["data"]["init_args"]
+        assert SYMBOLS.get(data.get("store"), data["vocab_size"]) == data["vocab_size"]
         assert flat["model.init_args.schedule.init_args.steps"] == flat[last], (
             "the schedule ends with training"
         )

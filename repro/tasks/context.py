@@ -64,10 +64,10 @@ def losses_with_context(net: Any, tokens: Integers, places: Integers, context: i
 def relative_gains(short: Tensor, long: Tensor, ratio: float) -> Tensor:
     """By what part each model's perplexity falls below the group's best when it is given the longer context.
 
-    With ``b(t)`` the least loss that any model of the group has with the shorter context, T the places with the
-    largest b, and f the mean over T of ``min(b(t), l_i(t))`` where ``l_i`` has the shorter context, f' the same where
-    it has the longer one, the gain of model i is ``(exp f - exp f') / exp f``. It is never negative, and f is the
-    mean of b for every model, since no loss is below b.
+    With ``b(t)`` the least loss that any model of the group has with the shorter context, and T the places with the
+    largest b: f is the mean over T of ``min(b(t), l_i(t))`` where ``l_i`` has the shorter context, f' where it has the
+    longer one, and the gain of model i is ``(exp f - exp f') / exp f``. It is never negative, and f is the mean of b
+    for every model, since no loss is below b.
 
     T has the whole number of places nearest to ``ratio`` of all, at least one; of places with equal b the earlier ones
     go first.

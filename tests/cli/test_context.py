@@ -26,6 +26,8 @@ def test_a_group_is_one_array(two: tuple[Path, Path]) -> None:
     other = call("recl", TWO, ONE, *SMALL, "--ratios", "1.0", "0.3", "1", "--json").json()
     assert list(other[0]["recl"]) == ["1", "0.3"]
     assert [one["recl"]["1"] for one in other] == [one["recl"]["1"] for one in reversed(found)]
+    assert {one["split"] for one in found} == {"test"}
+    assert call("recl", ONE, *SMALL, "--split", "val", "--json").json()[0]["split"] == "val"
     by_scale = call("recl", ONE, "--scale", "paper", "--run-seed", "1", *SMALL, "--json").json()
     assert by_scale[0]["run"] == found[0]["run"]
     call("recl", ONE, "--run-seed", "2", *SMALL).refused("no run")

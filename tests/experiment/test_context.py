@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from repro.checkpoints import read
 from repro.data.synthetic import EchoData
 from repro.errors import UserError
 from repro.experiment import context as module
@@ -128,6 +129,25 @@ def test_a_run_elsewhere_has_its_folder_for_a_name(workshop: Workshop) -> None:
     moved = folder.rename(workshop.root / "moved")
     assert load_reader(str(moved)).name == str(moved)
     assert load_reader("moved").name == "moved"
+
+
+def test_a_reader_has_the_weights_of_its_run(workshop: Workshop) -> None:
+    weights = read(finished("one") / "model.pt")["state_dict"]
+    reader = load_reader(f"{PAPER}/one")
+    assert len(weights) > 10
+    for name, value in reader.net.state_dict().items():
+        assert torch.equal(value.cpu(), weights[f"net.{name}"]), name
+    assert not reader.net.training
+
+
+def test_data_are_made_ready_first(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare_data(data: EchoData) -> None:
+        raise UserError("the store is damaged")
+
+    finished("one")
+    monkeypatch.setattr(EchoData, "prepare_data", prepare_data)
+    with pytest.raises(UserError, match="damaged"):
+        load_reader(f"{PAPER}/one")
 
 
 def refused(*names: str, asked: Comparison = ASKED) -> str:

@@ -280,7 +280,7 @@ def test_lengths_equal_a_slow_loop(models: int, ratio: float) -> None:
         ({"losses": lambda c: torch.zeros(3)}, "(models, places), not (3,)"),
         ({"losses": lambda c: torch.zeros(3, 0)}, "not (3, 0)"),
         (
-            {"losses": lambda c: torch.full((1, 2), math.inf if c > 100 else 1.0)},
+            {"losses": lambda c: torch.tensor([[1.0, math.inf if c > 100 else 1.0]])},
             "context 200 are not all finite",
         ),
     ],
