@@ -18,7 +18,17 @@ from repro.paths import configs_dir, runs_dir
 from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
-HEADER = ("title", "reproduces", "supports", "ablates", "deviations", "expects", "points", "start_from")
+HEADER = (
+    "title",
+    "reproduces",
+    "supports",
+    "ablates",
+    "deviations",
+    "expects",
+    "points",
+    "start_from",
+    "start_with",
+)
 SECTIONS = ("trainer", "model", "data", "checkpoints")
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
@@ -64,6 +74,8 @@ class Recipe:
     def signature(self) -> Config:
         """The part of the configuration that decides the result: sections less infrastructure, flattened."""
         start = {} if self.start_from is None else {"start_from": self.start_from}
+        if self.goes_on:
+            start["start_with"] = "everything"
         return start | {k: v for k, v in flatten(self.sections).items() if not _is_infrastructure(k)}
 
     @property
@@ -71,6 +83,22 @@ class Recipe:
         """The experiment whose final weights, at the same scale and seed, training begins with."""
         found: str | None = self.config.get("start_from")
         return found
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether training goes on where the run it starts from ended: optimiser, schedule, step, data and all.
+
+        Raises:
+            UserError: ``start_with`` is neither ``weights`` nor ``everything``, or there is nothing to start from.
+        """
+        said = self.config.get("start_with", "weights")
+        if said not in ("weights", "everything"):
+            raise UserError(f"{self.experiment}: start_with is weights or everything, not {said!r}")
+        if said == "everything" and self.start_from is None:
+            raise UserError(
+                f"{self.experiment}: start_with: everything needs start_from: the experiment that it continues"
+            )
+        return bool(said == "everything")
 
     @property
     def hash8(self) -> str:

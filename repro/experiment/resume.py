@@ -66,6 +66,30 @@ def find(saver: StepCheckpoints, max_steps: int) -> Resume:
     return found
 
 
+def go_on_from(recipe: Recipe, seed: int, max_steps: int) -> Resume:
+    """The last checkpoint of the run that a recipe starts from, for one that continues it (``start_with: everything``).
+
+    Raises:
+        UserError: it is not there any more, or damaged, or leaves nothing to train.
+    """
+    before = load_recipe(str(recipe.start_from), recipe.scale)
+    folder = before.run_dir(seed) / "checkpoints"
+    there = checkpoints(folder)
+    path = there[-1] if there else checkpoint_path(folder, 0)
+    wrong = fault(path)
+    if wrong is not None:
+        raise UserError(
+            f"{recipe.experiment} goes on from {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
+            f"run it again: repro run {before.experiment} --scale {before.scale} --seed {seed}"
+        )
+    if step_of(path) >= max_steps:
+        raise UserError(
+            f"{recipe.experiment} goes on from step {step_of(path)} of {before.run_id(seed)}: "
+            f"set trainer.max_steps above it, not to {max_steps}"
+        )
+    return Resume(path, step_of(path))
+
+
 def begin_from(recipe: Recipe, seed: int, task: Any, vocabulary: str | None) -> dict[str, str] | None:
     """Gives a task the final weights of the run that its recipe starts from, if it names one.
 

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +18,7 @@ from repro.checkpoints import await_files
 from repro.errors import EXIT_FAILED, Preempted, ReproError, UserError
 from repro.experiment import checkpoint
 from repro.experiment.recording import record
-from repro.experiment.resume import Resume, begin_from, find
+from repro.experiment.resume import Resume, begin_from, find, go_on_from
 from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
@@ -75,7 +76,11 @@ def ready(current: Run) -> Resume:
         current.stamper.origin = begin_from(
             current.recipe, current.seed, current.parts.task, vocabulary_hash(data)
         )
-        return found
+        if not current.recipe.goes_on:
+            return found
+        before = go_on_from(current.recipe, current.seed, current.steps)
+        current.saver.resumed_from = before.step
+        return replace(before, damaged=found.damaged, later=found.later)
     loaded = checkpoint.read(found.path, mmap=True)
     checkpoint.check_stamp(found.path, loaded, current.recipe.signature, vocabulary_hash(data))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")

@@ -85,7 +85,11 @@ class StepCheckpoints(Callback):
         return {"best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best = state_dict["best"]
+        best = state_dict["best"]
+        if (
+            best is not None and best_path(self.folder, best[0]).exists()
+        ):  # not where another run's training goes on
+            self.best = best
 
     def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Ranks have met, so all have looked at what is there."""
