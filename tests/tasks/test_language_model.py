@@ -49,7 +49,8 @@ def by_hand(mem_len: int, steps: int) -> DecoderLM:
 
 
 def distance(a: DecoderLM, b: DecoderLM) -> float:
-    return max(float((p - q).abs().max()) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+    pairs = zip(a.parameters(), b.parameters(), strict=True)
+    return max(float((p - q).detach().abs().max()) for p, q in pairs)
 
 
 @pytest.mark.parametrize("mem_len", [0, 4])
