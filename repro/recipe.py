@@ -19,16 +19,8 @@ from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
-    "title",
-    "reproduces",
-    "supports",
-    "ablates",
-    "deviations",
-    "expects",
-    "points",
-    "start_from",
-    "start_with",
-)
+    "title", "reproduces", "supports", "ablates", "deviations", "expects", "points", "start_from", "start_with",
+)  # fmt: skip
 SECTIONS = ("trainer", "model", "data", "checkpoints")
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (

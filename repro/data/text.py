@@ -24,7 +24,6 @@ class TextData(Stored, StreamData):
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count.
         shards: an epoch is one of so many equal parts of the training text, in turn.
-        train_split: name of the training split.
         val_split: name of the validation split.
         test_split: name of the test split.
         seed: of the order of training; `repro run` sets it to the run's.
@@ -41,7 +40,6 @@ class TextData(Stored, StreamData):
         stages: list[Stage] | None = None,
         context: int = 0,
         shards: int = 1,
-        train_split: str = "train",
         val_split: str = "val",
         test_split: str = "test",
         seed: int = 0,
@@ -50,7 +48,6 @@ class TextData(Stored, StreamData):
         super().__init__(batch_tokens, seq_len, order, stages, context, shards, seed, num_workers)
         self.store_name, _, self.variant = store.partition("/")
         self.vocab_size = vocab_size
-        self.train_split = train_split
         self.val_split = val_split
         self.test_split = test_split
 

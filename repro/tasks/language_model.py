@@ -103,7 +103,7 @@ class LanguageModel(Task):
             return
         self._parts.append(detach(state))
         if int(batch.part) == self._parts_of_step - 1:
-            self.carried = {"memory": join_rows(self._parts)}
+            self.carried = {"memory": join_rows(self._parts) if len(self._parts) > 1 else self._parts[0]}
             self._parts = []
 
     @property
