@@ -279,10 +279,12 @@ def require_fit(net: nn.Module, protocol: Protocol) -> None:
     """Refuses, before training, a protocol that a network could not follow behind it.
 
     Raises:
-        ValueError: a memory for a network without one, or inputs longer than the positions it learns.
+        ValueError: a memory for a network without one, settings of it that its mixers do not know, or inputs longer
+            than the positions it learns.
     """
     with reaching(net, protocol.reach):
-        pass
+        if protocol.mem_len:
+            net.init_state(1, capacity=1)  # type: ignore[operator]
     longest = longest_window(net)
     if longest is not None and protocol.seq_len > longest:
         raise ValueError(

@@ -219,6 +219,9 @@ def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() 
     with pytest.raises(ValueError, match="seq_len 6, but the network learns 5 positions"):
         task(net, Protocol(seq_len=6))
     task(net, Protocol(seq_len=5))
+    for settings in ({"same_length": True}, {"clamp_len": 3}):
+        with pytest.raises(ValueError, match="settings of relative positions; this mixer has none"):
+            task(network(4), Protocol(seq_len=4), protocols={"clamped": Protocol(4, mem_len=4, **settings)})
 
 
 class Few(pl.Callback):

@@ -8,7 +8,7 @@ import torch
 from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import ReproError
 from repro.tasks.callbacks import Curves
-from repro.tasks.saving import Checkpoints, StepCheckpoints
+from repro.tasks.saving import Checkpoints, StepCheckpoints, best_path
 from tests.tasks.toy import BATCHES, train
 
 
@@ -77,6 +77,16 @@ def test_the_best_is_kept_beside_the_last(tmp_path: Path, best_is: str, step: in
     assert read(path)["global_step"] == step
     assert [p.name for p in tmp_path.glob("best-*.ckpt")] == [path.name], "one that is beaten goes"
     assert saver.best == (step, float(step))
+
+
+def test_a_best_is_taken_up_where_its_file_is(tmp_path: Path) -> None:
+    plan = Checkpoints(4, best="val/loss")
+    for there, wanted in ((False, None), (True, (2, 2.0))):
+        saver = StepCheckpoints(tmp_path, plan, DurableIO())
+        if there:
+            best_path(tmp_path, 2).touch()
+        saver.load_state_dict({"best": (2, 2.0)})
+        assert saver.best == wanted, "a run that goes on from another's training has a best of its own"
 
 
 def test_a_best_that_is_not_measured_is_refused(tmp_path: Path) -> None:
