@@ -65,6 +65,8 @@ def shrunk(experiment: str, scale: str, data_folder: Path) -> Recipe:
     config["checkpoints"] |= {"every_steps": 1, "average_last": 1}
     if config["model"]["class_path"] == "repro.tasks.Translation":
         _translation(config)
+    elif config["model"]["class_path"] == "repro.tasks.Classification":
+        _classification(config)
     else:
         _language_model(config, data_folder)
     return recipe
@@ -76,6 +78,27 @@ def _translation(config: Config) -> None:
     config["data"]["init_args"] |= {
         "store": STORE, "vocab_size": 300, "batch_tokens": 200, "val_split": "val", "test_split": "test",
     }  # fmt: skip
+
+
+def _classification(config: Config) -> None:
+    """A narrow body without weights from elsewhere, a handful of examples."""
+    for origin in ("pretrained", "start_from", "start_with"):
+        config.pop(origin, None)
+    net = config["model"]["init_args"]["net"]["init_args"]
+    depth = 2 if net["body"]["class_path"] == "repro.models.Recurrent" else 1
+    heads = {} if depth == 2 else {"n_heads": 2}
+    given = net["body"].get("init_args", {})
+    net["body"]["init_args"] = {**given, "d_model": 8, "n_layers": depth, **heads}
+    data = config["data"]["init_args"]
+    data |= {"batch_size": 4}
+    if config["data"]["class_path"] == "repro.data.BitXorData":
+        data |= {"bits": 2}
+        net["n_read"] = 2
+    if config["data"]["class_path"] == "repro.data.BitMemoryData":
+        data |= {"bits": 8, "patch": 4, "train_examples": 8, "eval_examples": 6}
+        net["n_read"], net["per_token"] = 2, 4
+        net["input"]["init_args"]["size"] = 4
+    config["model"]["init_args"]["sampled"] = {"batches": 2, "rows": 3}
 
 
 def _language_model(config: Config, data_folder: Path) -> None:

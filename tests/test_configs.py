@@ -59,7 +59,10 @@ MEASURED_OTHERWISE = {
 }
 # Symbols of stores that recipes cannot be tried on here, and models whose printed size the headers explain.
 SYMBOLS = {"wikitext-103/words": 267735, "enwik8/bytes-nonl": 204, "text8/chars": 27, "lm1b/words": 793471}
-OTHER_SIZE = ("transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b-ablation@shaw")
+OTHER_SIZE = (
+    "transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b-ablation@shaw",
+    "frozen-pretrained-transformer/",  # printed with the table of tokens, which is not used
+)  # fmt: skip
 # Baselines that the papers' authors trained themselves.
 TRAINED_BASELINES = {
     "transformer-xl": {("table6", row) for row in (
@@ -171,12 +174,13 @@ def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
             (t["id"], r["id"], metric) for t in said["tables"] for r in t["rows"] for metric in r["values"]
         }
         trends = {trend["id"]: trend["order_best_first"] for trend in said["trends"]}
-        assert cells or recipe.config.get("supports"), "reproduces a row or supports a claim"
+        control = recipe.config["title"].startswith("Control of ")
+        assert cells or recipe.config.get("supports") or control, "reproduces a row or supports a claim"
         for cell in cells:
             assert (cell["table"], cell["row"], cell["metric"]) in rows
             # declared before the run; a reduced scale is never judged against the row
             assert cell.get("tolerance", 0.0) or scale != "paper"
-            assert cell["measured"].startswith(("test/", "val/"))
+            assert cell["measured"].startswith(("test/", "val/", "train/", "parameters/"))
         for support in recipe.config.get("supports") or []:
             assert support["as"] in trends[support["trend"]]
         assert recipe.config["title"]
@@ -219,13 +223,14 @@ def test_a_recipe_builds_on_the_meta_device(name: str, scale: str) -> None:
         assert all(parameter.is_meta for parameter in parts.task.parameters())
         size = sum(parameter.numel() for parameter in parts.task.parameters())
         printed = published_count(recipe) or size
-        assert abs(size - printed) <= 0.03 * printed or experiment in OTHER_SIZE
+        assert abs(size - printed) <= 0.03 * printed or experiment.startswith(OTHER_SIZE)
         assert size > 50_000
         assert parts.trainer["max_steps"] > 0
         assert parts.checkpoints is not None
         assert parts.checkpoints.average_last * parts.checkpoints.every_steps <= parts.trainer["max_steps"]
         if parts.checkpoints.best is not None:
-            metric = {"character": "bpc", "byte": "bpb"}.get(str(parts.task.unit), "ppl")
+            unit = getattr(parts.task, "unit", "class")
+            metric = {"character": "bpc", "byte": "bpb", "class": "accuracy"}.get(unit, "ppl")
             assert parts.checkpoints.best == f"val/{metric}"
 
 

@@ -7,7 +7,12 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "BitMemoryData": "repro.data.bits",
+    "BitXorData": "repro.data.bits",
     "EchoData": "repro.data.synthetic",
+    "ExampleBatch": "repro.data.examples",
+    "ExampleData": "repro.data.examples",
+    "Examples": "repro.data.examples",
     "TranslationData": "repro.data.translation",
     "TextData": "repro.data.text",
     "StreamData": "repro.data.stream_data",

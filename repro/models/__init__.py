@@ -1,6 +1,17 @@
 """Networks: blocks put together. They return hidden states; losses belong to tasks."""
 
+from repro.models.body import Bert, Body, Gpt2, Recurrent, VisionTransformer
+from repro.models.classifier import Classifier
 from repro.models.decoder_lm import DecoderLM
 from repro.models.encoder_decoder import EncoderDecoder
 
-__all__ = ["DecoderLM", "EncoderDecoder"]
+__all__ = [
+    "Bert",
+    "Body",
+    "Classifier",
+    "DecoderLM",
+    "EncoderDecoder",
+    "Gpt2",
+    "Recurrent",
+    "VisionTransformer",
+]

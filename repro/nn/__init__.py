@@ -17,7 +17,7 @@ from repro.nn.attention.full import CrossAttention, FullAttention
 from repro.nn.attention.infused import InfusedAttention
 from repro.nn.attention.relative import RelativeAttention
 from repro.nn.attention.shaw import ShawAttention
-from repro.nn.embeddings import TokenEmbedding
+from repro.nn.embeddings import TokenEmbedding, VectorEmbedding
 from repro.nn.feed_forward import FeedForward
 from repro.nn.heads import LinearHead, TokenScores, token_scores
 from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
@@ -30,8 +30,9 @@ from repro.nn.positions import (
     SinusoidalPositions,
     SplitSinusoids,
 )
+from repro.nn.recurrent import NormedLSTM
 from repro.nn.stack import Blocks, ResidualStack
-from repro.nn.sublayer import PostNorm, PreNorm, Sublayer
+from repro.nn.sublayer import Plain, PostNorm, PreNorm, Residual, Sublayer
 from repro.nn.vocabulary import Vocabulary
 
 __all__ = [
@@ -49,9 +50,12 @@ __all__ = [
     "LinearHead",
     "Mixed",
     "NoPositions",
+    "NormedLSTM",
+    "Plain",
     "PostNorm",
     "PreNorm",
     "RelativeAttention",
+    "Residual",
     "ResidualStack",
     "SequenceMixer",
     "ShawAttention",
@@ -61,6 +65,7 @@ __all__ = [
     "Sublayer",
     "TokenEmbedding",
     "TokenScores",
+    "VectorEmbedding",
     "Vocabulary",
     "token_scores",
 ]

@@ -1,4 +1,4 @@
-"""Token embeddings."""
+"""From tokens to vectors: of ids a table, of real vectors a projection."""
 
 from torch import Tensor, nn
 
@@ -7,14 +7,14 @@ class TokenEmbedding(nn.Module):
     """A vector for each token, times ``scale``.
 
     Args:
-        size: V.
         width: channels.
+        size: V.
         scale: factor on the output; ``sqrt(d_model)`` where the matrix is shared with the output layer.
 
     Source: Vaswani et al. 2017, section 3.4.
     """
 
-    def __init__(self, size: int, width: int, scale: float = 1.0) -> None:
+    def __init__(self, width: int, size: int, scale: float = 1.0) -> None:
         super().__init__()
         self.table = nn.Embedding(size, width)
         self.scale = scale
@@ -22,3 +22,28 @@ class TokenEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Vectors ``(..., width)`` of token ids ``(...)``."""
         return self.table(ids) * self.scale
+
+
+class VectorEmbedding(nn.Module):
+    """A projection of real vectors, begun as an orthogonal matrix.
+
+    Args:
+        width: channels.
+        size: width of a vector going in, C.
+        gain: of the orthogonal matrix.
+        dropout: on the output, in [0, 1).
+
+    Source: Lu et al. 2021, section 2.2 "input layer"; gain and dropout as in the authors' code.
+    """
+
+    def __init__(self, width: int, size: int, gain: float = 1.41, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.proj = nn.Linear(size, width)
+        self.dropout = nn.Dropout(dropout)
+        if not self.proj.weight.is_meta:
+            nn.init.orthogonal_(self.proj.weight, gain)
+        nn.init.zeros_(self.proj.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Vectors ``(..., width)`` of vectors ``(..., C)``."""
+        return self.dropout(self.proj(x))

@@ -1,5 +1,7 @@
 """The position-wise feed-forward layer."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from repro.nn.mixer import Layout, Mixed, State
@@ -11,7 +13,7 @@ class FeedForward(nn.Module):
     Args:
         d_model: D.
         d_ff: F.
-        activation: class of the non-linearity.
+        activation: maker of the non-linearity.
         dropout: after the activation, in [0, 1).
         bias: biases in both projections.
 
@@ -22,7 +24,7 @@ class FeedForward(nn.Module):
         self,
         d_model: int,
         d_ff: int,
-        activation: type[nn.Module] = nn.ReLU,
+        activation: Callable[[], nn.Module] = nn.ReLU,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:

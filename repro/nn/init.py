@@ -22,14 +22,14 @@ def glorot(model: nn.Module) -> None:
     _neutral(model)
 
 
-def normal_002(model: nn.Module) -> None:
-    """``N(0, 0.02)`` linear and embedding weights, zero biases, unit norms.
+def normal_002(model: nn.Module, std: float = 0.02) -> None:
+    """``N(0, std)`` linear and embedding weights, zero biases, unit norms.
 
     Source: Radford et al. 2019 (GPT-2), without its scaling by depth.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=0.02)
+            nn.init.normal_(module.weight, std=std)
     _neutral(model)
 
 

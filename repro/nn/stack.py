@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from repro.nn.mixer import Layout, Mixed, State
-from repro.nn.sublayer import PostNorm, Sublayer
+from repro.nn.sublayer import PostNorm, Residual, Sublayer
 
 
 class ResidualStack(nn.Module):
@@ -63,7 +63,7 @@ class Blocks:
     Args:
         mixers: makers of a mixer from ``d_model``, tiled over depth. One with a method ``share_with(first)`` is
             given the first mixer of its class, to take parameters over from it.
-        feed_forward: maker of a feed-forward layer from ``d_model``.
+        feed_forward: maker of a feed-forward layer from ``d_model``; None has none.
         sublayer: maker of a sublayer from a body and ``d_model``; decides the norm placement.
         positions: maker of positions that every layer adds to its input, from ``d_model``; None adds none.
         cross: maker of the cross-attention from ``d_model``; needed by decoders that attend to an encoder.
@@ -72,7 +72,7 @@ class Blocks:
     """
 
     mixers: list[Callable[[int], nn.Module]]
-    feed_forward: Callable[[int], nn.Module]
+    feed_forward: Callable[[int], nn.Module] | None
     sublayer: Callable[[nn.Module, int], Sublayer] = PostNorm
     positions: Callable[[int], nn.Module] | None = None
     cross: Callable[[int], nn.Module] | None = None
@@ -99,13 +99,14 @@ class Blocks:
         bodies = {"mix": self.mixers[depth % len(self.mixers)](d_model)}
         if cross and self.cross is not None:
             bodies["cross"] = self.cross(d_model)
-        bodies["feed_forward"] = self.feed_forward(d_model)
+        if self.feed_forward is not None:
+            bodies["feed_forward"] = self.feed_forward(d_model)
         return {**added, **{name: self.sublayer(body, d_model) for name, body in bodies.items()}}
 
 
 def added_positions(table: nn.Module) -> Sublayer:
     """``x + table(positions)``, without a norm and without dropout."""
-    return Sublayer(table, nn.Identity(), nn.Identity(), nn.Identity(), 0.0)
+    return Residual(table, 0)
 
 
 def share(mixers: Iterable[Any]) -> None:

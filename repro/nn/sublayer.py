@@ -63,3 +63,27 @@ class PreNorm(Sublayer):
 
     def __init__(self, body: nn.Module, d_model: int, dropout: float = 0.1, eps: float = 1e-6) -> None:
         super().__init__(body, nn.LayerNorm(d_model, eps), nn.Identity(), nn.Identity(), dropout)
+
+
+class Residual(Sublayer):
+    """``x + dropout(body(x))``, without a norm.
+
+    Args:
+        body: a mixer.
+        d_model: D.
+        dropout: on the body's output, in [0, 1).
+    """
+
+    def __init__(self, body: nn.Module, d_model: int, dropout: float = 0.0) -> None:
+        super().__init__(body, nn.Identity(), nn.Identity(), nn.Identity(), dropout)
+
+
+class Plain(Residual):
+    """``dropout(body(x))``: without a norm and without a shortcut.
+
+    Args: as :class:`Residual`.
+    """
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Applies the body to ``x (B, T, D)``."""
+        return self.branch(x, state, layout)

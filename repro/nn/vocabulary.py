@@ -33,7 +33,7 @@ class Vocabulary(nn.Module):
         if tied and token_width != d_model:
             raise ValueError(f"a tied vocabulary needs equal widths, not {token_width} in and {d_model} out")
         self.size = size
-        self.embedding = TokenEmbedding(size, token_width, math.sqrt(d_model) if scaled else 1.0)
+        self.embedding = TokenEmbedding(token_width, size, math.sqrt(d_model) if scaled else 1.0)
         self.head = None if tied else LinearHead(d_model, size)
 
     def embed(self, ids: Tensor) -> Tensor:

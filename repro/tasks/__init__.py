@@ -1,5 +1,6 @@
 """LightningModules: what a network is trained for, how it is scored, and the callbacks around that."""
 
+from repro.tasks.classification import Classification, Sampled
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.protocols import Protocol
 from repro.tasks.schedules import Constant, Noam, WarmupCosine
@@ -7,10 +8,12 @@ from repro.tasks.task import Task
 from repro.tasks.translation import Translation
 
 __all__ = [
+    "Classification",
     "Constant",
     "LanguageModel",
     "Noam",
     "Protocol",
+    "Sampled",
     "Task",
     "Translation",
     "WarmupCosine",

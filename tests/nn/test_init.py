@@ -36,7 +36,7 @@ def test_glorot_of_fused_projections_counts_them_as_one_matrix() -> None:
 
 def test_glorot_of_the_rest() -> None:
     torch.manual_seed(0)
-    model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(2000, D), nn.LayerNorm(D)])
+    model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(D, 2000), nn.LayerNorm(D)])
     for parameter in model.parameters():
         nn.init.constant_(parameter, 9.0)
     glorot(model)
@@ -50,7 +50,7 @@ def test_glorot_of_the_rest() -> None:
 
 def test_normal_002() -> None:
     torch.manual_seed(0)
-    model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(2000, D), nn.LayerNorm(D)])
+    model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(D, 2000), nn.LayerNorm(D)])
     for parameter in model.parameters():
         nn.init.constant_(parameter, 9.0)
     normal_002(model)

@@ -46,7 +46,7 @@ def test_embeddings_are_scaled_and_outputs_are_not(tied: bool) -> None:
 def test_the_scale_can_be_left_out() -> None:
     vocabulary = Vocabulary(4, 4, size=6, scaled=False)
     assert torch.equal(vocabulary.embed(IDS), vocabulary.embedding.table.weight[IDS])
-    embedding = TokenEmbedding(6, 4, scale=3.0)
+    embedding = TokenEmbedding(4, 6, scale=3.0)
     assert torch.equal(embedding(IDS), 3.0 * embedding.table.weight[IDS])
 
 

@@ -1,0 +1,199 @@
+"""Bodies: everything between vectors going in and hidden states coming out, whatever the task around them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from repro.nn.attention.full import FullAttention
+from repro.nn.feed_forward import FeedForward
+from repro.nn.init import normal_002
+from repro.nn.mixer import Layout
+from repro.nn.positions import Added, LearnedPositions, NoPositions
+from repro.nn.recurrent import NormedLSTM
+from repro.nn.stack import Blocks
+from repro.nn.sublayer import Plain, PostNorm, PreNorm, Residual
+
+
+class Body(nn.Module):
+    """Positions, a norm, dropout and a stack of layers.
+
+    Args:
+        d_model: D.
+        n_layers: layers.
+        blocks: what they are made of.
+        positions: maker of input positions from ``d_model``.
+        norm: of the sums of vectors and positions; the identity for most.
+        causal: whether a token sees only itself and the past.
+        dropout: behind the norm, in [0, 1).
+    """
+
+    positions: Any  # what the maker made
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers: int,
+        blocks: Blocks,
+        positions: Callable[[int], nn.Module] = Added,
+        norm: nn.Module | None = None,
+        causal: bool = True,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.causal = causal
+        self.positions = positions(d_model)
+        self.norm = norm or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.stack = blocks.build(d_model, n_layers)
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Hidden states ``(B, T, D)`` of vectors ``(B, T, D)``, of which ``lengths (B,)`` are valid."""
+        where = torch.arange(x.shape[1], device=x.device)
+        layout = Layout(causal=self.causal, lengths=lengths, positions=where)
+        x = self.dropout(self.norm(self.positions(x, where)))
+        return self.stack(x, None, layout).y
+
+
+class Gpt2(Body):
+    """GPT-2: causal pre-norm layers, learned positions, a norm at the end; ``N(0, std)`` weights.
+
+    Args:
+        d_model: D.
+        n_layers: layers.
+        n_heads: H.
+        max_length: positions that are learned.
+        dropout: on embedding sums, attention weights and sublayer outputs, in [0, 1).
+        std: of the random weights; 0.02 suits a D of 768.
+
+    Source: Radford et al. 2019; of the released models, small has (D, layers, heads) = (768, 12, 12), medium
+    (1024, 24, 16), large (1280, 36, 20).
+    """
+
+    def __init__(
+        self,
+        d_model: int = 768,
+        n_layers: int = 12,
+        n_heads: int = 12,
+        max_length: int = 1024,
+        dropout: float = 0.1,
+        std: float = 0.02,
+    ) -> None:
+        blocks = gpt2_blocks(n_heads, 4 * d_model, dropout)
+        super().__init__(d_model, n_layers, blocks, learned(max_length), dropout=dropout)
+        normal_002(self, std)
+
+
+class VisionTransformer(Body):
+    """The layers of ViT: pre-norm, every token sees all; positions are new and begin at zero.
+
+    Patch embedding, class token and pretrained positions belong to pictures, and are not here.
+
+    Args:
+        d_model: D.
+        n_layers: layers.
+        n_heads: H.
+        max_length: positions that are learned.
+        dropout: on position sums, attention weights, and inside and behind the feed-forward layers, in [0, 1).
+
+    Source: Dosovitskiy et al. 2021 (ViT-Base), as used by Lu et al. 2021, code.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 768,
+        n_layers: int = 12,
+        n_heads: int = 12,
+        max_length: int = 1024,
+        dropout: float = 0.1,
+    ) -> None:
+        blocks = Blocks(
+            mixers=[partial(FullAttention, n_heads=n_heads, dropout=dropout)],
+            feed_forward=partial(FeedForward, d_ff=4 * d_model, activation=nn.GELU, dropout=dropout),
+            sublayer=partial(PreNorm, dropout=dropout, eps=1e-6),
+            final_norm=partial(nn.LayerNorm, eps=1e-6),
+        )
+        super().__init__(d_model, n_layers, blocks, learned(max_length), causal=False, dropout=dropout)
+        normal_002(self)
+        nn.init.zeros_(self.positions.table.table.weight)
+
+
+class Bert(Body):
+    """BERT: post-norm layers, every token sees all, learned positions, a norm of the sums going in.
+
+    Args: as :class:`Gpt2`.
+
+    Source: Devlin et al. 2019. Deviation: the vector of segment 0, which every token gets, is part of the positions.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 768,
+        n_layers: int = 12,
+        n_heads: int = 12,
+        max_length: int = 512,
+        dropout: float = 0.1,
+        std: float = 0.02,
+    ) -> None:
+        blocks = Blocks(
+            mixers=[partial(FullAttention, n_heads=n_heads, dropout=dropout)],
+            feed_forward=partial(FeedForward, d_ff=4 * d_model, activation=nn.GELU),
+            sublayer=partial(PostNorm, dropout=dropout, eps=1e-12),
+        )
+        norm = nn.LayerNorm(d_model, eps=1e-12)
+        super().__init__(d_model, n_layers, blocks, learned(max_length), norm, False, dropout)
+        normal_002(self, std)
+
+
+class Recurrent(Body):
+    """LSTM layers on top of one another.
+
+    Args:
+        d_model: D.
+        n_layers: layers.
+        dropout: on the state of each layer, in [0, 1).
+        residual: a shortcut around each layer.
+        max_length: positions that are learned, and begin at zero; None has none.
+        neutral_norms: see :class:`~repro.nn.recurrent.UnbiasedNorm`.
+
+    Source: Lu et al. 2021, table 3: the LSTM without, the LSTM* with residuals and positions; sizes of the code.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 768,
+        n_layers: int = 3,
+        dropout: float = 0.1,
+        residual: bool = False,
+        max_length: int | None = None,
+        neutral_norms: bool = False,
+    ) -> None:
+        layer = partial(NormedLSTM, dropout=dropout, neutral_norms=neutral_norms)
+        blocks = Blocks([layer], feed_forward=None, sublayer=Residual if residual else Plain)
+        positions = learned(max_length) if max_length else NoPositions
+        super().__init__(d_model, n_layers, blocks, positions, dropout=0.0)
+        if max_length:
+            nn.init.zeros_(self.positions.table.table.weight)
+        std = d_model**-0.5
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.uniform_(module.weight, -std, std)
+                nn.init.uniform_(module.bias, -std, std)
+
+
+def gpt2_blocks(n_heads: int, d_ff: int, dropout: float = 0.1) -> Blocks:
+    """The layers of GPT-2."""
+    return Blocks(
+        mixers=[partial(FullAttention, n_heads=n_heads, dropout=dropout)],
+        feed_forward=partial(FeedForward, d_ff=d_ff, activation=partial(nn.GELU, approximate="tanh")),
+        sublayer=partial(PreNorm, dropout=dropout, eps=1e-5),
+        final_norm=partial(nn.LayerNorm, eps=1e-5),
+    )
+
+
+def learned(max_length: int) -> Callable[[int], nn.Module]:
+    """Maker of learned positions that are added."""
+    return partial(Added, table=partial(LearnedPositions, max_length=max_length))

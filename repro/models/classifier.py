@@ -1,0 +1,99 @@
+"""A body with a task's own input and output layer; what of it is trained is a declared set of modules."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from repro.models.body import Body
+from repro.nn.heads import LinearHead
+from repro.nn.positions import longest_window
+from repro.nn.recurrent import NormedLSTM
+
+Group = Literal["input", "output", "norms", "positions", "attention", "feed_forward", "last_attention"]
+
+
+class Classifier(nn.Module):
+    """Puts vectors or ids through a body and reads classes from its last tokens.
+
+    Args:
+        input: maker of the input layer from ``d_model``: :class:`~repro.nn.VectorEmbedding` or
+            :class:`~repro.nn.TokenEmbedding` with their ``size``.
+        body: what stands between.
+        n_classes: classes of a target.
+        n_read: tokens that are read, the last ones.
+        per_token: targets that each of them gives.
+        trained: the groups of modules that are trained, the others are frozen; None trains all.
+
+    Raises:
+        ValueError: a group that the body does not have.
+
+    Source: Lu et al. 2021, section 2.2.
+    """
+
+    def __init__(
+        self,
+        input: Callable[[int], nn.Module],
+        body: Body,
+        n_classes: int,
+        n_read: int = 1,
+        per_token: int = 1,
+        trained: list[Group] | None = None,
+    ) -> None:
+        super().__init__()
+        self.input = input(body.d_model)
+        self.body = body
+        self.head = LinearHead(body.d_model, per_token * n_classes, bias=True)
+        self.n_classes = n_classes
+        self.n_read = n_read
+        self.n_targets = n_read * per_token
+        if trained is not None:
+            train_only(self, groups(self), trained)
+
+    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Logits ``(B, N, classes)`` of vectors ``(B, T, C)`` or ids ``(B, T)``; ``lengths (B,)`` are valid."""
+        hidden = self.body(self.input(inputs), lengths)
+        if lengths is None:
+            read = hidden[:, -self.n_read :]
+        else:
+            back = torch.arange(-self.n_read, 0, device=lengths.device)
+            read = hidden.gather(1, (lengths[:, None] + back)[..., None].expand(-1, -1, hidden.shape[-1]))
+        return self.head.logits(read).view(len(hidden), self.n_targets, self.n_classes)
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens that it can read at most; None where there is no limit."""
+        return longest_window(self)
+
+
+def groups(net: Classifier) -> dict[str, list[nn.Module]]:
+    """The modules of a classifier by what they are for; every parameter of a body without recurrence is in one."""
+    layers: list[Any] = list(net.body.stack.layers)
+    mixers = [layer["mix"].body for layer in layers if not isinstance(layer["mix"].body, NormedLSTM)]
+    found: dict[str, list[nn.Module]] = {
+        "input": [net.input],
+        "output": [net.head],
+        "positions": [net.body.positions],
+        "norms": [module for module in net.body.modules() if isinstance(module, nn.LayerNorm)],
+        "attention": mixers,
+        "last_attention": mixers[-1:],
+        "feed_forward": [layer["feed_forward"].body for layer in layers if "feed_forward" in layer],
+    }
+    return {name: modules for name, modules in found.items() if any(list(m.parameters()) for m in modules)}
+
+
+def train_only(net: nn.Module, parts: dict[str, list[nn.Module]], names: list[Group]) -> None:
+    """Freezes all parameters but those of the named groups.
+
+    Raises:
+        ValueError: a group that is not there, or one named twice.
+    """
+    for name in names:
+        if name not in parts or names.count(name) > 1:
+            there = ", ".join(n for n in get_args(Group) if n in parts)
+            raise ValueError(f"trained: {name!r} is not a group of this network, or twice; it has {there}")
+    net.requires_grad_(False)
+    for name in names:
+        for module in parts[name]:
+            module.requires_grad_(True)
