@@ -19,8 +19,11 @@ from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
-    "title", "reproduces", "supports", "ablates", "deviations", "expects", "points", "start_from", "start_with",
+    "title", "reproduces", "supports", "ablates", "deviations", "expects", "points",
+    "start_from", "pretrained", "start_with",
 )  # fmt: skip
+# What may be taken over from where training begins; the first is the default.
+TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
 SECTIONS = ("trainer", "model", "data", "checkpoints")
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
@@ -28,12 +31,10 @@ INFRASTRUCTURE = (
     "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.log_every_n_steps",
     "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.init_args.num_workers",
 )  # fmt: skip
-
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
 Config = dict[str, Any]
 Overrides = list[tuple[str, Any]]
-
 
 # The points of a grid share one parse; its result is never handed out uncopied.
 _parse_once = cache(parse_yaml)
@@ -65,32 +66,37 @@ class Recipe:
     @property
     def signature(self) -> Config:
         """The part of the configuration that decides the result: sections less infrastructure, flattened."""
-        start = {} if self.start_from is None else {"start_from": self.start_from}
-        if self.goes_on:
-            start["start_with"] = "everything"
+        start = {} if self.origin is None else {self.origin: self.config[self.origin]}
+        if self.start_with != TAKEN[self.origin or "start_from"][0]:
+            start["start_with"] = self.start_with
         return start | {k: v for k, v in flatten(self.sections).items() if not _is_infrastructure(k)}
 
     @property
     def start_from(self) -> str | None:
         """The experiment whose final weights, at the same scale and seed, training begins with."""
-        found: str | None = self.config.get("start_from")
-        return found
+        return self.config.get("start_from")
 
     @property
-    def goes_on(self) -> bool:
-        """Whether training goes on where the run it starts from ended: optimiser, schedule, step, data and all.
+    def pretrained(self) -> str | None:
+        """The source of published weights that training begins with, ``gpt2``."""
+        return self.config.get("pretrained")
 
-        Raises:
-            UserError: ``start_with`` is neither ``weights`` nor ``everything``, or there is nothing to start from.
-        """
-        said = self.config.get("start_with", "weights")
-        if said not in ("weights", "everything"):
-            raise UserError(f"{self.experiment}: start_with is weights or everything, not {said!r}")
-        if said == "everything" and self.start_from is None:
-            raise UserError(
-                f"{self.experiment}: start_with: everything needs start_from: the experiment that it continues"
-            )
-        return bool(said == "everything")
+    @property
+    def origin(self) -> str | None:
+        """Which of the two is given: one of :data:`TAKEN`."""
+        return next((key for key in TAKEN if self.config.get(key) is not None), None)
+
+    @property
+    def start_with(self) -> str:
+        """What is taken over from there; a UserError where that is no word of :data:`TAKEN`, or both are given."""
+        fitting = TAKEN[self.origin] if self.origin else ("weights",)
+        said = self.config.get("start_with") or fitting[0]
+        if self.start_from is not None and self.pretrained is not None:
+            raise UserError(f"{self.experiment} has start_from and pretrained; leave one of them out")
+        if said not in fitting:
+            ways = "; ".join(f"{key} takes {', '.join(words)}" for key, words in TAKEN.items())
+            raise UserError(f"{self.experiment}: start_with: {said!r} does not fit; {ways}")
+        return str(said)
 
     @property
     def hash8(self) -> str:

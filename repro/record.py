@@ -75,9 +75,8 @@ class RunRecord:
     finished: str  # ISO 8601, UTC
     wandb_url: str | None = None
     deviations: list[str] = field(default_factory=list)
-    start_from: dict[str, str] | None = (
-        None  # run_id and checkpoint_sha256 of the run whose weights it began with
-    )
+    # What it began with: a run's run_id and checkpoint_sha256, or published weights with their sha256 and revision.
+    start_from: dict[str, str] | None = None
     code_sha256: str | None = None  # over the package's source files that were imported
     external: bool = False  # uploaded by others; never `reproduced`
     schema_version: int = SCHEMA_VERSION

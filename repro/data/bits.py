@@ -50,7 +50,8 @@ class BitMemory:
         wanted = known[np.arange(len(fresh)), which]
         signs = known.astype(np.float32) * 2 - 1
         query = np.where(shown, signs[np.arange(len(fresh)), which], np.float32(0))
-        inputs = np.concatenate([signs, query[:, None]], axis=1).reshape(len(fresh), -1, self.patch)
+        tokens = (self.strings + 1) * self.bits // self.patch
+        inputs = np.concatenate([signs, query[:, None]], axis=1).reshape(len(fresh), tokens, self.patch)
         targets, hidden = torch.from_numpy(wanted.astype(np.int64)), torch.from_numpy(~shown)
         return Examples(torch.from_numpy(inputs), targets, hidden)
 

@@ -46,26 +46,32 @@ def from_files(source: Source, folder: Path) -> RawText:
         raise UserError(f"--from {folder}: no such folder")
     raw = RawText({}, {"kind": "files", "id": source.hub_id, "revision": source.revision})
     for split in source.splits:
-        paths = {part: _find(folder, f"{split}.{part}") for part in source.parts}
+        paths = {part: find_file(folder, f"{split}.{part}") for part in source.parts}
         absent = [f"{split}.{part}" for part, path in paths.items() if path is None]
         if absent and (split in source.required or len(absent) < len(paths)):
             raise UserError(f"--from {folder}: no {absent[0]}[.gz|.xz]; needed: {', '.join(source.required)}")
         if absent:
             raw.missing.append(split)
             continue
-        content = {part: _read(path) for part, path in paths.items() if path is not None}
+        content = {part: read_file(path) for part, path in paths.items() if path is not None}
         for part, found in content.items():
-            _compare(source, f"{split}.{part}", found, str(paths[part]), stripped_too=False)
+            compare(source, f"{split}.{part}", found, str(paths[part]), stripped_too=False)
         raw.lines[split] = {part: _lines(found, str(paths[part])) for part, found in content.items()}
     _check_lengths(raw)
     return raw
 
 
-def _find(folder: Path, stem: str) -> Path | None:
+def find_file(folder: Path, stem: str) -> Path | None:
+    """The file of that name, plain, ``.gz`` or ``.xz``; None where there is none."""
     return next((folder / f"{stem}{end}" for end in _OPENERS if (folder / f"{stem}{end}").is_file()), None)
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """The raw content of a file, whatever it is packed with.
+
+    Raises:
+        UserError: it cannot be read, or is damaged.
+    """
     try:
         opener = _OPENERS[path.suffix if path.suffix in _OPENERS else ""]
         return opener(path.read_bytes())
@@ -81,7 +87,19 @@ def _lines(content: bytes, where: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _compare(source: Source, key: str, content: bytes, where: str, stripped_too: bool) -> None:
+def compare(source: Source, key: str, content: bytes, where: str, stripped_too: bool = False) -> None:
+    """Compares the SHA-256 of some content with the known one, if there is one.
+
+    Args:
+        source: which knows the hashes.
+        key: under which it knows this one.
+        content: raw.
+        where: it came from, for people.
+        stripped_too: the content may also be the one whose lines are stripped.
+
+    Raises:
+        UserError: it is not the known content.
+    """
     if key not in source.sha256:
         return
     known = [source.sha256[key]]
@@ -154,7 +172,7 @@ def from_hub(source: Source) -> RawText:
 def _column(source: Source, rows: Any, split: str, part: str) -> list[str]:
     lines = [str(line).removesuffix("\n") for line in rows[part]]
     content = "".join(f"{line}\n" for line in lines).encode()
-    _compare(source, f"{split}.{part}", content, f"{source.hub_id} on the hub", stripped_too=True)
+    compare(source, f"{split}.{part}", content, f"{source.hub_id} on the hub", stripped_too=True)
     if any("\n" in line for line in lines):
         raise UserError(f"{source.hub_id} on the hub: a line of {split}.{part} holds a line break")
     return lines

@@ -1,7 +1,10 @@
 """Known sources of data. Standard library only."""
 
+from repro.data.example_sources import EXAMPLE_SOURCES
+from repro.data.image_sources import IMAGE_SOURCES
 from repro.data.source import Source
 from repro.data.text_sources import TEXT_SOURCES
+from repro.data.weight_sources import WEIGHT_SOURCES
 from repro.errors import UserError, nearest
 
 __all__ = ["SOURCES", "Source", "find_source"]
@@ -54,7 +57,18 @@ _NUMBERS = Source(
     obtained="generated",
     vocab_size=512,
 )
-SOURCES: dict[str, Source] = {source.name: source for source in (_MULTI30K, _WMT14, _NUMBERS, *TEXT_SOURCES)}
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        _MULTI30K,
+        _WMT14,
+        _NUMBERS,
+        *TEXT_SOURCES,
+        *EXAMPLE_SOURCES,
+        *WEIGHT_SOURCES,
+        *IMAGE_SOURCES,
+    )
+}
 
 
 def find_source(name: str) -> Source:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Layout = Literal["splits", "whole", "folder", "library"]
+Kind = Literal["pairs", "text", "images", "trees", "proteins", "weights"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,11 @@ class Source:
         sha256_stripped: the same with blanks stripped from the ends of lines, where that differs. Some copies
             on the hub are stored so; both forms are accepted from there.
         vocab_size: default size of a learned vocabulary.
-        text: how it is read as text for language models; None for sentence pairs.
+        text: how it is read as text for language models; None for all else.
+        kind: what it holds.
+        variant: the name of its only store; empty where tokenisation makes several.
+        files: names of the files that are needed, where they do not follow from splits and parts;
+            those of a generated source may be given in place of what would be generated.
     """
 
     name: str
@@ -91,3 +96,6 @@ class Source:
     sha256_stripped: dict[str, str] = field(default_factory=dict)
     vocab_size: int = 8000
     text: Text | None = None
+    kind: Kind = "pairs"
+    variant: str = ""
+    files: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from repro.data.pair_store import fill_pairs
 from repro.data.registry import SOURCES, Source, find_source
 from repro.data.text_store import fill_text
 from repro.data.tokenizers import ByteBpe, SentencePiece, Subwords, load_tokenizer
-from repro.data.variants import Variant, given_variant, is_subwords, prepare_command
+from repro.data.variants import Variant, given_variant, is_subwords, prepare_command, sized, unsized
 from repro.errors import UserError
 
 __all__ = ["Source", "SourceInfo", "ensure_generated", "find_source", "list_sources", "prepare", "verify"]
@@ -33,8 +33,8 @@ class SourceInfo:
         size: approximate size.
         splits: its splits.
         languages: its parts.
-        levels: what a token may be: ``bpe`` for sentence pairs, for text its levels.
-        obtained: ``hub or --from``, ``--from``, ``generated``, or ``loader: none yet``.
+        levels: what a token may be: ``bpe`` for sentence pairs, for text its levels; else the name of the only store.
+        obtained: ``hub or --from``, ``--from``, ``generated``, ``generated or --from``, or ``loader: none yet``.
         hub_id: data set on the hub, or None.
         revision: pinned revision, ``unpinned``, or ``-`` where there is nothing to pin.
         stores: variants that are prepared here.
@@ -55,15 +55,20 @@ class SourceInfo:
 
 def list_sources() -> list[SourceInfo]:
     """Every source with the stores that are prepared in the data folder."""
-    ways = {"hub": "hub or --from", "files": "--from", "generated": "generated", "none": "loader: none yet"}
     return [
         SourceInfo(
             s.name, s.title, s.licence, s.size, s.splits, s.parts,
-            s.text.levels if s.text else ("bpe",), ways[s.obtained], s.hub_id,
+            s.text.levels if s.text else (s.variant or "bpe",), _way(s), s.hub_id,
             s.revision or ("unpinned" if s.hub_id else "-"), tuple(store.variants(s.name)),
         )
         for s in SOURCES.values()
     ]  # fmt: skip
+
+
+def _way(source: Source) -> str:
+    if source.obtained == "generated":
+        return "generated or --from" if source.files else "generated"
+    return {"hub": "hub or --from", "files": "--from", "none": "loader: none yet"}[source.obtained]
 
 
 def _say(line: str) -> None:
@@ -119,7 +124,7 @@ def prepare(
 
 
 def _told(split: str, counts: dict[str, Any]) -> str:
-    tokens = counts["tokens"]
+    tokens = counts.get("tokens", {})
     unknown = f" ({counts['unknown']:,} unknown)" if counts.get("unknown") else ""
     return (
         f"{split} {tokens['text']:,} tokens{unknown}"
@@ -130,10 +135,12 @@ def _told(split: str, counts: dict[str, Any]) -> str:
 
 def default_variant(source: Source) -> str:
     """The store that a source's name alone stands for."""
-    return source.text.levels[0] if source.text else Variant(source.vocab_size).name
+    return source.variant or (source.text.levels[0] if source.text else Variant(source.vocab_size).name)
 
 
 def _variant(source: Source, level: str | None, vocab_size: int | None, size: int | None) -> str:
+    if source.variant:
+        return sized(source.variant, size)
     if source.text is None or level == "bpe" or vocab_size is not None:
         return Variant(vocab_size or source.vocab_size, size).name
     return level or default_variant(source)
@@ -145,6 +152,8 @@ def check_variant(source: Source, variant: str) -> None:
     Raises:
         UserError: the source has no such level; names those it has.
     """
+    if source.variant and unsized(variant)[0] != source.variant:
+        raise UserError(f"{source.name} has no store {variant!r}; it has {source.variant}")
     if source.text and variant in source.text.levels and variant != "bpe":
         return
     if source.text and ("bpe" not in source.text.levels or not is_subwords(variant)):
@@ -168,7 +177,7 @@ def _check_options(
 ) -> None:
     require_loader(source)
     if source.obtained == "generated" and from_dir is not None:
-        raise UserError(f"{source.name} is generated; leave out --from {from_dir}")
+        _check_files_instead(source, from_dir, size)
     if size is not None and (source.obtained != "generated" or source.text):
         raise UserError(f"{source.name} has its own size; leave out --size {size}")
     if size is not None and size < 1:
@@ -184,13 +193,30 @@ def _check_options(
         if vocab_size is not None
         else ""
     )
+    if given and source.variant:
+        raise UserError(f"{source.name} is not text; leave out {given}")
     if given and source.text and "bpe" not in source.text.levels:
         raise UserError(f"{source.name} has the vocabulary of its text; leave out {given}")
 
 
+def _check_files_instead(source: Source, from_dir: Path, size: int | None) -> None:
+    """Whether the published files of a generated source can take the place of what is generated."""
+    if not source.files:
+        raise UserError(f"{source.name} is generated; leave out --from {from_dir}")
+    if size is not None:
+        raise UserError(f"the files in {from_dir} have their own size; leave out --size {size}")
+    if source.variant in store.variants(source.name):
+        kept = store.open_store(source.name, source.variant)
+        if kept.manifest.source["kind"] == "generated":
+            raise UserError(
+                f"{kept.name} is there already, generated; delete {kept.path} to put {from_dir} in its place"
+            )
+
+
 def _check_level(source: Source, level: str, vocab_size: int | None, tokenizer: Path | None) -> None:
     if source.text is None:
-        raise UserError(f"{source.name} has no levels, only subwords; leave out --level {level}")
+        there = source.variant or "subwords"
+        raise UserError(f"{source.name} has no levels, only {there}; leave out --level {level}")
     if level not in source.text.levels:
         raise UserError(f"{source.name} has no level {level!r}; it has {', '.join(source.text.levels)}")
     given = (
@@ -226,6 +252,8 @@ def _filler(
     source: Source, variant: str, from_dir: Path | None, size: int | None, given: Subwords | None
 ) -> tuple[Callable[[store.StoreWriter], Manifest], list[str]]:
     """What fills a store with the raw text, obtained and checked here, and which splits were not there."""
+    if source.variant:
+        return _filler_of_kind(source, variant, from_dir), []
     learned = Variant.parse(variant)
     if source.text is not None:
         text = _text(source, variant, from_dir)
@@ -233,6 +261,32 @@ def _filler(
     raw = _pairs(source, from_dir, size)
     vocab_size = learned.vocab_size if learned else source.vocab_size
     return partial(fill_pairs, source, variant, raw, given, vocab_size), raw.missing
+
+
+def _filler_of_kind(
+    source: Source, variant: str, from_dir: Path | None
+) -> Callable[[store.StoreWriter], Manifest]:
+    """What fills a store that holds neither sentence pairs nor text."""
+    if from_dir is None and source.obtained == "files":
+        raise UserError(
+            f"{source.name} cannot be downloaded here; get its files ({', '.join(source.files)}) and give their "
+            f"folder: `{prepare_command(source.name, variant)}`"
+        )
+    if source.kind == "images":
+        from repro.data.image_store import fill_images
+
+        return partial(fill_images, source, variant, from_dir)
+    if source.kind == "weights":
+        from repro.data.weights import fill_weights
+
+        return partial(fill_weights, source, variant, from_dir)
+    if source.kind == "trees":
+        from repro.data.listops_store import fill_trees
+
+        return partial(fill_trees, source, variant, from_dir)
+    from repro.data.protein_store import fill_proteins
+
+    return partial(fill_proteins, source, variant, from_dir)
 
 
 def _pairs(source: Source, from_dir: Path | None, size: int | None) -> obtain.RawText:
@@ -274,16 +328,19 @@ def verify(name: str) -> list[str]:
 
 
 def ensure_generated(name: str, variant: str) -> bool:
-    """Makes a missing store of a generated source; leaves all others alone.
+    """Makes a missing store of a generated source; leaves all others alone. No variant stands for the default.
 
     Returns:
         Whether a store was made.
     """
     source = find_source(name)
+    variant = variant or default_variant(source)
     if source.obtained != "generated" or store.store_path(name, variant).exists():
         return False
     parsed = Variant.parse(variant)
-    if source.text is not None:
+    if source.variant:
+        prepare(name, size=unsized(variant)[1])
+    elif source.text is not None:
         prepare(name, level=variant)
     elif parsed is not None:
         prepare(name, vocab_size=parsed.vocab_size, size=parsed.size)

@@ -1,4 +1,4 @@
-"""What datamodules over a prepared store share: opening it, checking it, its tokeniser."""
+"""What datamodules over a prepared store share: opening it, checking it, its tokeniser where it has one."""
 
 from functools import cached_property
 
@@ -9,18 +9,16 @@ from repro.data.tokenizers import AnyTokenizer, load_tokenizer
 from repro.errors import UserError
 
 
-class Stored:
+class Opened:
     """Beside a LightningDataModule, whose hooks come from here.
 
     Attributes:
         store_name: of the source.
         variant: which of its stores; empty for the source's default.
-        vocab_size: symbols, which must be the store's.
     """
 
     store_name: str
     variant: str
-    vocab_size: int
 
     def prepare_data(self) -> None:
         """Makes the missing store of a generated source and checks every hash; downloads nothing."""
@@ -36,7 +34,7 @@ class Stored:
         """The opened store.
 
         Raises:
-            UserError: it is missing, corrupt, of another vocabulary size, or holds something else.
+            UserError: it is missing, corrupt, or holds something else.
         """
         source = sources.find_source(self.store_name)
         sources.require_loader(source)
@@ -44,20 +42,10 @@ class Stored:
         sources.check_variant(source, variant)
         store = open_store(self.store_name, variant)
         self.check(store)
-        size = store.manifest.tokenizer["size"]
-        if size != self.vocab_size:
-            raise UserError(
-                f"store {self.store_name}/{variant} has a vocabulary of {size}, not {self.vocab_size}"
-            )
         return store
 
     def check(self, store: Store) -> None:
         """Refuses a store that does not hold what is needed, with a UserError."""
-
-    @cached_property
-    def tokenizer(self) -> AnyTokenizer:
-        """What turned the text into tokens."""
-        return load_tokenizer(self.store.tokenizer_path)
 
     @property
     def manifest(self) -> Manifest:
@@ -67,3 +55,31 @@ class Stored:
     def manifest_sha256(self) -> str:
         """SHA-256 of the store's manifest."""
         return self.store.manifest_sha256
+
+
+class Stored(Opened):
+    """An opened store of tokens.
+
+    Attributes:
+        vocab_size: symbols, which must be the store's.
+    """
+
+    vocab_size: int
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened store.
+
+        Raises:
+            UserError: as above, or it has another vocabulary size.
+        """
+        store = super().store
+        size = store.manifest.tokenizer["size"]
+        if size != self.vocab_size:
+            raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
+        return store
+
+    @cached_property
+    def tokenizer(self) -> AnyTokenizer:
+        """What turned the text into tokens."""
+        return load_tokenizer(self.store.tokenizer_path)

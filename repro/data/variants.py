@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from repro.data.registry import SOURCES, Source
 
 _GIVEN = re.compile(r"(sp|given)\d+-[0-9a-f]{8}$")
+_SIZED = re.compile(r"(?P<variant>.+)-n(?P<size>[1-9]\d*)$")
 _BPE = re.compile(r"bpe(?P<vocab>\d+)(-n(?P<size>\d+))?$")
 
 
@@ -44,10 +45,24 @@ def is_subwords(variant: str) -> bool:
     return Variant.parse(variant) is not None or _GIVEN.match(variant) is not None
 
 
+def sized(variant: str, size: int | None) -> str:
+    """The name of a generated source's only store at some size: ``lra`` by default, ``lra-n2000``."""
+    return f"{variant}-n{size}" if size else variant
+
+
+def unsized(variant: str) -> tuple[str, int | None]:
+    """What :func:`sized` was made of."""
+    found = _SIZED.match(variant)
+    return (found["variant"], int(found["size"])) if found else (variant, None)
+
+
 def prepare_command(name: str, variant: str) -> str:
     """The command that makes a store."""
     parsed = Variant.parse(variant)
     source = SOURCES.get(name)
+    if source is not None and source.variant:
+        n = unsized(variant)[1]
+        return f"repro data prepare {name}{f' --size {n}' if n else ''}{_from(source)}"
     if parsed is None:
         is_level = source is not None and source.text is not None and not is_subwords(variant)
         how = f"--level {variant}" if is_level else "--tokenizer FILE"

@@ -23,7 +23,7 @@ def stamp(signature: Config, vocabulary: str | None, origin: dict[str, str] | No
     Args:
         signature: of the recipe.
         vocabulary: hash of the vocabulary that token ids mean.
-        origin: the run it started from, and the hash of its model.
+        origin: the run or published weights it started from, and their hash.
     """
     return {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
 

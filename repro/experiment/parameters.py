@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from repro.experiment.build import build
+from repro.models.classifier import Classifier, groups
 from repro.nn import Vocabulary
 from repro.paths import results_dir
 from repro.recipe import Recipe
@@ -14,7 +15,8 @@ from repro.yamls import read_yaml
 def count(recipe: Recipe) -> dict[str, Any]:
     """Parameters by part and kind, the published count of the row reproduced, and the difference.
 
-    Shared parameters count once. ``parts`` sums to ``total``, and so does ``kinds``.
+    Shared parameters count once. ``parts`` sums to ``total``, and so does ``kinds``; ``trained`` sums to
+    ``trained_total``, and is empty for networks without groups to train.
     """
     net = build(recipe, with_data=False, meta=True).task.net
     parts = {name: _size(child) for name, child in net.named_children() if _size(child)}
@@ -35,12 +37,31 @@ def count(recipe: Recipe) -> dict[str, Any]:
         "total": total,
         "parts": parts,
         "kinds": kinds,
+        "trained": trained(net) if isinstance(net, Classifier) else {},
+        "trained_total": sum(p.numel() for p in net.parameters() if p.requires_grad),
         "published": published,
         "difference": None if published is None else total - published,
         "vocabulary": None if vocabulary is None else vocabulary.size,
         # An adaptive vocabulary has no such number: its tokens have vectors of different widths.
         "per_token": _size(vocabulary) // vocabulary.size if isinstance(vocabulary, Vocabulary) else None,
     }
+
+
+def trained(net: Classifier) -> dict[str, int]:
+    """Parameters that are trained, by group, each in one; recurrent layers belong to none and are ``other``."""
+    found = groups(net)
+    # the last attention layer is among all of them, and is named where it alone is trained
+    if all(p.requires_grad for module in found.get("attention", []) for p in module.parameters()):
+        found.pop("last_attention", None)
+    else:
+        found.pop("attention", None)
+    sizes = {}
+    rest = {id(p): p.numel() for p in net.parameters() if p.requires_grad}
+    for name, modules in found.items():
+        parameters = {id(p) for module in modules for p in module.parameters()}
+        sizes[name] = sum(rest.pop(key, 0) for key in parameters)
+    sizes["other"] = sum(rest.values())
+    return {name: size for name, size in sizes.items() if size}
 
 
 def published_count(recipe: Recipe) -> int | None:
@@ -74,6 +95,9 @@ def describe(counted: dict[str, Any]) -> str:
     for group in ("parts", "kinds"):
         lines += [f"  {name:<12} {size:>15,}" for name, size in counted[group].items()]
         lines.append(f"  {'total':<12} {counted['total']:>15,}\n")
+    if counted["trained"]:
+        lines += [f"  {name:<12} {size:>15,}   trained" for name, size in counted["trained"].items()]
+        lines.append(f"  {'total':<12} {counted['trained_total']:>15,}   trained\n")
     published = counted["published"]
     if published is None:
         return "\n".join([*lines, "no count is published for this row" if counted["scale"] == "paper"

@@ -17,8 +17,9 @@ from repro import tracking
 from repro.checkpoints import await_files
 from repro.errors import EXIT_FAILED, Preempted, ReproError, UserError
 from repro.experiment import checkpoint
+from repro.experiment.origin import begin_from, go_on_from
 from repro.experiment.recording import record
-from repro.experiment.resume import Resume, begin_from, find, go_on_from
+from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
@@ -65,7 +66,7 @@ def ready(current: Run) -> Resume:
     """Opens and checks the data, and finds where to go on; writes nothing.
 
     Raises:
-        UserError: a missing or corrupt store, or a checkpoint of another run.
+        UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run.
     """
     data: Any = current.parts.data
     data.prepare_data()
@@ -76,7 +77,7 @@ def ready(current: Run) -> Resume:
         current.stamper.origin = begin_from(
             current.recipe, current.seed, current.parts.task, vocabulary_hash(data)
         )
-        if not current.recipe.goes_on:
+        if current.recipe.start_with != "everything":
             return found
         before = go_on_from(current.recipe, current.seed, current.steps)
         current.saver.resumed_from = before.step

@@ -50,12 +50,21 @@ class Body(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.stack = blocks.build(d_model, n_layers)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Hidden states ``(B, T, D)`` of vectors ``(B, T, D)``, of which ``lengths (B,)`` are valid."""
+    def forward(self, x: Tensor, lengths: Tensor | None = None, last: int | None = None) -> Tensor:
+        """Hidden states of vectors ``(B, T, D)``.
+
+        Args:
+            x: what goes in.
+            lengths: valid tokens of each row, ``(B,)``.
+            last: only those of so many last tokens are wanted.
+
+        Returns:
+            ``(B, T, D)``, or ``(B, last, D)``.
+        """
         where = torch.arange(x.shape[1], device=x.device)
         layout = Layout(causal=self.causal, lengths=lengths, positions=where)
         x = self.dropout(self.norm(self.positions(x, where)))
-        return self.stack(x, None, layout).y
+        return self.stack(x, None, layout, last).y
 
 
 class Gpt2(Body):

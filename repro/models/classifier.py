@@ -53,13 +53,13 @@ class Classifier(nn.Module):
 
     def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits ``(B, N, classes)`` of vectors ``(B, T, C)`` or ids ``(B, T)``; ``lengths (B,)`` are valid."""
-        hidden = self.body(self.input(inputs), lengths)
         if lengths is None:
-            read = hidden[:, -self.n_read :]
+            read = self.body(self.input(inputs), None, self.n_read)
         else:
+            hidden = self.body(self.input(inputs), lengths)
             back = torch.arange(-self.n_read, 0, device=lengths.device)
             read = hidden.gather(1, (lengths[:, None] + back)[..., None].expand(-1, -1, hidden.shape[-1]))
-        return self.head.logits(read).view(len(hidden), self.n_targets, self.n_classes)
+        return self.head.logits(read).view(len(inputs), self.n_targets, self.n_classes)
 
     @property
     def max_length(self) -> int | None:

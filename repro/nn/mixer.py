@@ -48,6 +48,7 @@ class Layout:
         lengths: valid tokens of each row in this call, ``(B,)``; padding is on the right; None means all T.
         positions: place of each token in its sequence, ``(T,)`` or ``(B, T)``; computed once by the model.
         stream: the un-normed input of the sublayer, ``(B, T, D)``; set by the sublayer.
+        last: only the outputs of so many last tokens are wanted; a mixer that gives more is cut to them.
     """
 
     causal: bool
@@ -55,6 +56,7 @@ class Layout:
     lengths: Tensor | None = None
     positions: Tensor | None = None
     stream: Tensor | None = None
+    last: int | None = None
 
 
 @runtime_checkable

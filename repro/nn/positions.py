@@ -228,6 +228,13 @@ class LayerPositions(nn.Module):
         return Mixed(self.table(layout.positions, x.dtype).expand_as(x), state)
 
 
+def idle_parameters(model: nn.Module, seq_len: int) -> int:
+    """Trained parameters of learned positions that inputs of ``seq_len`` tokens never reach."""
+    tables = [module.table for module in model.modules() if isinstance(module, LearnedPositions)]
+    trained = [table for table in tables if table.weight.requires_grad]
+    return sum(max(0, table.num_embeddings - seq_len) * table.embedding_dim for table in trained)
+
+
 def longest_window(model: nn.Module) -> int | None:
     """Tokens that a network with learned positions can read at once; None where there is no such limit."""
     tables = [module.table for module in model.modules() if isinstance(module, LearnedPositions)]

@@ -65,18 +65,21 @@ class NormedLSTM(nn.Module):
         """Reads ``x (B, T, D)`` token by token.
 
         Raises:
-            ValueError: the layout is not causal, or rows have lengths while a state is carried.
+            ValueError: the layout is not causal.
         """
         if not layout.causal:
             raise ValueError("an LSTM reads from left to right: its layout must be causal")
-        if state is not None and layout.lengths is not None:
-            raise ValueError("an LSTM does not carry the state of rows with padding")
         past = self._begin(x) if state is None else state
         h, c = past["h"], past["c"]
         outputs = []
-        for seen in self.input_norm(self.from_input(x)).unbind(1):
-            h, c = self._step(seen, h, c)
-            outputs.append(h)
+        for t, seen in enumerate(self.input_norm(self.from_input(x)).unbind(1)):
+            new = self._step(seen, h, c)
+            outputs.append(new[0])
+            if state is None or layout.lengths is None:
+                h, c = new
+            else:  # padding leaves the state alone
+                valid = (layout.lengths > t)[:, None]
+                h, c = (torch.where(valid, a, b) for a, b in zip(new, (h, c), strict=True))
         return Mixed(torch.stack(outputs, dim=1), None if state is None else {"h": h, "c": c})
 
     def _begin(self, x: Tensor) -> State:

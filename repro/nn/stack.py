@@ -1,7 +1,7 @@
 """Stacks of layers, and the recipe from which encoders and decoders are built."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -39,13 +39,22 @@ class ResidualStack(nn.Module):
     def _each(self) -> list[nn.ModuleDict]:
         return [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        """Applies every layer to ``x (B, T, D)``; aux is the sum over layers."""
+    def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> Mixed:
+        """Applies every layer to ``x (B, T, D)``; aux is the sum over layers.
+
+        Args:
+            x: what goes in.
+            state: of every layer, or None.
+            layout: of the tokens.
+            last: only the outputs of so many last tokens are wanted: the last layer computes no others.
+        """
         given = state or {}
         kept: dict[str, list[State]] = {name: [] for name in given}
         aux: Tensor | None = None
         for depth, layer in enumerate(self._each()):
             for name, sublayer in layer.items():
+                if depth == len(self.layers) - 1 and name == "mix":  # what stands before it touches every token
+                    layout = replace(layout, last=last)
                 past = given[name][depth] if name in given else None
                 x, new, loss = sublayer(x, past, layout)
                 if name in given:

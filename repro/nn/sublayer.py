@@ -31,12 +31,17 @@ class Sublayer(nn.Module):
     def branch(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """``dropout(body(norm_in(x)))``; the body finds ``x`` itself in ``layout.stream``."""
         mixed: Mixed = self.body(self.norm_in(x), state, replace(layout, stream=x))
-        return mixed._replace(y=self.dropout(mixed.y))
+        return mixed._replace(y=self.dropout(wanted(mixed.y, layout)))
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Applies the sublayer to ``x (B, T, D)``."""
         mixed = self.branch(x, state, layout)
-        return mixed._replace(y=self.norm_out(self.shortcut(x) + mixed.y))
+        return mixed._replace(y=self.norm_out(self.shortcut(wanted(x, layout)) + mixed.y))
+
+
+def wanted(x: Tensor, layout: Layout) -> Tensor:
+    """The tokens of ``x (B, T, D)`` whose outputs are wanted."""
+    return x if layout.last is None else x[:, -layout.last :]
 
 
 class PostNorm(Sublayer):

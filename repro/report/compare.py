@@ -89,6 +89,8 @@ class Entry:
         """Why there is no recipe; None where there is one."""
         if self.cells:
             return None
+        if "no_recipe" in self.row.settings:
+            return str(self.row.settings["no_recipe"])
         if self.table.third_party:
             return "third-party reproduction"
         if not self.row.is_this_papers_model:

@@ -8,6 +8,7 @@ from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from repro.nn.positions import idle_parameters
 from repro.record import Measurement
 from repro.tasks.callbacks import Curves
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
@@ -177,7 +178,7 @@ class Classification(Task):
                         f"{kind}/{metric}{end}", value, UNITS[metric], one.split, protocol, count, validation
                     )
                 )
-        return [*found, *self._convergence(), self._trained()]
+        return [*found, *self._convergence(), *self._sizes()]
 
     def _convergence(self) -> list[Measurement]:
         """The first validated step whose accuracy comes near the best one."""
@@ -190,10 +191,12 @@ class Classification(Task):
         protocol = {"within": CONVERGED_WITHIN, "of": "the best validated accuracy", "best": best}
         return [Measurement("val/converged_at", step, "gradient steps", self._data.val_split, protocol)]
 
-    def _trained(self) -> Measurement:
-        """How many parameters are trained."""
-        count = sum(p.numel() for p in self.parameters() if p.requires_grad)
-        return Measurement("parameters/trained", count, "parameters", self._data.train_split)
+    def _sizes(self) -> list[Measurement]:
+        """How many parameters are trained, and how many of them inputs reach: all but positions behind their end."""
+        trained = sum(p.numel() for p in self.parameters() if p.requires_grad)
+        found = {"trained": trained, "reached": trained - idle_parameters(self, self._data.seq_len)}
+        split = self._data.train_split
+        return [Measurement(f"parameters/{name}", n, "parameters", split) for name, n in found.items()]
 
 
 class Counted(NamedTuple):

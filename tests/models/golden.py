@@ -33,7 +33,7 @@ SUBLAYERS = {"encoder": ["mix", "feed_forward"], "decoder": ["mix", "cross", "fe
 def read(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The arrays of one file, and its description."""
     with np.load(FOLDER / f"{name}.npz") as file:
-        arrays = {key: torch.from_numpy(file[key]) for key in file.files if key != "meta"}
+        arrays = {key: torch.from_numpy(file[key]) for key in file.files if file[key].dtype.kind != "U"}
         return arrays, json.loads(str(file["meta"]))
 
 

@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
 from repro.nn.cache import append, empty_cache
 from repro.nn.mixer import Layout, Mixed, State
@@ -51,6 +51,8 @@ class FullAttention(nn.Module):
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        if layout.last is not None and state is None and layout.last < x.shape[1]:
+            return self._last(x, layout, layout.last)
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
         if state is None:
             seen = None if layout.causal else key_mask(layout.lengths, x.shape[1])
@@ -60,6 +62,20 @@ class FullAttention(nn.Module):
         # Right padding needs no mask under causality: a valid query sees no later key.
         causal = layout.causal and seen is None
         return Mixed(self.out(attend(q, k, v, seen, causal, self.dropout if self.training else 0.0)), state)
+
+
+    def _last(self, x: Tensor, layout: Layout, last: int) -> Mixed:
+        """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
+        split = [self.widths[0], sum(self.widths[1:])]
+        (w_q, w_kv), bias = self.qkv.weight.split(split), self.qkv.bias
+        b_q, b_kv = (None, None) if bias is None else bias.split(split)
+        q = split_heads(linear(x[:, -last:], w_q, b_q), self.n_heads)
+        k, v = (split_heads(p, self.n_heads) for p in linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1))
+        seen = None if layout.causal else key_mask(layout.lengths, x.shape[1])
+        if layout.causal:
+            steps = torch.arange(x.shape[1], device=x.device)
+            seen = steps <= steps[-last:, None]
+        return Mixed(self.out(attend(q, k, v, seen, False, self.dropout if self.training else 0.0)))
 
 
 class CrossAttention(nn.Module):

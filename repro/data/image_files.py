@@ -1,0 +1,210 @@
+"""Files of pictures as people have them: MNIST's idx files, CIFAR-10 as flat bytes or as its original pickles."""
+
+import hashlib
+import pickletools
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from repro.data import obtain
+from repro.data.image_sources import LOOKS
+from repro.data.source import Source
+from repro.errors import UserError
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+TRAIN_FILES = 5
+_IDX = {"train": "train", "test": "t10k"}  # how MNIST's files call the splits
+_UNPACKED = "cifar-10-batches-py"
+_KEYS = ("batch_label", "labels", "data", "filenames")  # of a batch of CIFAR-10
+_STRINGS = {"SHORT_BINSTRING", "BINSTRING", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINBYTES", "BINBYTES"}
+_NUMBERS = {"BININT1", "BININT2", "BININT"}
+
+
+class Labelled(NamedTuple):
+    """Pictures ``(N, H, W, C)`` and their classes ``(N,)``, both uint8."""
+
+    images: Bytes
+    labels: Bytes
+
+
+Splits = dict[str, Labelled]
+
+
+def _open(folder: Path, stem: str) -> tuple[Path, bytes]:
+    path = obtain.find_file(folder, stem)
+    if path is None:
+        raise UserError(f"--from {folder}: no {stem}, plain or .gz or .xz")
+    return path, obtain.read_file(path)
+
+
+# --- MNIST ----------------------------------------------------------------------------------------------------------
+
+
+def read_mnist(folder: Path) -> Splits:
+    """The four original files.
+
+    Raises:
+        UserError: one is missing, damaged, or holds something else.
+    """
+    height, width, channels = LOOKS["mnist"].shape
+    found = {}
+    for split, stem in _IDX.items():
+        images = _read_idx(folder, f"{stem}-images-idx3-ubyte", (height, width))
+        labels = _read_idx(folder, f"{stem}-labels-idx1-ubyte", ())
+        found[split] = Labelled(images.reshape(-1, height, width, channels), labels)
+    return found
+
+
+def _read_idx(folder: Path, stem: str, wanted: tuple[int, ...]) -> Bytes:
+    """Items of the shape wanted, ``(N, *wanted)``."""
+    path, content = _open(folder, stem)
+    axes = 1 + len(wanted)
+    header = 4 + 4 * axes
+    magic, *shape = struct.unpack_from(f">{1 + axes}I", content.ljust(header, b"\0"))
+    if magic != _magic(axes):
+        raise UserError(
+            f"{path}: begins with the number {magic}, {stem} begins with {_magic(axes)}; use the original file"
+        )
+    if tuple(shape[1:]) != wanted:
+        said = " x ".join(map(str, shape[1:]))
+        raise UserError(f"{path}: pictures of {said}, not {' x '.join(map(str, wanted))}")
+    told = header + int(np.prod(shape, dtype=object))
+    if len(content) != told:
+        raise UserError(f"{path}: {len(content):,} bytes, its header says {told:,}; get the file again")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def _magic(axes: int) -> int:
+    return 0x0800 + axes  # 8: unsigned bytes
+
+
+def _idx_content(items: Bytes) -> bytes:
+    """The original file's bytes of some items ``(N, ...)``."""
+    header = struct.pack(f">{1 + items.ndim}I", _magic(items.ndim), *items.shape)
+    return header + items.tobytes()
+
+
+def _mnist_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
+    for split, stem in _IDX.items():
+        yield f"{stem}-images-idx3-ubyte", _idx_content(splits[split].images[..., 0])
+        yield f"{stem}-labels-idx1-ubyte", _idx_content(splits[split].labels)
+
+
+# --- CIFAR-10 -------------------------------------------------------------------------------------------------------
+
+
+def read_cifar10(folder: Path) -> Splits:
+    """Flat bytes ``train-images-1.u8`` to ``5``, ``train-labels.u8`` and so on, or the original Python version.
+
+    Raises:
+        UserError: neither is there, or a file is missing, damaged, or holds something else.
+    """
+    if obtain.find_file(folder, "train-images-1.u8"):
+        train = np.concatenate([_read_flat(folder, f"train-images-{n}") for n in range(1, 1 + TRAIN_FILES)])
+        return {
+            "train": Labelled(train, _read_labels(folder, "train-labels")),
+            "test": Labelled(_read_flat(folder, "test-images"), _read_labels(folder, "test-labels")),
+        }
+    below = folder / _UNPACKED
+    folder = below if below.is_dir() else folder
+    if not obtain.find_file(folder, "data_batch_1"):
+        raise UserError(
+            f"--from {folder}: neither data_batch_1 (the original Python version, unpacked) nor train-images-1.u8"
+        )
+    parts = [_read_pickle(folder, f"data_batch_{n}") for n in range(1, 1 + TRAIN_FILES)]
+    images, labels = (np.concatenate(several) for several in zip(*parts, strict=True))
+    return {"train": Labelled(images, labels), "test": _read_pickle(folder, "test_batch")}
+
+
+def _read_flat(folder: Path, stem: str) -> Bytes:
+    """Pictures of a file of nothing but pixels, channels last."""
+    path, content = _open(folder, f"{stem}.u8")
+    shape = LOOKS["cifar10"].shape
+    size = int(np.prod(shape))
+    if not content or len(content) % size:
+        said = " x ".join(map(str, shape))
+        raise UserError(f"{path}: {len(content):,} bytes are no pictures of {said} = {size:,}")
+    return np.frombuffer(content, np.uint8).reshape(-1, *shape)
+
+
+def _read_labels(folder: Path, stem: str) -> Bytes:
+    return np.frombuffer(_open(folder, f"{stem}.u8")[1], np.uint8)
+
+
+def _read_pickle(folder: Path, stem: str) -> Labelled:
+    """One file of the original Python version."""
+    path, content = _open(folder, stem)
+    height, width, channels = LOOKS["cifar10"].shape
+    try:
+        batch = _look_through(content)
+    except Exception as error:  # what is damaged may raise anything
+        raise UserError(f"cannot read {path}: {error or type(error).__name__}; get the file again") from None
+    if not batch.pixels or len(batch.pixels) % (channels * height * width) or "u1" not in batch.texts:
+        raise UserError(f"{path}: its data are no rows of 3,072 bytes; use the original file")
+    planes = np.frombuffer(batch.pixels, np.uint8).reshape(-1, channels, height, width)
+    labels = np.array(batch.labels, np.int64).clip(-1, 255).astype(np.uint8)
+    return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels)
+
+
+@dataclass
+class _Batch:
+    """What was found in a pickle: labels, pixels, and short strings about the pixels, their type among them."""
+
+    labels: list[int] = field(default_factory=list)
+    pixels: bytes = b""
+    texts: list[str] = field(default_factory=list)
+
+
+def _look_through(content: bytes) -> _Batch:
+    """Finds labels and pixels in a pickle without loading it, which may run any code: reading opcodes runs none."""
+    found, key = _Batch(), ""
+    for opcode, value, _ in pickletools.genops(content):
+        if opcode.name in _STRINGS:
+            text = value.decode("latin1") if isinstance(value, bytes) else str(value)
+            if text in _KEYS:
+                key = text
+            elif key == "data" and len(text) > 99:
+                found.pixels = text.encode("latin1")
+            elif key == "data":
+                found.texts.append(text)
+        elif key == "labels" and opcode.name in _NUMBERS and isinstance(value, int):
+            found.labels.append(value)
+    return found
+
+
+def _cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
+    for n, part in enumerate(np.array_split(splits["train"].images, TRAIN_FILES), 1):
+        yield f"train-images-{n}", part.tobytes()
+    yield "train-labels", splits["train"].labels.tobytes()
+    yield "test-images", splits["test"].images.tobytes()
+    yield "test-labels", splits["test"].labels.tobytes()
+
+
+def in_file_order(source: Source, train: Labelled) -> Labelled:
+    """Puts the five files of training pictures of CIFAR-10 into their order; leaves what is not they as it is."""
+    parts = np.array_split(train.images, TRAIN_FILES)
+    known = [source.sha256.get(f"train-images-{n}") for n in range(1, 1 + TRAIN_FILES)]
+    found = [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
+    if set(known) != set(found):
+        return train
+    order = [found.index(str(digest)) for digest in known]
+    labels = np.array_split(train.labels, TRAIN_FILES)
+    return Labelled(np.concatenate([parts[n] for n in order]), np.concatenate([labels[n] for n in order]))
+
+
+# --- both -----------------------------------------------------------------------------------------------------------
+
+READERS: dict[str, Callable[[Path], Splits]] = {"mnist": read_mnist, "cifar10": read_cifar10}
+_CONTENTS: dict[str, Callable[[Splits], Iterator[tuple[str, bytes]]]] = {
+    "mnist": _mnist_contents,
+    "cifar10": _cifar10_contents,
+}
+
+
+def contents(source: Source, splits: Splits) -> Iterator[tuple[str, bytes]]:
+    """What the known files of a source would hold if they had these pictures, by their keys."""
+    return _CONTENTS[source.name](splits)

@@ -1,0 +1,162 @@
+"""Known sources of pretrained weights, and the tensors that their files hold. Standard library only."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from repro.data.source import Source
+
+Family = Literal["gpt2", "bert", "vit"]
+Shapes = dict[str, tuple[int, ...]]
+
+# Modules of one layer, below a prefix with its number: sizes of the weight in multiples of D.
+_LAYERS: dict[Family, tuple[str, dict[str, tuple[int, ...]]]] = {
+    "gpt2": (
+        "h.{}.",
+        {
+            "ln_1": (1,), "attn.c_attn": (1, 3), "attn.c_proj": (1, 1),
+            "ln_2": (1,), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1),
+        },
+    ),
+    "bert": (
+        "encoder.layer.{}.",
+        {
+            "attention.self.query": (1, 1), "attention.self.key": (1, 1), "attention.self.value": (1, 1),
+            "attention.output.dense": (1, 1), "attention.output.LayerNorm": (1,),
+            "intermediate.dense": (4, 1), "output.dense": (1, 4), "output.LayerNorm": (1,),
+        },
+    ),
+    "vit": (
+        "blocks.{}.",
+        {
+            "norm1": (1,), "attn.qkv": (3, 1), "attn.proj": (1, 1),
+            "norm2": (1,), "mlp.fc1": (4, 1), "mlp.fc2": (1, 4),
+        },
+    ),
+}  # fmt: skip
+_NORMS: dict[Family, str] = {"gpt2": "ln_f", "bert": "embeddings.LayerNorm", "vit": "norm"}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What pretrained weights are of.
+
+    Attributes:
+        family: decides names.
+        d_model: D.
+        n_layers: layers.
+        n_heads: H, which no shape tells.
+        n_positions: learned positions that are of use; 0 where they belong to pictures.
+        vocab_size: V; 0 where there is none.
+    """
+
+    family: Family
+    d_model: int
+    n_layers: int
+    n_heads: int
+    n_positions: int = 0
+    vocab_size: int = 0
+
+    def shapes(self) -> Shapes:
+        """The tensors that are needed, under their official names without a prefix of the whole model."""
+        prefix, modules = _LAYERS[self.family]
+        found = self._tables() | self._module(_NORMS[self.family], (1,))
+        for layer in range(self.n_layers):
+            for name, sizes in modules.items():
+                found |= self._module(prefix.format(layer) + name, sizes)
+        return found
+
+    def _module(self, name: str, sizes: tuple[int, ...]) -> Shapes:
+        weight = tuple(size * self.d_model for size in sizes)
+        # the linear layers of GPT-2 are (in, out), all others (out, in)
+        return {
+            f"{name}.weight": weight,
+            f"{name}.bias": weight[-1:] if self.family == "gpt2" else weight[:1],
+        }
+
+    def _tables(self) -> Shapes:
+        tokens, positions = (self.vocab_size, self.d_model), (self.n_positions, self.d_model)
+        if self.family == "gpt2":
+            return {"wte.weight": tokens, "wpe.weight": positions}
+        if self.family == "bert":
+            return {
+                "embeddings.word_embeddings.weight": tokens,
+                "embeddings.position_embeddings.weight": positions,
+                "embeddings.token_type_embeddings.weight": (2, self.d_model),
+            }
+        return {}
+
+
+def plain_name(name: str) -> str:
+    """A tensor's official name without the prefix of the whole model, in the newer spelling of norms."""
+    name = name.removeprefix("transformer.").removeprefix("bert.")
+    return re.sub(
+        r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+    )
+
+
+def numbers_in(shapes: Shapes) -> int:
+    """How many numbers tensors of these shapes hold."""
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "gpt2": Architecture("gpt2", 768, 12, 12, 1024, 50257),
+    "gpt2-medium": Architecture("gpt2", 1024, 24, 16, 1024, 50257),
+    "gpt2-large": Architecture("gpt2", 1280, 36, 20, 1024, 50257),
+    "bert-base-uncased": Architecture("bert", 768, 12, 12, 512, 30522),
+    "vit-base": Architecture("vit", 768, 12, 12),
+}
+
+
+def _source(name: str, title: str, licence: str, size: str, hub_id: str) -> Source:
+    return Source(
+        name=name,
+        title=title,
+        licence=licence,
+        size=size,
+        parts=("weights",),
+        splits=("weights",),
+        required=("weights",),
+        hub_id=hub_id,
+        kind="weights",
+        variant="weights",
+        files=("model.safetensors",),
+    )
+
+
+_GPT2 = "GPT-2 {}, weights of the language model (Radford et al. 2019)"
+WEIGHT_SOURCES = (
+    _source(
+        "gpt2", _GPT2.format("small: 12 layers of 768"), "modified MIT", "550 MB", "openai-community/gpt2"
+    ),
+    _source(
+        "gpt2-medium",
+        _GPT2.format("medium: 24 layers of 1,024"),
+        "modified MIT",
+        "1.5 GB",
+        "openai-community/gpt2-medium",
+    ),
+    _source(
+        "gpt2-large",
+        _GPT2.format("large: 36 layers of 1,280"),
+        "modified MIT",
+        "3.2 GB",
+        "openai-community/gpt2-large",
+    ),
+    _source(
+        "bert-base-uncased",
+        "BERT base, uncased: 12 layers of 768, weights (Devlin et al. 2019)",
+        "Apache-2.0",
+        "440 MB",
+        "google-bert/bert-base-uncased",
+    ),
+    _source(
+        "vit-base",
+        "ViT-Base/16 trained on ImageNet-21k: 12 layers of 768, weights in timm's form (Steiner et al. 2021)",
+        "Apache-2.0",
+        "410 MB",
+        "timm/vit_base_patch16_224.augreg_in21k",
+    ),
+)

@@ -1,0 +1,126 @@
+"""Where a run's first weights come from: pretrained ones, those of another run, or that run's whole state."""
+
+from pathlib import Path
+from typing import Any
+
+from repro.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
+from repro.data.weights import open_weights
+from repro.errors import UserError
+from repro.experiment import checkpoint
+from repro.experiment.resume import Resume
+from repro.experiment.session import MODEL_FILE, RECORD_FILE
+from repro.models.body import Body
+from repro.models.pretrained import begin_with, fill
+from repro.recipe import Recipe, load_recipe
+from repro.record import RunRecord
+
+_BODY = "net.body."
+
+
+def begin_from(recipe: Recipe, seed: int, task: Any, vocabulary: str | None) -> dict[str, str] | None:
+    """Gives a task the weights that its recipe says training begins with, if it says any; trains and writes nothing.
+
+    Args:
+        recipe: with ``start_from`` or ``pretrained``, or neither.
+        seed: of the run, and of the one it starts from.
+        task: freshly built; which of its parameters are frozen does not change.
+        vocabulary: hash of the vocabulary that the data's token ids mean.
+
+    Returns:
+        That run and the hash of its model, or the name, hash and revision of the pretrained weights, for checkpoints
+        and the record.
+
+    Raises:
+        UserError: that run is not finished here, a store of weights is missing or corrupt, or weights do not fit.
+    """
+    if recipe.pretrained is not None:
+        return _from_store(recipe, str(recipe.pretrained), seed, task)
+    if recipe.start_from is None:
+        return None
+    before = load_recipe(recipe.start_from, recipe.scale)
+    folder = before.run_dir(seed)
+    if not (folder / RECORD_FILE).is_file():
+        raise UserError(
+            f"{recipe.experiment} starts from {before.run_id(seed)}, which has not finished here; run it first: "
+            f"repro run {before.experiment} --scale {before.scale} --seed {seed}"
+        )
+    text = (folder / RECORD_FILE).read_text(encoding="utf-8")
+    record = RunRecord.from_json(text, str(folder / RECORD_FILE))
+    weights = _model_of(folder, before, None if recipe.start_with == "body" else vocabulary)
+    try:
+        if recipe.start_with == "body":
+            fill(_body_of(recipe, task), _below(_BODY, weights))
+        else:
+            task.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{recipe.experiment} cannot start from {before.run_id(seed)}: {reason}") from None
+    return {"run_id": record.run_id, "checkpoint_sha256": str(record.checkpoint_sha256)}
+
+
+def _model_of(folder: Path, before: Recipe, vocabulary: str | None) -> dict[str, Any]:
+    """The final weights of a finished run, which must be the one that is meant."""
+    path = folder / MODEL_FILE
+    loaded = read(path)
+    checkpoint.check_stamp(path, loaded, before.signature, vocabulary)
+    weights: dict[str, Any] = loaded["state_dict"]
+    return weights
+
+
+def _below(prefix: str, weights: dict[str, Any]) -> dict[str, Any]:
+    """Tensors of one part of a network, by its own names.
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    if not found:
+        raise ValueError("that run's network has no body")
+    return found
+
+
+def _body_of(recipe: Recipe, task: Any) -> Body:
+    body = getattr(task.net, "body", None)
+    if not isinstance(body, Body):
+        raise UserError(
+            f"{recipe.experiment}: {recipe.origin} gives weights to a body, which {type(task.net).__name__} does not "
+            "have; repro.models.Classifier does"
+        )
+    return body
+
+
+def _from_store(recipe: Recipe, name: str, seed: int, task: Any) -> dict[str, str]:
+    """Begins with pretrained weights, or with random ones that share their statistics."""
+    body = _body_of(recipe, task)
+    found = open_weights(name)
+    of = found.architecture
+    redraw = seed if recipe.start_with == "statistics" else None
+    try:
+        begin_with(body, of.family, found.tensors, of.n_heads, redraw)
+    except ValueError as error:
+        raise UserError(f"{recipe.experiment} cannot begin with {name}: {error}") from None
+    return {"weights": name, "sha256": found.sha256, "revision": found.revision or "unpinned"}
+
+
+def go_on_from(recipe: Recipe, seed: int, max_steps: int) -> Resume:
+    """The last checkpoint of the run that a recipe starts from, for one that continues it (``start_with: everything``).
+
+    Raises:
+        UserError: it is not there any more, or damaged, or leaves nothing to train.
+    """
+    before = load_recipe(str(recipe.start_from), recipe.scale)
+    folder = before.run_dir(seed) / "checkpoints"
+    there = checkpoints(folder)
+    path = there[-1] if there else checkpoint_path(folder, 0)
+    wrong = fault(path)
+    if wrong is not None:
+        raise UserError(
+            f"{recipe.experiment} goes on from {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
+            f"run it again: repro run {before.experiment} --scale {before.scale} --seed {seed}"
+        )
+    if step_of(path) >= max_steps:
+        raise UserError(
+            f"{recipe.experiment} goes on from step {step_of(path)} of {before.run_id(seed)}: "
+            f"set trainer.max_steps above it, not to {max_steps}"
+        )
+    return Resume(path, step_of(path))

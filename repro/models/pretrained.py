@@ -1,0 +1,251 @@
+"""Pretrained weights under our names: one table of names for each family of models, and how a body takes them."""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from repro.models.body import Bert, Body, Gpt2, VisionTransformer
+
+Tensors = Mapping[str, Tensor]
+
+POSITIONS = "positions.table.table.weight"
+TOKENS = "vocabulary.embedding.table.weight"
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the tensors of a family of models are called.
+
+    Attributes:
+        body: our body with the same layers.
+        names: official names and ours; ``#`` is a layer's number, ``*`` weight and bias. Several with one of our names
+            are joined in their order.
+        layer: what official names of a layer begin with.
+        prefix: of the whole model, which a file may leave out.
+        ignored: patterns of tensors that a body has no use for.
+        transposed: the matrices of layers are (in, out).
+    """
+
+    body: type[Body]
+    names: dict[str, str]
+    layer: str
+    prefix: str = ""
+    ignored: tuple[str, ...] = ()
+    transposed: bool = False
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Beginnings of the names of what a body keeps as it is, since the weights have none."""
+        return () if POSITIONS in self.names.values() else ("positions.",)
+
+    def pairs(self, n_layers: int) -> list[tuple[str, str]]:
+        """Every official name with ours, for a model of ``n_layers`` layers."""
+        return [
+            (_named(theirs, layer, kind), _named(ours, layer, kind))
+            for theirs, ours in self.names.items()
+            for layer in (range(n_layers) if "#" in theirs else (0,))
+            for kind in (("weight", "bias") if "*" in theirs else ("",))
+        ]
+
+
+def _named(template: str, layer: int, kind: str) -> str:
+    return template.replace("#", str(layer)).replace("*", kind)
+
+
+def _layers(norm: str, names: dict[str, str]) -> dict[str, str]:
+    """Names of one layer: its parts in short, and the norm of each sublayer, which stands where ``norm`` says."""
+    parts = {
+        "qkv": "mix.body.qkv", "out": "mix.body.out", "mix norm": f"mix.{norm}",
+        "inner": "feed_forward.body.inner", "outer": "feed_forward.body.outer", "ff norm": f"feed_forward.{norm}",
+    }  # fmt: skip
+    return {f"{theirs}.*": f"stack.layers.#.{parts[ours]}.*" for theirs, ours in names.items()}
+
+
+FAMILIES = {
+    "gpt2": Family(
+        Gpt2,
+        {"wte.weight": TOKENS, "wpe.weight": POSITIONS, "ln_f.*": "stack.final_norm.*"}
+        | _layers("norm_in", {
+            "h.#.ln_1": "mix norm", "h.#.attn.c_attn": "qkv", "h.#.attn.c_proj": "out",
+            "h.#.ln_2": "ff norm", "h.#.mlp.c_fc": "inner", "h.#.mlp.c_proj": "outer",
+        }),
+        layer="h.#.",
+        prefix="transformer.",
+        ignored=(r"h\.\d+\.attn\.(masked_)?bias", r"lm_head\.weight"),  # causal masks; tied to wte
+        transposed=True,
+    ),
+    "bert": Family(
+        Bert,
+        {
+            "embeddings.word_embeddings.weight": TOKENS,
+            "embeddings.position_embeddings.weight": POSITIONS,
+            "embeddings.token_type_embeddings.weight": POSITIONS,
+            "embeddings.LayerNorm.*": "norm.*",
+        }
+        | _layers("norm_out", {
+            "encoder.layer.#.attention.self.query": "qkv", "encoder.layer.#.attention.self.key": "qkv",
+            "encoder.layer.#.attention.self.value": "qkv", "encoder.layer.#.attention.output.dense": "out",
+            "encoder.layer.#.attention.output.LayerNorm": "mix norm", "encoder.layer.#.intermediate.dense": "inner",
+            "encoder.layer.#.output.dense": "outer", "encoder.layer.#.output.LayerNorm": "ff norm",
+        }),
+        layer="encoder.layer.#.",
+        prefix="bert.",
+        ignored=(r"pooler\..*", r"cls\..*", r"embeddings\.position_ids"),
+    ),
+    "vit": Family(
+        VisionTransformer,
+        {"norm.*": "stack.final_norm.*"}
+        | _layers("norm_in", {
+            "blocks.#.norm1": "mix norm", "blocks.#.attn.qkv": "qkv", "blocks.#.attn.proj": "out",
+            "blocks.#.norm2": "ff norm", "blocks.#.mlp.fc1": "inner", "blocks.#.mlp.fc2": "outer",
+        }),
+        layer="blocks.#.",
+        ignored=(r"cls_token", r"pos_embed", r"patch_embed\..*", r"head\..*"),
+    ),
+}  # fmt: skip
+
+
+def translate(family: str, tensors: Tensors, n_layers: int | None = None) -> dict[str, Tensor]:
+    """Official tensors under the names of our :class:`Body`, and of a vocabulary where they have one.
+
+    Args:
+        family: one of :data:`FAMILIES`.
+        tensors: by official name, with or without the prefix of the whole model.
+        n_layers: the first so many are taken; None takes all.
+
+    Raises:
+        ValueError: a tensor that is missing, unknown or there twice, parts that do not fit each other, or too few
+            layers.
+    """
+    known = FAMILIES[family]
+    theirs = _plain(known, tensors)
+    there = _count_layers(known, theirs)
+    if there < (n_layers or 1):
+        raise ValueError(f"the weights have {there} layers, the network has {n_layers or 1}")
+    parts: dict[str, dict[str, Tensor]] = {}
+    for official, ours in known.pairs(there):
+        if official not in theirs:
+            raise ValueError(f"{official} is missing in the weights")
+        tensor = theirs.pop(official)
+        flip = known.transposed and ours.startswith("stack.layers.") and tensor.dim() == 2
+        parts.setdefault(ours, {})[official] = tensor.T if flip else tensor
+    if theirs:
+        name, surplus = next(iter(theirs.items()))
+        raise ValueError(f"{name} {list(surplus.shape)} is no known tensor of {family}")
+    return {
+        name: _join(name, found) for name, found in parts.items() if _layer_of(name) < (n_layers or there)
+    }
+
+
+def _plain(known: Family, tensors: Tensors) -> dict[str, Tensor]:
+    """Tensors that matter, without the model's prefix, in the newer spelling of norms."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        plain = name.removeprefix(known.prefix)
+        for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+            plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
+        if any(re.fullmatch(pattern, plain) for pattern in known.ignored):
+            continue
+        if plain in found:
+            raise ValueError(f"{plain} is there twice in the weights")
+        found[plain] = tensor
+    return found
+
+
+def _count_layers(known: Family, tensors: Tensors) -> int:
+    starts = (known.layer.replace("#", str(layer)) for layer in itertools.count())
+    return next(n for n, start in enumerate(starts) if not any(name.startswith(start) for name in tensors))
+
+
+def _layer_of(name: str) -> int:
+    """The number of the layer that one of our tensors belongs to; -1 outside of layers."""
+    found = re.match(r"stack\.layers\.(\d+)\.", name)
+    return int(found[1]) if found else -1
+
+
+def _join(ours: str, parts: dict[str, Tensor]) -> Tensor:
+    """One of our tensors from official ones: queries, keys and values in one; the first segment added to positions."""
+    (first, tensor), *others = parts.items()
+    joined = [tensor]
+    for name, other in others:
+        same = other.shape[1:] == tensor.shape[1:] if ours == POSITIONS else other.shape == tensor.shape
+        if not same or not other.dim():
+            raise ValueError(f"{name} {list(other.shape)} does not fit {first} {list(tensor.shape)}")
+        joined.append(other)
+    if ours == POSITIONS and others:
+        return tensor + joined[1][0]  # every token is of segment 0
+    return torch.cat(joined) if others else tensor
+
+
+def statistics(tensors: Tensors, seed: int) -> dict[str, Tensor]:
+    """Every tensor redrawn from a Gaussian with its own mean and standard deviation.
+
+    Args:
+        tensors: by our names, so that each is of one layer.
+        seed: the same gives the same, whichever other tensors there are.
+
+    Source: Lu et al. 2021, section 3.6 and table 9.
+    """
+    return {name: _redrawn(tensor, f"{seed}/{name}") for name, tensor in tensors.items()}
+
+
+def _redrawn(tensor: Tensor, key: str) -> Tensor:
+    generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(key.encode()).digest()[:7]))
+    exact = tensor.double()
+    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+    return (exact.mean() + exact.std(correction=0) * noise).to(tensor.dtype)
+
+
+def fill(body: nn.Module, weights: Tensors, own: tuple[str, ...] = ()) -> None:
+    """Puts weights into a body in place: what is frozen stays frozen.
+
+    Args:
+        body: any module.
+        weights: by its names, every one of them.
+        own: beginnings of names whose values the body keeps.
+
+    Raises:
+        ValueError: a tensor that is missing, surplus or of another shape; names it, and both shapes.
+    """
+    here = {name: value for name, value in body.state_dict().items() if not (own and name.startswith(own))}
+    for name, value in here.items():
+        if name not in weights:
+            raise ValueError(f"{name} {list(value.shape)} is missing in the weights")
+        if weights[name].shape != value.shape:
+            there = list(weights[name].shape)
+            raise ValueError(f"{name} is {there} in the weights and {list(value.shape)} in the network")
+    for name in weights:
+        if name not in here:
+            raise ValueError(f"{name} {list(weights[name].shape)} is not in the network")
+    body.load_state_dict({**body.state_dict(), **weights})
+
+
+def begin_with(
+    body: nn.Module, family: str, tensors: Tensors, n_heads: int, redraw: int | None = None
+) -> None:
+    """Gives a body the first layers of official weights, its positions, and the norm before or behind the layers.
+
+    Args:
+        body: of the family; vision transformers keep their own positions.
+        family: one of :data:`FAMILIES`.
+        tensors: by official name.
+        n_heads: H of the weights, which no shape tells.
+        redraw: a seed; the body then gets the :func:`statistics` of the weights only.
+
+    Raises:
+        ValueError: another body, number of heads or positions, or whatever else does not fit; the body is as before.
+    """
+    known = FAMILIES[family]
+    if not isinstance(body, known.body):
+        raise ValueError(f"{family} weights are for a body {known.body.__name__}, not {type(body).__name__}")
+    heads = body.stack.layers[0]["mix"].body.n_heads  # type: ignore[index]
+    if heads != n_heads:
+        raise ValueError(f"the weights are of {n_heads} heads, the network has n_heads {heads}")
+    ours = translate(family, tensors, len(body.stack.layers))
+    ours.pop(TOKENS, None)
+    fill(body, ours if redraw is None else statistics(ours, redraw), known.own)
