@@ -2,9 +2,9 @@
 
     python -m benchmarks.frozen --official DIR [--layers 12] [--repeats 7]
 
-DIR is a checkout of the authors' code (github.com/kzl/universal-computation), which takes its body from `transformers`. A
-step is forward, loss, backward, clipping and Adam over what is trained; GPT-2 small, random and frozen, batch 4 of 120
-tokens, dropout 0.1 as in the paper. Both sides take turns, so that a busy machine slows both; a ratio is the median of
+DIR is a checkout of the authors' code (github.com/kzl/universal-computation), which takes its body from `transformers`.
+A step is forward, loss, backward, clipping and Adam over what is trained; GPT-2 small, random and frozen, batch 4 of
+120 tokens, dropout 0.1 as in the paper. Both sides take turns, so that a busy machine slows both; a ratio is the median of
 the ratios of neighbours. With dropout off and the same weights both must have the same loss and the same gradients, or
 the benchmark fails. Prints a table and one line of JSON.
 
@@ -139,12 +139,16 @@ def strings(inputs: Tensor) -> Tensor:
 
 def main() -> None:
     """Times both sides."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--official", required=True)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu-time", action="store_true", help="seconds of computing: for a busy machine, one thread")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="seconds of computing: for a busy machine, one thread"
+    )
     args = parser.parse_args()
     clock = time.process_time if args.cpu_time else time.perf_counter
     torch.set_num_threads(args.threads)
@@ -157,7 +161,12 @@ def main() -> None:
     sides = [
         Side("ours", ours(args.layers, 0.1), lambda x: x, clock),
         Side("official", official(args.official, args.layers, 0.1, "sdpa"), strings, clock),
-        Side("official, attention spelled out", official(args.official, args.layers, 0.1, "eager"), strings, clock),
+        Side(
+            "official, attention spelled out",
+            official(args.official, args.layers, 0.1, "eager"),
+            strings,
+            clock,
+        ),
     ]
     for turn in range(args.repeats + 1):
         for side in sides:
@@ -168,7 +177,13 @@ def main() -> None:
     rows = []
     for side in sides:
         ratios = [b / a for a, b in zip(sides[0].seconds, side.seconds, strict=True)]
-        rows.append({"side": side.name, "seconds": statistics.median(side.seconds), "ratio": statistics.median(ratios)})
+        rows.append(
+            {
+                "side": side.name,
+                "seconds": statistics.median(side.seconds),
+                "ratio": statistics.median(ratios),
+            }
+        )
     print(tabulate(rows, headers="keys", floatfmt=".3f"))
     print(json.dumps({"benchmark": "frozen", "layers": args.layers, "threads": args.threads, "rows": rows}))
 

@@ -9,6 +9,7 @@ import pytest
 
 from repro.data.sources import prepare
 from repro.recipe import Config, Recipe, load_recipe
+from tests.data.picture_files import small_store
 from tests.workshop import STORE
 
 SIZES = {
@@ -27,7 +28,7 @@ BYTES, SENTENCES = "books/bytes", "lm1b/words-min3"
 
 
 def make_texts(folder: Path) -> None:
-    """Writes a data folder with a text in bytes and one in sentences of words."""
+    """Writes a data folder with a text in bytes, one in sentences of words, pictures and proteins."""
     chance = random.Random(0)
     words = [chance.choice("bdklmnprst") + chance.choice("aeiou") for _ in range(60)]
 
@@ -49,6 +50,17 @@ def make_texts(folder: Path) -> None:
         for store, raw in ((BYTES, books), (SENTENCES, news)):
             name, level = store.split("/")
             prepare(name, from_dir=raw, level=level, say=lambda line: None)
+        for name in ("mnist", "cifar10"):
+            small_store(patch, name, folder / "raw" / name)
+        _make_proteins(folder / "raw" / "tape")
+
+
+def _make_proteins(folder: Path) -> None:
+    folder.mkdir()
+    for split in ("train", "valid", "test_fold_holdout"):
+        records = [{"primary": "GCTVEDRCLIG"[: 3 + n], "fold_label": n} for n in range(8)]
+        (folder / f"remote_homology_{split}.json").write_text(json.dumps(records))
+    prepare("remote-homology", from_dir=folder, say=lambda line: None)
 
 
 def shrunk(experiment: str, scale: str, data_folder: Path) -> Recipe:
@@ -91,14 +103,22 @@ def _classification(config: Config) -> None:
     net["body"]["init_args"] = {**given, "d_model": 8, "n_layers": depth, **heads}
     data = config["data"]["init_args"]
     data |= {"batch_size": 4}
-    if config["data"]["class_path"] == "repro.data.BitXorData":
+    kind = config["data"]["class_path"].removeprefix("repro.data.")
+    if kind == "BitXorData":
         data |= {"bits": 2}
         net["n_read"] = 2
-    if config["data"]["class_path"] == "repro.data.BitMemoryData":
+    if kind == "BitMemoryData":
         data |= {"bits": 8, "patch": 4, "train_examples": 8, "eval_examples": 6}
         net["n_read"], net["per_token"] = 2, 4
         net["input"]["init_args"]["size"] = 4
+    if kind == "PatchData":
+        data |= {"val_examples": 3}
+    if kind == "ListOpsData":
+        rules = {"max_depth": 3, "max_args": 3, "min_length": 4, "max_length": 40}
+        data |= {"store": {"train": 20, "held_out": 4, "rules": rules}, "max_length": 40}
     config["model"]["init_args"]["sampled"] = {"batches": 2, "rows": 3}
+    if "train_limit" in config["model"]["init_args"]:
+        config["model"]["init_args"]["train_limit"] = 5
 
 
 def _language_model(config: Config, data_folder: Path) -> None:

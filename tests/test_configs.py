@@ -275,7 +275,7 @@ def test_a_recipe_trains_and_is_tested_in_small(
 
     monkeypatch.setenv("REPRO_CONFIGS", str(CONFIGS))
     recipe = shrunk(experiment, scale, texts)
-    if recipe.config["model"]["class_path"] == "repro.tasks.LanguageModel":
+    if recipe.config["model"]["class_path"] != "repro.tasks.Translation":
         monkeypatch.setenv("REPRO_DATA", str(texts))
     record = run(recipe, 1, "test")
     assert record.steps == 1

@@ -81,6 +81,37 @@ data:
 checkpoints: {every_steps: 1, average_last: 2}
 """
 
+BITS = "frozen-pretrained-transformer/bits"
+BITS_RECIPE = """\
+# A classifier over a frozen body, so small that a test can train it: 7 updates in an epoch.
+title: Bits
+expects:
+  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
+trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu, gradient_clip_val: 1.0}
+model:
+  class_path: repro.tasks.Classification
+  init_args:
+    sampled: {batches: 3, rows: 2}
+    train_limit: 5
+    optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.05}}
+    schedule: repro.tasks.Constant
+    net:
+      class_path: repro.models.Classifier
+      init_args:
+        input: {class_path: repro.nn.VectorEmbedding, init_args: {size: 3}}
+        body:
+          class_path: repro.models.Gpt2
+          init_args: {d_model: 8, n_layers: 2, n_heads: 2, max_length: 8, std: 0.3}
+        n_classes: 2
+        n_read: 2
+        per_token: 3
+        trained: [input, output, norms, positions]
+data:
+  class_path: repro.data.BitMemoryData
+  init_args: {batch_size: 8, bits: 6, strings: 2, patch: 3, train_examples: 60, eval_examples: 11, eval_batch_size: 2}
+checkpoints: {every_steps: 1, average_last: 2}
+"""
+
 
 @dataclass
 class Said:
@@ -141,10 +172,17 @@ class Workshop:
 
     def stream(self) -> str:
         """Writes the recipe of the language model; returns its name."""
-        paper, name = STREAM.split("/")
-        self.recipe(STREAM_RECIPE, name, paper=paper)
+        return self._write(STREAM, STREAM_RECIPE)
+
+    def bits(self) -> str:
+        """Writes the recipe of the classifier; returns its name."""
+        return self._write(BITS, BITS_RECIPE)
+
+    def _write(self, experiment: str, text: str) -> str:
+        paper, name = experiment.split("/")
+        self.recipe(text, name, paper=paper)
         self.recipe("trainer: {max_steps: 2}\n", name, "cpu", paper)
-        return STREAM
+        return experiment
 
     def records(self) -> list[Path]:
         return sorted((self.results / "runs").rglob("*.json"))

@@ -1,16 +1,14 @@
 """From TAPE's files of proteins to the files of a store. Needs no torch.
 
 A store of proteins has two parts: ``residues``, the ids of each sequence between ``<cls>`` and ``<sep>``, and
-``folds``, a class for each. TAPE has every split as a list in JSON and as an LMDB folder; either will do.
+``folds``, a class for each. TAPE has every split as a list in JSON (its raw release) and as an LMDB of pickles, which
+nothing here reads: a pickle may run anything.
 """
 
 import hashlib
-import io
 import json
-import pickle
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +27,6 @@ N_FOLDS = 1195
 FOLDER = "remote_homology"
 _IDS = {symbol: i for i, symbol in enumerate(SYMBOLS)}
 _NEXT = re.compile(r"\s*([\[,\]])\s*")
-# What a pickled array is made of. Anything else that a pickle names could run any code.
-_HARMLESS: dict[str, Any] = {
-    "_reconstruct": np.empty(0).__reduce__()[0],
-    "scalar": np.int64(0).__reduce__()[0],
-    "ndarray": np.ndarray,
-    "dtype": np.dtype,
-}
 
 
 def fill_proteins(source: Source, variant: str, from_dir: Path | None, writer: StoreWriter) -> Manifest:
@@ -61,9 +52,7 @@ def fill_proteins(source: Source, variant: str, from_dir: Path | None, writer: S
         if path is None:
             if split in source.required:
                 stem = f"remote_homology_{split}"
-                raise UserError(
-                    f"--from {folder}: no {stem}.json[.gz|.xz] and no {stem}.lmdb; get TAPE's files"
-                )
+                raise UserError(f"--from {folder}: no {stem}.json[.gz|.xz]; get TAPE's raw release, in JSON")
             missing.append(split)
             continue
         records, hashes[split] = _opened(path)
@@ -104,20 +93,11 @@ def _find(folder: Path, split: str) -> Path | None:
         path = obtain.find_file(base, f"remote_homology_{split}.json")
         if path is not None:
             return path
-    lmdbs = (base / f"remote_homology_{split}.lmdb" for base in (folder, folder / FOLDER))
-    return next((path for path in lmdbs if path.exists()), None)
+    return None
 
 
 def _opened(path: Path) -> tuple[Iterator[Any], str]:
     """The records of a file, and the SHA-256 of its content."""
-    if path.suffix == ".lmdb":
-        file = path / "data.mdb" if path.is_dir() else path
-        try:
-            with file.open("rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror}; get the file again") from None
-        return _from_lmdb(path), digest
     content = obtain.read_file(path)
     return _from_json(content, str(path)), hashlib.sha256(content).hexdigest()
 
@@ -141,43 +121,6 @@ def _from_json(content: bytes, where: str) -> Iterator[Any]:
             raise UserError(f"{where} is not JSON: {error}; get the file again") from None
         yield item
         wanted = ",]"
-
-
-class _Arrays(pickle.Unpickler):
-    """Reads numbers, strings, lists, dictionaries and arrays."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] == "numpy" and name in _HARMLESS:
-            return _HARMLESS[name]
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-
-def _from_lmdb(path: Path) -> Iterator[Any]:
-    try:
-        lmdb: Any = import_module("lmdb")
-    except ImportError:
-        raise UserError(
-            f"to read {path} the package `lmdb` is needed: pip install lmdb; or give TAPE's files in JSON"
-        ) from None
-    try:
-        with (
-            lmdb.open(str(path), subdir=path.is_dir(), readonly=True, lock=False) as found,
-            found.begin() as opened,
-        ):
-            for i in range(_unpickled(opened, "num_examples")):
-                yield _unpickled(opened, str(i))
-    except (lmdb.Error, ValueError, TypeError) as error:
-        raise UserError(f"cannot read {path}: {error}; get the file again") from None
-
-
-def _unpickled(opened: Any, key: str) -> Any:
-    content = opened.get(key.encode())
-    if content is None:
-        raise ValueError(f"it has no {key!r}")
-    try:
-        return _Arrays(io.BytesIO(content)).load()
-    except Exception as error:  # damaged ones raise many kinds
-        raise ValueError(f"{key!r} is damaged or not TAPE's ({error})") from None
 
 
 def _ids(record: Any, where: str) -> list[int]:

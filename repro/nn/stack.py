@@ -53,7 +53,9 @@ class ResidualStack(nn.Module):
         aux: Tensor | None = None
         for depth, layer in enumerate(self._each()):
             for name, sublayer in layer.items():
-                if depth == len(self.layers) - 1 and name == "mix":  # what stands before it touches every token
+                if (
+                    depth == len(self.layers) - 1 and name == "mix"
+                ):  # what stands before it touches every token
                     layout = replace(layout, last=last)
                 past = given[name][depth] if name in given else None
                 x, new, loss = sublayer(x, past, layout)

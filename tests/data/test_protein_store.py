@@ -1,15 +1,10 @@
-"""Stores of proteins from TAPE's files in both their forms, and every refusal."""
+"""Stores of proteins from TAPE's files, and every refusal."""
 
 import json
-import os
-import pickle
-import sys
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
 from typing import Any
 
-import numpy as np
 import pytest
 
 from repro.data.protein_store import SYMBOLS
@@ -45,40 +40,6 @@ def folder(tmp_path: Path) -> Path:
     for split, rows in RECORDS.items():
         file(where, split).write_text(json.dumps([record(*row) for row in rows]))
     return where
-
-
-class Lmdb:
-    """As much of the package `lmdb` as is needed, over a pickled dictionary."""
-
-    Error = OSError
-
-    def __init__(self, path: str, subdir: bool, readonly: bool, lock: bool) -> None:
-        assert subdir
-        assert readonly
-        self.content: dict[bytes, bytes] = pickle.loads((Path(path) / "data.mdb").read_bytes())
-
-    open = classmethod(lambda cls, *args, **kwargs: cls(*args, **kwargs))
-
-    def __enter__(self) -> "Lmdb":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        pass
-
-    def begin(self) -> "Lmdb":
-        return self
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.content.get(key)
-
-
-def write_lmdb(path: Path, records: list[Any], count: Any = None) -> None:
-    path.mkdir()
-    content = {str(i).encode(): pickle.dumps(one, protocol=3) for i, one in enumerate(records)}
-    if count == "half":
-        content[b"0"], count = content[b"0"][:60], None
-    content[b"num_examples"] = pickle.dumps(len(records) if count is None else count)
-    (path / "data.mdb").write_bytes(pickle.dumps(content))
 
 
 def quiet(line: str) -> None:
@@ -130,61 +91,6 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
     assert said == ["made remote-homology/tape: test_fold_holdout 2, train 3, valid 1"]
 
 
-def test_lmdb_folders_become_the_same_store(
-    data_folder: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "lmdb", Lmdb)  # type: ignore[arg-type]
-    file(folder, "train").unlink()
-    records = [{**record(s, np.int64(fold)), "evolutionary": np.ones((2, 3))} for s, fold in RECORDS["train"]]
-    write_lmdb(file(folder, "train", "lmdb"), records)
-    prepare("remote-homology", folder, say=quiet)
-    assert rows("train", "residues")[1:] == [[2, 16, 29, 3], [2, 5, 3]]
-    assert rows("train", "folds") == [[0], [1194], [7]]
-
-
-def test_without_the_package_json_is_offered(
-    data_folder: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "lmdb", None)
-    file(folder, "train").unlink()
-    write_lmdb(file(folder, "train", "lmdb"), [])
-    with pytest.raises(UserError, match="pip install lmdb; or give TAPE's files in JSON"):
-        prepare("remote-homology", folder, say=quiet)
-
-
-class Evil:
-    """What a pickle must not be able to do."""
-
-    def __reduce__(self) -> Any:
-        return os.system, ("true",)
-
-
-@pytest.mark.parametrize(
-    ("records", "count", "said"),
-    [
-        ([Evil()], None, "'0' is damaged or not TAPE's .it names posix.system"),
-        ([SimpleNamespace()], None, "it names types.SimpleNamespace"),
-        ([record("A", 1)], 2, "it has no '1'"),
-        ([record("A", 1)], "two", "cannot be interpreted as an integer"),
-        ([record("A" * 40, 1)], "half", "'0' is damaged or not TAPE's"),
-        ([5], None, "record 1: no sequence under 'primary'"),
-    ],
-)
-def test_a_bad_lmdb_folder_is_refused(
-    data_folder: Path,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    records: list[Any],
-    count: Any,
-    said: str,
-) -> None:
-    monkeypatch.setitem(sys.modules, "lmdb", Lmdb)  # type: ignore[arg-type]
-    file(folder, "valid").unlink()
-    write_lmdb(file(folder, "valid", "lmdb"), records, count)
-    with pytest.raises(UserError, match=rf"remote_homology_valid.lmdb.*{said}"):
-        prepare("remote-homology", folder, say=quiet)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -213,7 +119,7 @@ def test_a_bad_list_is_refused(data_folder: Path, folder: Path, content: str, sa
 
 def test_a_missing_file_is_named(data_folder: Path, folder: Path) -> None:
     file(folder, "test_fold_holdout").unlink()
-    with pytest.raises(UserError, match=r"no remote_homology_test_fold_holdout.json.* and no .*lmdb"):
+    with pytest.raises(UserError, match=r"no remote_homology_test_fold_holdout.json.*raw release"):
         prepare("remote-homology", folder, say=quiet)
     with pytest.raises(UserError, match="no such folder"):
         prepare("remote-homology", folder / "none", say=quiet)

@@ -21,7 +21,7 @@ from repro.errors import ReproError
 from repro.experiment import session
 from repro.experiment.run import run
 from repro.recipe import load_recipe
-from tests.workshop import STREAM, TINY
+from tests.workshop import BITS, STREAM, TINY
 
 EPOCH = 7  # updates in an epoch of the recipes below
 SETTINGS = {
@@ -32,6 +32,7 @@ SETTINGS = {
 RECIPES: dict[str, dict[str, Any]] = {
     TINY: {"data.batch_tokens": 1200, "data.eval_batch_tokens": 200},
     STREAM: {},
+    BITS: {},
 }
 POINTS = (
     "before the first step", "after the first step", "in mid-epoch", "in the last batch of an epoch",

@@ -1,6 +1,6 @@
 """Run by test_ranks.py in several real processes: trains or tests a tiny recipe and prints what rank 0 found.
 
-Usage: python ranks.py EXPERIMENT train|test WORLD PARTS EVALUATION_TOKENS OUT
+Usage: python ranks.py EXPERIMENT train|test|both WORLD PARTS EVALUATION_TOKENS OUT
 """
 
 import json
@@ -10,18 +10,22 @@ from pathlib import Path
 from repro.experiment.session import prepare
 from repro.experiment.trainer import quiet
 from repro.recipe import Recipe, load_recipe
-from tests.workshop import TINY
+from tests.workshop import BITS, STREAM, TINY
 
 STEPS = 20
-NO_DROPOUT = {"model.net.blocks.mixers.0.dropout": 0.0}
+_SUMS = {"model.net.dropout": 0.0, "model.net.blocks.sublayer.dropout": 0.0}
+NO_DROPOUT = {
+    TINY: _SUMS,
+    STREAM: _SUMS | {"model.net.blocks.mixers.0.dropout": 0.0},
+    BITS: {"model.net.input.dropout": 0.0, "model.net.body.dropout": 0.0},
+}
 
 
 def recipe(experiment: str, world: int, parts: int, budget: int) -> Recipe:
     """One of the workshop's recipes without dropout, on ``world`` processes."""
     settings = {
-        "model.net.dropout": 0.0,
-        "model.net.blocks.sublayer.dropout": 0.0,
-        **({"model.beam": 2, "data.eval_batch_tokens": budget} if experiment == TINY else NO_DROPOUT),
+        **NO_DROPOUT[experiment],
+        **({"model.beam": 2, "data.eval_batch_tokens": budget} if experiment == TINY else {}),
         "trainer.max_steps": STEPS,
         "trainer.val_check_interval": STEPS,
         "trainer.devices": world,
@@ -35,13 +39,14 @@ def recipe(experiment: str, world: int, parts: int, budget: int) -> Recipe:
 def main(experiment: str, what: str, world: int, parts: int, budget: int, out: Path) -> None:
     quiet()
     run = prepare(recipe(experiment, world, parts, budget), seed=1)
-    if what == "train":
-        run.trainer.fit(run.parts.task, datamodule=run.parts.data)
-        found = {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
-    else:
-        run.trainer.test(run.parts.task, datamodule=run.parts.data, verbose=False)
-        found = {m.name: [m.value, m.count, m.validation] for m in run.parts.task.measurements()}
-        found["outputs"] = run.parts.task.outputs()
+    task, data, found = run.parts.task, run.parts.data, {}
+    if what != "train":  # before training: the same weights at any world size
+        run.trainer.test(task, datamodule=data, verbose=False)
+        found |= {m.name: [m.value, m.count, m.validation] for m in task.measurements()}
+        found["outputs"] = task.outputs()
+    if what != "test":
+        run.trainer.fit(task, datamodule=data)
+        found |= {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
     if run.trainer.is_global_zero:
         out.write_text(json.dumps(found))
 

@@ -15,6 +15,7 @@ from repro.paths import PROJECT
 from tests.workshop import TINY, Workshop, make_workshop
 
 TIMED = "tokens_per_s"  # what no resume can repeat
+DATA = ("TranslationData", "EchoData", "BitMemoryData")  # checkpoints hold their positions by these names
 
 
 class Runner:
@@ -85,6 +86,7 @@ class Runner:
         """A new project that holds the experiment."""
         made = make_workshop(root, self.data)
         made.stream()
+        made.bits()
         return made
 
     def close(self) -> None:
@@ -119,7 +121,7 @@ def outcome(workshop: Workshop) -> Outcome:
         key: loaded[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step")
     }
     checkpoint |= {"random": loaded["random_states"], "carried": loaded["carried"]}
-    checkpoint["position"] = [loaded[key] for key in ("TranslationData", "EchoData") if key in loaded]
+    checkpoint["position"] = [loaded[key] for key in DATA if key in loaded]
     checkpoint["curves"] = {name: points for name, points in curves["curves"].items() if TIMED not in name}
     checkpoint["tokens"] = curves["tokens"]
     (path,) = workshop.records()

@@ -86,3 +86,25 @@ def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
         assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
+
+
+def test_classifiers_score_alike_and_train_alike_at_any_world_size(workshop: Workshop) -> None:
+    bits = workshop.bits()
+    one = launch("both", 1, workshop.root, experiment=bits)
+    shares = launch("both", 2, workshop.root, parts=2, experiment=bits)
+    three = launch("test", 3, workshop.root, experiment=bits)
+    kinds = ["test/{}", "val/{}", "train/{}", "test/{}_sampled"]
+    for many in (shares, three):
+        for kind in kinds:
+            for metric in ("accuracy", "accuracy_hidden"):
+                assert many[kind.format(metric)] == one[kind.format(metric)], kind
+            loss = kind.format("loss")
+            assert many[loss][0] == pytest.approx(one[loss][0], rel=1e-6), kind
+            assert many[loss][1] == one[loss][1], "counts differ"
+    assert [one[kind.format("loss")][1] for kind in kinds] == [66, 66, 30, 36]
+    assert shares["tokens"] == one["tokens"] == 20 * 8 * 6
+    assert len(one["loss"]) == 20, "more than two epochs"
+    for (step, wanted), (_, found) in zip(one["loss"], shares["loss"], strict=True):
+        assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
+    losses = [value for _, value in one["loss"]]
+    assert sum(losses[-5:]) < sum(losses[:5]), "nothing was learnt, so nothing was compared"

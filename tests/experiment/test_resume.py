@@ -90,6 +90,21 @@ def test_memories_survive_an_interruption(
     assert float(memory.abs().max()) > 0.1
 
 
+# A classifier: its examples are drawn anew in every epoch, and most of its network never changes.
+CLASSIFIERS = [(POINTS[2], 2, 0, "SIGKILL"), (POINTS[5], 1, 2, "SIGUSR1")]
+
+
+@pytest.mark.parametrize(("point", "ranks", "workers", "how"), CLASSIFIERS)
+def test_a_classifier_over_a_frozen_body_goes_on(
+    bits: Runner, tmp_path: Path, point: str, ranks: int, workers: int, how: str
+) -> None:
+    check(bits, tmp_path, ranks, workers, [(point, how)])
+    whole = bits.whole(ranks).checkpoint
+    assert whole["position"] == [{"train": {"epoch": 2, "batch": 3 * 2, "parts": 2}}]
+    held = whole["optimizer_states"][0]["state"]
+    assert 0 < len(held) < len(whole["state_dict"]), "what is frozen has no state"
+
+
 def test_a_difference_would_be_seen(runner: Runner) -> None:
     whole = runner.whole(1)
     assert len(whole.order) == 17 * 2

@@ -13,10 +13,11 @@ from repro.nn import (
     InfusedAttention,
     Layout,
     LearnedPositions,
+    NormedLSTM,
     RelativeAttention,
     ShawAttention,
 )
-from tests.nn import reference, reference_infused, reference_relative
+from tests.nn import reference, reference_infused, reference_recurrent, reference_relative
 
 D_MODEL = 12
 
@@ -77,6 +78,7 @@ MIXERS = {
         reference_relative.shaw,
         directions=(True,),
     ),
+    "lstm": Case(lambda: NormedLSTM(D_MODEL), reference_recurrent.lstm, directions=(True,)),
     "feed-forward": Case(lambda: FeedForward(D_MODEL, 20), reference.feed_forward),
     "feed-forward, no bias": Case(lambda: FeedForward(D_MODEL, 7, bias=False), reference.feed_forward),
 }

@@ -48,14 +48,16 @@ def test_glorot_of_the_rest() -> None:
         assert torch.equal(bias, torch.zeros_like(bias))
 
 
-def test_normal_002() -> None:
+@pytest.mark.parametrize("given", [{}, {"std": 0.1}])
+def test_normal_002(given: dict[str, float]) -> None:
     torch.manual_seed(0)
     model = nn.ModuleList([FeedForward(D, 3 * D), TokenEmbedding(D, 2000), nn.LayerNorm(D)])
     for parameter in model.parameters():
         nn.init.constant_(parameter, 9.0)
-    normal_002(model)
+    normal_002(model, **given)
     for weight in (model[0].inner.weight, model[0].outer.weight, model[1].table.weight):
-        assert _spread(weight, 0.02)
+        assert _spread(weight, given.get("std", 0.02))
+        assert weight.abs().max() > 3.5 * given.get("std", 0.02), "normal, not uniform"
     assert torch.equal(model[0].inner.bias, torch.zeros(3 * D))
     assert torch.equal(model[0].outer.bias, torch.zeros(D))
     assert torch.equal(model[2].weight, torch.ones(D))

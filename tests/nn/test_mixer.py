@@ -1,12 +1,14 @@
 """The contract around states: tree functions, and what every listed mixer's state is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import Layout, SequenceMixer
+from repro.nn import Layout, Residual, SequenceMixer
 from repro.nn.mixer import detach, leaves, nbytes, reorder, reset_rows, tree_map
-from tests.nn.mixers import CAUSAL, D_MODEL, DIRECTIONS, build, difference, feed
+from tests.nn.mixers import CAUSAL, D_MODEL, DIRECTIONS, build, difference, feed, gradients, valid
 
 TREE = {"a": (torch.arange(6.0).view(3, 2), None), "b": {"length": torch.tensor([1, 2, 3])}}
 
@@ -82,10 +84,12 @@ def test_a_capacity_keeps_every_shape_and_writes_in_place(name: str) -> None:
     mixer = build(name)
     empty = mixer.init_state(2, 16)
     shapes = [t.shape for t in leaves(empty)]
-    slots = [t.data_ptr() for t in leaves(empty) if t.dim() > 1]
+    slots = [
+        t.data_ptr() for t in leaves(empty) if t.dim() > 2
+    ]  # one vector for each row has nothing to grow
     _, state = feed(mixer, some_rows(2, 9), [[5, 2], [1, 1], [3, 6]], empty)
     assert [t.shape for t in leaves(state)] == shapes
-    assert [t.data_ptr() for t in leaves(state) if t.dim() > 1] == slots
+    assert [t.data_ptr() for t in leaves(state) if t.dim() > 2] == slots
 
 
 @pytest.mark.parametrize("capacity", [None, 16])
@@ -115,6 +119,23 @@ def test_a_reset_row_starts_anew_and_the_others_go_on(name: str, capacity: int |
     going_on, _ = feed(mixer, rows[:1], [[5], [5]], mixer.init_state(1, capacity))
     assert difference(y[1], fresh[0]) < 1e-12
     assert difference(y[0], going_on[0][5:]) < 1e-12
+
+
+@pytest.mark.parametrize("last", [1, 4, 7, 20])
+@pytest.mark.parametrize(("name", "causal"), DIRECTIONS)
+def test_the_last_outputs_are_those_of_the_whole(name: str, causal: bool, last: int) -> None:
+    sublayer = Residual(build(name), D_MODEL)
+    x = torch.stack(some_rows(3, 7)).requires_grad_()
+    weight = torch.stack(some_rows(3, 7, seed=8))[:, -last:]
+    for lengths in (None, torch.tensor([7, 3, 5])):
+        layout = Layout(causal, lengths=lengths, positions=torch.arange(7))
+        kept = valid(torch.tensor([7, 7, 7]) if lengths is None else lengths, 7)[:, -last:, None]
+        whole = sublayer(x, None, layout).y[:, -last:] * kept
+        part = sublayer(x, None, replace(layout, last=last)).y * kept
+        assert difference(part, whole) < 1e-12
+        wanted = gradients((whole * weight).sum(), [x], sublayer)
+        for key, grad in gradients((part * weight).sum(), [x], sublayer).items():
+            assert difference(grad, wanted[key]) < 1e-12, key
 
 
 @pytest.mark.parametrize(("name", "causal"), DIRECTIONS)

@@ -110,6 +110,19 @@ def test_layers_have_the_parts_that_were_asked_for() -> None:
     assert isinstance(blocks().build(8, 1).final_norm, nn.Identity)
 
 
+@torch.no_grad()
+def test_layers_without_a_feed_forward_part() -> None:
+    net = blocks(feed_forward=None, sublayer=PreNorm).build(8, 3)
+    assert [list(layer) for layer in net.layers] == [["mix"]] * 3
+    assert sum(p.numel() for p in net.parameters()) == 3 * (4 * 8 * 8 + 4 * 8 + 2 * 8), "attention and a norm"
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    by_hand = x
+    for layer in net.eval().layers:
+        by_hand = layer["mix"](by_hand, None, LAYOUT).y
+    assert torch.equal(net(x, None, LAYOUT).y, by_hand)
+    assert not torch.equal(by_hand, x)
+
+
 def test_a_decoder_without_a_cross_attention_is_refused() -> None:
     with pytest.raises(ValueError, match=r"blocks\.cross"):
         blocks().build(8, 2, cross=True)

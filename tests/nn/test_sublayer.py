@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from repro.nn import Layout, Mixed, PostNorm, PreNorm, Sublayer
+from repro.nn import Layout, Mixed, Plain, PostNorm, PreNorm, Residual, Sublayer
 from repro.nn.mixer import State
 
 LAYOUT = Layout(True)
@@ -62,6 +62,28 @@ def test_every_part_stands_in_its_place() -> None:
     assert torch.allclose(sublayer(x, None, LAYOUT).y, 5.0 * (7.0 * x + 2.0 * (3.0 * x)))
     normed = Sublayer(Doubles(), nn.Identity(), nn.LayerNorm(4), Times(0.5), 0.0).double()
     assert torch.allclose(normed(x, None, LAYOUT).y, layer_norm(0.5 * x + 2.0 * x, (4,)))
+
+
+def test_without_a_norm() -> None:
+    x, state = tokens(), torch.zeros(2)
+    residual, plain = (kind(Doubles(), 4)(x, state, LAYOUT) for kind in (Residual, Plain))
+    assert torch.equal(residual.y, 3.0 * x)
+    assert torch.equal(plain.y, 2.0 * x)
+    for mixed in (residual, plain):
+        assert mixed.state.tolist() == [1.0, 1.0]
+        assert torch.equal(mixed.aux, x.sum((1, 2)))
+    assert not [*Residual(Doubles(), 4).parameters(), *Plain(Doubles(), 4).parameters()]
+
+
+@pytest.mark.parametrize(("kind", "shortcut"), [(Residual, 1.0), (Plain, 0.0)])
+def test_dropout_without_a_norm(kind: type, shortcut: float) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(1, 10, 100)
+    sublayer = kind(Doubles(), 100, dropout=0.5)
+    y = sublayer(x, None, LAYOUT).y
+    assert sorted(set(y.flatten().tolist())) == [shortcut, shortcut + 4.0]
+    assert 0.4 < (y == shortcut).float().mean() < 0.6
+    assert torch.equal(sublayer.eval()(x, None, LAYOUT).y, shortcut + 2.0 * x)
 
 
 def test_dropout_touches_the_branch_and_not_the_shortcut() -> None:

@@ -63,7 +63,6 @@ class FullAttention(nn.Module):
         causal = layout.causal and seen is None
         return Mixed(self.out(attend(q, k, v, seen, causal, self.dropout if self.training else 0.0)), state)
 
-
     def _last(self, x: Tensor, layout: Layout, last: int) -> Mixed:
         """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
         split = [self.widths[0], sum(self.widths[1:])]
