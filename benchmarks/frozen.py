@@ -4,9 +4,9 @@
 
 DIR is a checkout of the authors' code (github.com/kzl/universal-computation), which takes its body from `transformers`.
 A step is forward, loss, backward, clipping and Adam over what is trained; GPT-2 small, random and frozen, batch 4 of
-120 tokens, dropout 0.1 as in the paper. Both sides take turns, so that a busy machine slows both; a ratio is the median of
-the ratios of neighbours. With dropout off and the same weights both must have the same loss and the same gradients, or
-the benchmark fails. Prints a table and one line of JSON.
+120 tokens, dropout 0.1 as in the paper. Both sides take turns, so that a busy machine slows both; a ratio is the median
+of the ratios of neighbours. With dropout off and the same weights both must have the same loss and the same gradients,
+or the benchmark fails. Prints a table and one line of JSON.
 
 The authors' class asks for the pretrained model even where a random one is wanted; here it is given a random one.
 """

@@ -10,8 +10,10 @@ import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from lightning.pytorch import LightningDataModule, Trainer
 
+from repro.data.examples import ExampleData
 from repro.errors import UserError
 from repro.experiment.complaints import one_line
+from repro.models import Classifier
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
 from repro.tasks.saving import Checkpoints
@@ -76,12 +78,38 @@ def check_together(task: Task, data: LightningDataModule | None) -> None:
         ValueError: says what does not fit.
     """
     task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+    if isinstance(task.net, Classifier) and isinstance(data, ExampleData):
+        check_classifier(task.net, data)
     vocabulary = getattr(task.net, "vocabulary", None)
     stored = getattr(data, "vocab_size", None)
     if vocabulary is not None and stored is not None and vocabulary.size != stored:
         raise ValueError(
             f"the network's vocabulary has {vocabulary.size} entries and the data's {stored}; "
             "set model.init_args.net.init_args.vocabulary.init_args.size and data.init_args.vocab_size to one"
+        )
+
+
+def check_classifier(net: Classifier, data: ExampleData) -> None:
+    """What network and data say of the same things must agree.
+
+    Raises:
+        ValueError: says what does not, and which settings are concerned.
+    """
+    pairs = (
+        ("input.init_args.size", net.input.size, "values of an input token", data.input_size),
+        ("n_read x per_token", net.n_targets, "targets of an example", data.n_targets),
+        ("n_classes", net.n_classes, "classes", data.n_classes),
+    )
+    for setting, ours, what, theirs in pairs:
+        if ours != theirs:
+            raise ValueError(
+                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {what}"
+            )
+    if net.n_read > data.seq_len:
+        raise ValueError(f"n_read {net.n_read} is more than the {data.seq_len} tokens of an example")
+    if net.max_length is not None and data.seq_len > net.max_length:
+        raise ValueError(
+            f"examples have {data.seq_len} tokens, the network learns {net.max_length} positions only"
         )
 
 

@@ -163,7 +163,7 @@ def _run(run: RunSpec) -> dict[str, str]:
     if run.scale not in SCALES:
         raise UserError(f"scale: {run.scale!r}; choose one of {', '.join(SCALES)}")
     seed = str(checked.count("seed", run.seed, 0))
-    store = checked.inner_path("store", run.store, "multi30k") if run.store else ""
+    stores = [checked.inner_path("store", store, "multi30k") for store in run.stores]
     for word in run.settings:
         key = word[2:].partition("=")[0]
         if any(key == d or key.startswith(f"{d}.") for d in DERIVED):
@@ -173,7 +173,7 @@ def _run(run: RunSpec) -> dict[str, str]:
     return {
         "arguments": shlex.join([run.experiment, "--scale", run.scale, "--seed", seed, *run.settings]),
         "folder": shlex.quote(str(run.run_dir.absolute())),
-        "store": shlex.quote(store),
+        "stores": shlex.join(stores),
     }
 
 

@@ -39,7 +39,7 @@ class RunSpec:
         config_hash: SHA-256 over the recipe's signature.
         done: a record of this experiment, scale, seed and configuration exists.
         settings: the overrides, one word each: ``--trainer.max_steps=10``.
-        store: name of the data store that it reads, or an empty string.
+        stores: names of the stores that it reads: of data, and of pretrained weights.
         start_from: the experiment whose final weights it begins with, or None.
     """
 
@@ -51,7 +51,7 @@ class RunSpec:
     config_hash: str
     done: bool = False
     settings: tuple[str, ...] = ()
-    store: str = ""
+    stores: tuple[str, ...] = ()
     start_from: str | None = None
 
 
@@ -146,7 +146,9 @@ def _spec(
         config_hash=config_hash,
         done=(recipe.experiment, recipe.scale, seed, config_hash) in recorded,
         settings=settings,
-        store=arguments.get("store") or "",
+        stores=tuple(
+            store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)
+        ),
         start_from=recipe.start_from,
     )
 

@@ -32,6 +32,8 @@ class Classifier(nn.Module):
     Source: Lu et al. 2021, section 2.2.
     """
 
+    input: Any  # what the maker made, with its `size`
+
     def __init__(
         self,
         input: Callable[[int], nn.Module],

@@ -16,6 +16,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, width: int, size: int, scale: float = 1.0) -> None:
         super().__init__()
+        self.size = size
         self.table = nn.Embedding(size, width)
         self.scale = scale
 
@@ -38,6 +39,7 @@ class VectorEmbedding(nn.Module):
 
     def __init__(self, width: int, size: int, gain: float = 1.41, dropout: float = 0.1) -> None:
         super().__init__()
+        self.size = size
         self.proj = nn.Linear(size, width)
         self.dropout = nn.Dropout(dropout)
         if not self.proj.weight.is_meta:

@@ -111,4 +111,4 @@ def spec(experiment: str = "alpha/base", scale: str = "paper", seed: int = 1) ->
     """A run that needs no recipe to be hashed."""
     run_id = f"{experiment}/{scale}/s{seed}-01234567"
     folder = Path("/scratch/me/runs") / run_id
-    return RunSpec(experiment, scale, seed, run_id, folder, "0" * 64, store="pairs")
+    return RunSpec(experiment, scale, seed, run_id, folder, "0" * 64, stores=("pairs",))

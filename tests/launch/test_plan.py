@@ -82,7 +82,7 @@ def test_settings_reach_every_run_and_change_its_identity(world: World) -> None:
 
 def test_a_setting_that_names_another_store_is_staged(world: World) -> None:
     plan = make_plan(request("alpha/base", overrides=[("data.store", "other")]), {})
-    assert " store=other ;;" in plan.script(plan.jobs[0])
+    assert " stores=(other) ;;" in plan.script(plan.jobs[0])
 
 
 def test_the_dry_scripts_show_what_waits_for_what(world: World) -> None:

@@ -79,7 +79,7 @@ def test_hostile_run_folders_are_quoted(world: World, places: Places) -> None:
 @pytest.mark.parametrize("store", ["../../etc; id", "../x", "a/../../b", "/etc", "$(x)", "a b", "-x", "a\nb"])
 def test_a_store_that_is_no_name_is_refused(world: World, places: Places, store: str) -> None:
     with pytest.raises(UserError, match="store"):
-        render([replace(spec(), store=store)], profile(), places)
+        render([replace(spec(), stores=("pairs", store))], profile(), places)
 
 
 @pytest.mark.parametrize(

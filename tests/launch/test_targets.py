@@ -103,3 +103,11 @@ def test_recorded_runs_are_done(world: World) -> None:
 
 def test_named_experiments_needs_no_scale(world: World) -> None:
     assert named_experiments(["beta", "alpha/base", "beta/only"]) == ["beta/only", "alpha/base"]
+
+
+def test_a_run_reads_its_data_and_its_pretrained_weights(world: World) -> None:
+    text = (world.root / "configs/beta/only.yaml").read_text()
+    world.write("configs/beta/begun.yaml", f"pretrained: gpt2\n{text}")
+    plain, begun = resolve_targets(["beta/only", "beta/begun"], "paper", [1], [("data.store", "pairs")])
+    assert plain.stores == ("pairs",)
+    assert begun.stores == ("pairs", "gpt2")
