@@ -106,8 +106,8 @@ def test_named_experiments_needs_no_scale(world: World) -> None:
 
 
 def test_a_run_reads_its_data_and_its_pretrained_weights(world: World) -> None:
-    text = (world.root / "configs/beta/only.yaml").read_text()
+    text = f"{(world.root / 'configs/beta/only.yaml').read_text()}data: {{init_args: {{store: pairs}}}}\n"
+    world.write("configs/beta/stored.yaml", text)
     world.write("configs/beta/begun.yaml", f"pretrained: gpt2\n{text}")
-    plain, begun = resolve_targets(["beta/only", "beta/begun"], "paper", [1], [("data.store", "pairs")])
-    assert plain.stores == ("pairs",)
-    assert begun.stores == ("pairs", "gpt2")
+    stored, begun, bare = resolve_targets(["beta/stored", "beta/begun", "beta/only"], "paper", [1])
+    assert (stored.stores, begun.stores, bare.stores) == (("pairs",), ("pairs", "gpt2"), ())
