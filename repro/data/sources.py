@@ -6,15 +6,12 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.data import corpus, obtain, store
-from repro.data.manifest import Manifest
-from repro.data.pair_store import fill_pairs
+from repro.data import store
+from repro.data.filling import filler
 from repro.data.registry import SOURCES, Source, find_source
-from repro.data.text_store import fill_text
 from repro.data.tokenizers import ByteBpe, SentencePiece, Subwords, load_tokenizer
 from repro.data.variants import Variant, given_variant, is_subwords, prepare_command, sized, unsized
 from repro.errors import UserError
@@ -114,7 +111,7 @@ def prepare(
     if problem is None:
         say(f"kept {name}/{variant}: it is there and whole")
         return store.store_path(name, variant)
-    fill, missing = _filler(source, variant, from_dir, size, given)
+    fill, missing = filler(source, variant, from_dir, size, given)
     path = store.make_store(name, variant, fill, lambda: _problem(name, variant) is None)
     manifest = store.open_store(name, variant).manifest
     say(f"made {name}/{variant}: " + ", ".join(_told(split, n) for split, n in manifest.counts.items()))
@@ -246,66 +243,6 @@ def _problem(name: str, variant: str) -> str | None:
     except UserError as error:
         return str(error)
     return None
-
-
-def _filler(
-    source: Source, variant: str, from_dir: Path | None, size: int | None, given: Subwords | None
-) -> tuple[Callable[[store.StoreWriter], Manifest], list[str]]:
-    """What fills a store with the raw text, obtained and checked here, and which splits were not there."""
-    if source.variant:
-        return _filler_of_kind(source, variant, from_dir), []
-    learned = Variant.parse(variant)
-    if source.text is not None:
-        text = _text(source, variant, from_dir)
-        return partial(fill_text, source, variant, text, given, learned.vocab_size if learned else None), []
-    raw = _pairs(source, from_dir, size)
-    vocab_size = learned.vocab_size if learned else source.vocab_size
-    return partial(fill_pairs, source, variant, raw, given, vocab_size), raw.missing
-
-
-def _filler_of_kind(
-    source: Source, variant: str, from_dir: Path | None
-) -> Callable[[store.StoreWriter], Manifest]:
-    """What fills a store that holds neither sentence pairs nor text."""
-    if from_dir is None and source.obtained == "files":
-        raise UserError(
-            f"{source.name} cannot be downloaded here; get its files ({', '.join(source.files)}) and give their "
-            f"folder: `{prepare_command(source.name, variant)}`"
-        )
-    if source.kind == "images":
-        from repro.data.image_store import fill_images
-
-        return partial(fill_images, source, variant, from_dir)
-    if source.kind == "weights":
-        from repro.data.weights import fill_weights
-
-        return partial(fill_weights, source, variant, from_dir)
-    if source.kind == "trees":
-        from repro.data.listops_store import fill_trees
-
-        return partial(fill_trees, source, variant, from_dir)
-    from repro.data.protein_store import fill_proteins
-
-    return partial(fill_proteins, source, variant, from_dir)
-
-
-def _pairs(source: Source, from_dir: Path | None, size: int | None) -> obtain.RawText:
-    if source.obtained == "generated":
-        return obtain.generated(source, size)
-    return obtain.from_files(source, from_dir) if from_dir is not None else obtain.from_hub(source)
-
-
-def _text(source: Source, variant: str, from_dir: Path | None) -> corpus.Corpus:
-    if source.obtained == "generated":
-        return corpus.from_library()
-    if from_dir is not None:
-        return corpus.from_files(source, from_dir, needs_words=variant == "words")
-    if source.obtained == "files":
-        raise UserError(
-            f"{source.name} cannot be downloaded here; get its files and give their folder: "
-            f"`{prepare_command(source.name, variant)}`"
-        )
-    return corpus.from_hub(source)
 
 
 def verify(name: str) -> list[str]:
