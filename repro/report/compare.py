@@ -183,7 +183,7 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     if entry.published is None or entry.metric is None:
         return Cell(goal, found, "unpublished", None, tuple(notes))
     tolerance = tolerance_of(goal, entry.metric, entry.published)
-    verdict = _judge(found, entry.metric, entry.published, tolerance)
+    verdict = _judge(found, entry.metric, entry.published, tolerance, goal.two_sided)
     needed = 1 if goal.deterministic else SEEDS_WANTED
     if found.estimate.n < needed:
         notes.append(f"{found.estimate.n} of {needed} seeds")
@@ -192,20 +192,24 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     return Cell(goal, found, verdict, found.estimate.mean - entry.published, tuple(notes))
 
 
-def _judge(found: Sample, metric: Metric, published: float, tolerance: float) -> str:
+def _judge(found: Sample, metric: Metric, published: float, tolerance: float, two_sided: bool) -> str:
     """``reproduced``, ``near`` or ``gap`` for a number measured at paper scale.
 
     ``reproduced``: every record of a clean commit and our own, at least three seeds (one where the number is
-    deterministic), and the 95 % interval overlaps published ± tolerance or lies on its better side.
+    deterministic), and the 95 % interval overlaps published ± tolerance or lies on its better side, unless that is
+    a difference, too (``two_sided``).
     ``near``: the mean lies within 3 × tolerance. Else ``gap``.
     """
     best = found.estimate
     assert best is not None
     enough = best.n >= (1 if found.wanted.deterministic else SEEDS_WANTED)
     if enough and found.clean and best.low is not None and best.high is not None:
-        better_end = best.high if metric.sign > 0 else best.low
-        # Overlap or better: the interval's better end reaches the tolerance band. Rounding must not decide.
-        if (better_end - published) * metric.sign >= -tolerance - 1e-9 * abs(published):
+        worse_end, better_end = (best.low, best.high) if metric.sign > 0 else (best.high, best.low)
+        reach = tolerance + 1e-9 * abs(published)  # rounding must not decide
+        # Overlap or better: the interval's better end reaches the tolerance band.
+        reaches = (better_end - published) * metric.sign >= -reach
+        beyond = (worse_end - published) * metric.sign > reach
+        if reaches and not (two_sided and beyond):
             return "reproduced"
     return "near" if abs(best.mean - published) <= 3 * tolerance + 1e-9 * abs(published) else "gap"
 

@@ -1,8 +1,9 @@
 """What a recipe says it is for: the entries of its ``reproduces`` and ``supports``, checked.
 
-``reproduces: [{table, row, metric, measured, protocol?, tolerance?, deterministic?}]``
+``reproduces: [{table, row, metric, measured, protocol?, tolerance?, deterministic?, two_sided?}]``
     ``metric`` is the published name, ``measured`` the name in the run records. Every key of ``protocol`` must
-    equal that of the measurement. ``tolerance`` is a number in the metric's unit, or a text such as ``1%``.
+    equal that of the measurement. ``tolerance`` is a number in the metric's unit, or a text such as ``1%``. With
+    ``two_sided: true`` a better number than the published one is a difference, too: a chance level, a count of steps.
 ``supports: [{trend, as, measured?, protocol?, tolerance?, better?, deterministic?}]``
     This run stands for row ``as`` of the trend. ``measured`` may be left out where a ``reproduces`` entry
     names the trend's table and metric; ``better`` says which way is good where another metric is used.
@@ -18,7 +19,7 @@ from repro.errors import UserError, nearest
 from repro.recipe import Recipe, load_recipe, signature_hash
 
 Tolerance = float | str | None
-_REPRODUCES = ("table", "row", "metric", "measured", "protocol", "tolerance", "deterministic")
+_REPRODUCES = ("table", "row", "metric", "measured", "protocol", "tolerance", "deterministic", "two_sided")
 _SUPPORTS = ("trend", "as", "measured", "protocol", "tolerance", "better", "deterministic")
 
 
@@ -42,11 +43,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Goal(Wanted):
-    """A published cell that a recipe reproduces."""
+    """A published cell that a recipe reproduces; ``two_sided`` if a better number differs from it, too."""
 
     table: str = ""
     row: str = ""
     metric: str = ""
+    two_sided: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ class Header:
     def goals(self) -> list[Goal]:
         """Entries of ``reproduces``."""
         return [
-            Goal(**self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"])
+            Goal(
+                **self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"],
+                two_sided=bool(e.get("two_sided", False)),
+            )
             for e in self._entries("reproduces", _REPRODUCES, required=4)
         ]
 

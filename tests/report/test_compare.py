@@ -271,3 +271,20 @@ def test_a_goal_that_the_paper_does_not_have(house, goal, said):
     with pytest.raises(UserError, match=said) as error:
         compare()
     assert "toy/big at scale paper" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "plain", "two_sided"),
+    [
+        ([33.0, 33.1, 33.2], "reproduced", "gap"),
+        ([31.0, 31.1, 31.2], "reproduced", "near"),
+        ([30.4, 30.6, 30.8], "reproduced", "reproduced"),  # 30.6 ± 0.5 reaches the band from above
+        ([29.9, 30.0, 30.1], "reproduced", "reproduced"),
+        ([28.5, 28.5, 28.5], "near", "near"),
+    ],
+)
+def test_where_a_better_number_is_a_difference_too(house, values, plain, two_sided):
+    house.run(house.recipe("big", GOAL % ("big", "bleu", "")), values)
+    assert cell("big").verdict == plain
+    house.run(house.recipe("big", GOAL % ("big", "bleu", ", two_sided: true")), [])
+    assert cell("big").verdict == two_sided
