@@ -108,6 +108,26 @@ def _cut(widths: Int64s, budget: int) -> list[int]:
     return edges
 
 
+def check_even(rows: int, what: str, world: int, parts: int) -> None:
+    """Refuses rows that ranks and micro-batches cannot share evenly.
+
+    Args:
+        rows: of a global batch.
+        what: they are, for the message.
+        world: number of ranks.
+        parts: micro-batches per step.
+
+    Raises:
+        UserError: names the numbers that divide them.
+    """
+    if rows % (world * parts):
+        fitting = ", ".join(str(n) for n in range(1, rows + 1) if rows % n == 0)
+        raise UserError(
+            f"{what} cannot be shared evenly by {world} ranks x {parts} micro-batches; "
+            f"ranks x micro-batches must be one of {fitting}"
+        )
+
+
 def rank_rows(batch: Int64s, rank: int, world: int, part: int = 0, parts: int = 1) -> Int64s:
     """The rows of one rank and micro-batch; over all ranks and parts every row comes up exactly once.
 

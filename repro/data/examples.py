@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.data.batches import Int64s
+from repro.data.batches import Int64s, check_even
 from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
 from repro.errors import UserError
 
@@ -239,11 +239,5 @@ def share_of_batch(batch_size: int, rank: int, world: int, parts: int) -> list[s
     Raises:
         UserError: the rows cannot be shared evenly; names the numbers that divide them.
     """
-    shares = world * parts
-    if batch_size % shares:
-        fitting = ", ".join(str(n) for n in range(1, batch_size + 1) if batch_size % n == 0)
-        raise UserError(
-            f"batch_size {batch_size} cannot be shared evenly by {world} ranks x {parts} micro-batches; "
-            f"ranks x micro-batches must be one of {fitting}"
-        )
-    return [slice(rank * parts + part, batch_size, shares) for part in range(parts)]
+    check_even(batch_size, f"batch_size {batch_size}", world, parts)
+    return [slice(rank * parts + part, batch_size, world * parts) for part in range(parts)]

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from repro.data.batches import Int64s
+from repro.data.batches import Int64s, check_even
 from repro.data.segments import Bools, Lazy, Segment, rows_from
 from repro.errors import UserError
 
@@ -39,14 +39,8 @@ def share_of_rows(rows: int, rank: int, world: int, part: int = 0, parts: int = 
     Raises:
         UserError: the rows cannot be shared evenly; names the numbers that divide them.
     """
-    shares = world * parts
-    if rows % shares:
-        fitting = ", ".join(str(n) for n in range(1, rows + 1) if rows % n == 0)
-        raise UserError(
-            f"{rows} streams (batch_tokens / seq_len) cannot be shared evenly by {world} ranks x {parts} "
-            f"micro-batches; ranks x micro-batches must be one of {fitting}"
-        )
-    return np.arange(part * world + rank, rows, shares, dtype=np.int64)
+    check_even(rows, f"{rows} streams (batch_tokens / seq_len)", world, parts)
+    return np.arange(part * world + rank, rows, world * parts, dtype=np.int64)
 
 
 def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
