@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from repro.nn.dropout import Dropout
 from repro.nn.heads import token_scores
 
 
@@ -169,8 +170,8 @@ class AdaptiveVocabulary(nn.Module):
         self.edges = _edges(size, cutoffs)
         self.d_model = d_model
         self.scale = math.sqrt(d_model) if scaled else 1.0
-        self.dropout = nn.Dropout(dropout)
-        self.tail_dropout = nn.Dropout(tail_dropout)
+        self.dropout = Dropout(dropout)
+        self.tail_dropout = Dropout(tail_dropout)
         clusters = []
         for c, width in enumerate(_widths(d_model, div_value, len(cutoffs) + 1)):
             up = Projection(width, d_model) if div_value > 1 else None

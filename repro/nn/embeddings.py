@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from repro.nn.dropout import Dropout
+
 
 class TokenEmbedding(nn.Module):
     """A vector for each token, times ``scale``.
@@ -41,7 +43,7 @@ class VectorEmbedding(nn.Module):
         super().__init__()
         self.size = size
         self.proj = nn.Linear(size, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         if not self.proj.weight.is_meta:
             nn.init.orthogonal_(self.proj.weight, gain)
         nn.init.zeros_(self.proj.bias)

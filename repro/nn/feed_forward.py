@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from repro.nn.dropout import Dropout
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -31,7 +32,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = activation()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.outer = nn.Linear(d_ff, d_model, bias=bias)
 
     def init_state(self, batch: int, capacity: int | None = None) -> State:

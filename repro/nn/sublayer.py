@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from repro.nn.dropout import Dropout
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -26,7 +27,7 @@ class Sublayer(nn.Module):
         self.norm_in = norm_in
         self.norm_out = norm_out
         self.shortcut = shortcut
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def branch(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """``dropout(body(norm_in(x)))``; the body finds ``x`` itself in ``layout.stream``."""

@@ -77,7 +77,10 @@ class Header:
         """Entries of ``reproduces``."""
         return [
             Goal(
-                **self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"],
+                **self._common(e, str(e["measured"])),
+                table=e["table"],
+                row=e["row"],
+                metric=e["metric"],
                 two_sided=bool(e.get("two_sided", False)),
             )
             for e in self._entries("reproduces", _REPRODUCES, required=4)

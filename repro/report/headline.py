@@ -40,9 +40,9 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
     )
     rows = []
     for paper in comparison.papers:
-        # Systems of others, and others' reruns, are not what the paper must be held to.
-        own = [e for e in comparison.of(paper) if e.row.is_this_papers_model and not e.table.third_party]
-        own = [e for e in own if e.published is not None]
+        # Others' reruns, and systems of others without a recipe here, are not what the paper must be held to.
+        numbers = [e for e in comparison.of(paper) if e.published is not None and not e.table.third_party]
+        own = [e for e in numbers if e.row.is_this_papers_model or e.cells]
         found = Counter(e.verdict for e in own)
         said = Counter(c.verdict for c in claims if c.paper is paper)
         decided = " / ".join(str(said[v]) for v in ("holds", "does not", "undecided"))

@@ -1,10 +1,13 @@
 """Softmax attention over everything, to oneself and to another sequence."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from repro.nn.cache import append, empty_cache
+from repro.nn.dropout import dropout as drop
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -148,5 +151,37 @@ def key_mask(lengths: Tensor | None, size: int) -> Tensor | None:
 def attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, dropout: float) -> Tensor:
     """Softmax attention with the heads on axis 2; ``q (B, T, H, E)`` to ``(B, T, H·Ev)``."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    y = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal)
+    if dropout and q.device.type == "cpu":
+        y = spelled_out(q, k, v, seen, causal, dropout)
+    else:
+        y = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal)
     return y.transpose(1, 2).flatten(2)
+
+
+def spelled_out(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, p: float) -> Tensor:
+    """Softmax attention step by step: with dropout torch's is not fused on a CPU, and slower than this.
+
+    Args:
+        q: queries ``(B, H, T, E)``.
+        k: keys ``(B, H, S, E)``.
+        v: values ``(B, H, S, Ev)``.
+        seen: which keys a query sees, broadcast to ``(B, H, T, S)``; None for all.
+        causal: a query sees the keys up to its own place; without ``seen`` only.
+        p: probability of dropping a weight.
+
+    Returns:
+        ``(B, H, T, Ev)``.
+    """
+    (rows, heads, steps, width), size = q.shape, k.shape[2]
+    bias = q.new_zeros(1, 1, 1)
+    if causal:
+        seen = torch.ones(steps, size, dtype=torch.bool, device=q.device).tril()
+    if seen is not None:
+        # not minus infinity: a padded query that sees nothing must stay finite
+        bias = q.new_zeros(seen.shape).masked_fill(~seen, torch.finfo(q.dtype).min)
+        if bias.dim() == 4:
+            bias = bias.expand(rows, heads, steps, size).flatten(0, 1)
+    scores = torch.baddbmm(
+        bias, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=1.0 / math.sqrt(width)
+    )
+    return torch.bmm(drop(scores.softmax(-1), p), v.flatten(0, 1)).unflatten(0, (rows, heads))

@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from repro.nn.attention.distance import DistanceAttention, repeat_first
+from repro.nn.dropout import dropout
 
 
 class RelativeAttention(DistanceAttention):
