@@ -220,20 +220,18 @@ def test_the_body_of_another_run(workshop: Workshop) -> None:
     first = load_recipe(bits(workshop, name="first"), "cpu")
     before = run(first, 1, "x")
     header = f"start_from: {FROZEN}/first\nstart_with: body\n"
-    # another task: other inputs, other outputs
-    name = bits(workshop, header, "second", old="n_classes: 2", new="n_classes: 5")
+    wider = {"old": "n_read: 2", "new": "n_read: 1\n        per_token: 2"}  # another output layer
+    name = bits(workshop, header, "second", **wider)
     net, origin = begun(name)
     loaded = read(first.run_dir(1) / MODEL_FILE)["state_dict"]
     body = {key.removeprefix("net.body."): value for key, value in loaded.items() if ".body." in key[:9]}
     assert same(net, body) == []
     assert origin == {"run_id": before.run_id, "checkpoint_sha256": before.checkpoint_sha256}
-    assert net.head.proj.weight.shape == (5, 16)
+    assert net.head.proj.weight.shape == (4, 16)
     assert not torch.equal(net.input.proj.weight, loaded["net.input.proj.weight"])
     assert not net.body.stack.layers[0]["mix"].body.qkv.weight.requires_grad
     with pytest.raises(UserError, match="cannot start from"):  # whole, it does not fit
-        begun(
-            bits(workshop, f"start_from: {FROZEN}/first\n", "third", old="n_classes: 2", new="n_classes: 5")
-        )
+        begun(bits(workshop, f"start_from: {FROZEN}/first\n", "third", **wider))
 
 
 def test_a_body_of_another_length_is_refused(workshop: Workshop) -> None:
