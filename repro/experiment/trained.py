@@ -18,7 +18,7 @@ from repro.nn.reach import Reach, reaching
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.language_model import LanguageModel
-from repro.tasks.translation import Search, Translation, decode_batch
+from repro.tasks.translation import Search, Translation, decode_batch, one_line
 
 
 @dataclass
@@ -150,7 +150,7 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
         search = search._replace(beam=beam)
     source, lengths = trained.sources(lines)
     ids = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search)
-    return [trained.tokenizer.decode(row) for row in ids]
+    return [one_line(trained.tokenizer.decode(row)) for row in ids]
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         first = torch.full((samples,), tokenizer.bos_id)
         drawn = draw(net, state, first, sampling.max_new, tokenizer.eos_id)
         rows = [ids[:length] for ids, length in zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)]
-        return [tokenizer.decode(ids) for ids in rows]
+        return [one_line(tokenizer.decode(ids)) for ids in rows]
     prompt = tokenizer.encode(line)
     end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
     trained.require_places(len(prompt) + sampling.max_new)

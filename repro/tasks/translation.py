@@ -210,7 +210,12 @@ class Translation(Task):
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
         test = self.tested[0]
-        return "".join(row.text.replace("\n", " ") + "\n" for row in test.rows)
+        return "".join(f"{one_line(row.text)}\n" for row in test.rows)
+
+
+def one_line(text: str) -> str:
+    """A hypothesis without line breaks: outputs are one sentence a line."""
+    return text.replace("\n", " ")
 
 
 class Scored(NamedTuple):

@@ -10,7 +10,7 @@ from repro.data.batches import PairBatch
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
-from repro.tasks.translation import Scored, ScoredSplit
+from repro.tasks.translation import Scored, ScoredSplit, one_line
 
 SIZE = 11
 
@@ -119,3 +119,7 @@ def test_a_lost_sentence_or_token_stops_the_evaluation(rows: dict[int, Scored], 
     module._trainer = FakeTrainer()  # type: ignore[assignment]
     with pytest.raises(RuntimeError, match=message):
         module._collect(rows, "test")
+
+
+def test_a_hypothesis_is_one_line() -> None:
+    assert one_line("a b\nc\n") == "a b c "
