@@ -73,7 +73,7 @@ class Ours:
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Mean loss of the next block ``(B, T)``."""
         given = self.model.init_state(len(ids)) if self.state is None else self.state
-        hidden, state, _ = self.model(ids, given)
+        hidden, state, *_ = self.model(ids, given)
         self.state = detach(state)
         return cross_entropy(self.model.vocabulary.logits(hidden).flatten(0, 1), targets.flatten())
 

@@ -73,7 +73,7 @@ class Ours:
 
     def loss(self, ids: Tensor, targets: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Mean loss of the next tokens ``(B, T)``."""
-        hidden, state, _ = self.model(ids, state)
+        hidden, state, *_ = self.model(ids, state)
         return self.model.vocabulary.nll(hidden, targets).mean(), detach(state)
 
 

@@ -18,7 +18,7 @@ class Examples(NamedTuple):
 
     Attributes:
         inputs: vectors ``(B, T, C)`` float32, or ids ``(B, T)`` int64.
-        targets: classes ``(B, N)`` int64.
+        targets: classes ``(B, N)`` int64; -1 where there is none, or where it does not count.
         hidden: which targets the input does not show, ``(B, N)`` bool; None where there is no such difference.
         lengths: valid tokens of each row, ``(B,)`` int64, padding is on the right; None means all T.
     """
@@ -35,7 +35,7 @@ class ExampleBatch(NamedTuple):
     Attributes:
         examples: the rows.
         index: ``(B,)`` int64, which example of the split each row is.
-        step_targets: ``()`` int64, targets of the whole global batch, over all ranks and micro-batches.
+        step_targets: ``()`` int64, targets that count in the whole global batch, over all ranks and micro-batches.
     """
 
     examples: Examples
@@ -93,7 +93,7 @@ class ExampleData(ResumingData, ABC):
         store_name: what records call the data.
         input_size: width of an input vector, or how many input ids there are.
         seq_len: input tokens of an example, at most.
-        n_targets: targets of an example, N.
+        n_targets: targets of an example that count; the mean where that differs, see :meth:`targets_of`.
         n_classes: classes of a target.
 
     Raises:
@@ -132,6 +132,16 @@ class ExampleData(ResumingData, ABC):
     def reader(self, split: str) -> Reader:
         """What makes the examples of a split."""
 
+    def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
+        """How many targets of some examples count, ``(B,)``; the plan of training asks for whole epochs.
+
+        Args:
+            split: name of the split.
+            indices: which examples, ``(B,)``.
+            epoch: of training; None outside it.
+        """
+        return np.full(len(indices), self.n_targets, np.int64)
+
     @property
     @abstractmethod
     def manifest_sha256(self) -> str:
@@ -144,7 +154,8 @@ class ExampleData(ResumingData, ABC):
         for split in (self.train_split, self.val_split, self.test_split):
             n = self.size(split)
             dropped = n % self.batch_size if split == self.train_split else 0
-            told[split] = {"examples": n, "targets": n * self.n_targets, "dropped": dropped}
+            targets = int(self.targets_of(split, np.arange(n, dtype=np.int64), None).sum())
+            told[split] = {"examples": n, "targets": targets, "dropped": dropped}
         return told
 
     @property
@@ -165,10 +176,10 @@ class ExampleData(ResumingData, ABC):
         used = share_of_batch(self.batch_size, rank, world, parts)
         steps = self.steps_per_epoch
         order = shuffled(self.size(self.train_split), (self.seed, epoch))[: steps * self.batch_size]
-        targets = self.batch_size * self.n_targets
+        targets = self.targets_of(self.train_split, order, epoch).reshape(steps, self.batch_size).sum(1)
         return [
-            Rows(batch[rows], epoch, targets)
-            for batch in order.reshape(steps, self.batch_size)
+            Rows(batch[rows], epoch, int(count))
+            for batch, count in zip(order.reshape(steps, self.batch_size), targets, strict=True)
             for rows in used
         ]
 

@@ -31,11 +31,14 @@ class Mixed(NamedTuple):
         y: ``(B, T, D)``.
         state: the state to pass to the next call, or None where None was passed in.
         aux: an auxiliary loss for each row, ``(B,)``, or None.
+        choices: what the call decided by comparing numbers (hash buckets), a tree of integer tensors, or None; given
+            back as ``Layout.choices``, it makes a repeated call decide the same, whatever rounding did meanwhile.
     """
 
     y: Tensor
     state: State = None
     aux: Tensor | None = None
+    choices: Any = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Layout:
         positions: place of each token in its sequence, ``(T,)`` or ``(B, T)``; computed once by the model.
         stream: the un-normed input of the sublayer, ``(B, T, D)``; set by the sublayer.
         last: only the outputs of so many last tokens are wanted; a mixer that gives more is cut to them.
+        choices: what an earlier call on the same input decided, ``Mixed.choices``; None decides anew.
     """
 
     causal: bool
@@ -57,6 +61,7 @@ class Layout:
     positions: Tensor | None = None
     stream: Tensor | None = None
     last: int | None = None
+    choices: Any = None
 
 
 @runtime_checkable

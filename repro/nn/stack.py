@@ -58,7 +58,7 @@ class ResidualStack(nn.Module):
                 ):  # what stands before it touches every token
                     layout = replace(layout, last=last)
                 past = given[name][depth] if name in given else None
-                x, new, loss = sublayer(x, past, layout)
+                x, new, loss, _ = sublayer(x, past, layout)
                 if name in given:
                     kept[name].append(new)
                 if loss is not None:

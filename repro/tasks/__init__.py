@@ -2,6 +2,7 @@
 
 from repro.tasks.classification import Classification, Sampled
 from repro.tasks.language_model import LanguageModel
+from repro.tasks.optimizers import ClippedRAdam
 from repro.tasks.protocols import Protocol
 from repro.tasks.schedules import Constant, Noam, WarmupCosine
 from repro.tasks.task import Task
@@ -9,6 +10,7 @@ from repro.tasks.translation import Translation
 
 __all__ = [
     "Classification",
+    "ClippedRAdam",
     "Constant",
     "LanguageModel",
     "Noam",

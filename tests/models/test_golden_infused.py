@@ -93,7 +93,7 @@ def test_control_a_gradient_into_the_memory_shows() -> None:
     run = Run("short_pia_cache")
     state, losses = run.model.init_state(2), []
     for ids, targets in zip(run.inputs, run.targets, strict=True):
-        hidden, state, _ = run.model(ids, state)  # not detached
+        hidden, state, *_ = run.model(ids, state)  # not detached
         losses.append(run.model.vocabulary.nll(hidden, targets).mean())
     got = gradients(torch.stack(losses).sum(), [], run.model)
     wanted = run.gradients()

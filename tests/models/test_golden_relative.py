@@ -153,7 +153,7 @@ def test_token_by_token_equals_one_long_forward(name: str) -> None:
         for capacity in (None, tokens, 10 * tokens):
             state, outputs = run.net.init_state(2, capacity), []
             for t in range(tokens):
-                y, state, _ = run.net(ids[:, t : t + 1], state)
+                y, state, *_ = run.net(ids[:, t : t + 1], state)
                 outputs.append(y)
             assert difference(torch.cat(outputs, dim=1), whole) < run.tolerance["out"]
 
@@ -166,7 +166,7 @@ def test_token_by_token_equals_segments_where_every_token_sees_as_much() -> None
     with reaching(run.net, Reach(30, clamp_len=4, same_length=True)):
         state, outputs = run.net.init_state(2, 30), []
         for t in range(run.ids.shape[1] - 1):
-            y, state, _ = run.net(run.ids[:, t : t + 1], state)
+            y, state, *_ = run.net(run.ids[:, t : t + 1], state)
             outputs.append(y)
     got, wanted = torch.cat(outputs, dim=1), torch.cat([hidden[-1] for hidden in run.hidden], dim=1)
     assert difference(got, wanted) < 1e-12

@@ -74,7 +74,7 @@ def test_language_model_in_chunks(
     net, tokens = language_model(norm, positions), ids(3, 10)
     state, parts = net.init_state(3, capacity), []
     for part in tokens.split(chunks, dim=1):
-        y, state, _ = net(part, state)
+        y, state, *_ = net(part, state)
         parts.append(y)
     assert difference(torch.cat(parts, 1), net(tokens).y) < TOLERANCE
     assert state["stream"]["start"].tolist() == [10] * 3
@@ -89,7 +89,7 @@ def test_translator_in_chunks(norm: type, positions: str, capacity: int | None, 
     lengths = torch.tensor([7, 2, 5])
     state, parts = net.start(source, lengths, capacity=capacity), []
     for part in target.split(chunks, dim=1):
-        y, state, _ = net.decode(part, state)
+        y, state, *_ = net.decode(part, state)
         parts.append(y)
     assert difference(torch.cat(parts, 1), net(source, lengths, target).y) < TOLERANCE
 
@@ -99,9 +99,9 @@ def test_rows_advance_by_their_own_lengths() -> None:
     net, tokens = language_model(), ids(2, 9)
     state = net.init_state(2)
     first = torch.stack([tokens[0, :4], torch.cat([tokens[1, :1], ids(3, seed=9)])])
-    _, state, _ = net(first, state, torch.tensor([4, 1]))
+    _, state, *_ = net(first, state, torch.tensor([4, 1]))
     rest = torch.stack([tokens[0, 4:8], tokens[1, 1:5]])
-    y, state, _ = net.decode(rest, state)
+    y, state, *_ = net.decode(rest, state)
     whole = net(tokens).y
     assert state["stream"]["start"].tolist() == [8, 5]
     assert difference(y[0], whole[0, 4:8]) < TOLERANCE
@@ -172,7 +172,7 @@ def test_gradient_through_carried_state_equals_that_of_the_whole() -> None:
     net, tokens = language_model(), ids(2, 8)
     weight = torch.randn(2, 8, D, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     wanted = torch.autograd.grad((net(tokens).y * weight).sum(), list(net.parameters()))
-    first, state, _ = net(tokens[:, :3], net.init_state(2))
+    first, state, *_ = net(tokens[:, :3], net.init_state(2))
     second = net(tokens[:, 3:], state).y
     loss = (torch.cat([first, second], 1) * weight).sum()
     for got, want in zip(torch.autograd.grad(loss, list(net.parameters())), wanted, strict=True):

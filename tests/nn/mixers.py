@@ -146,7 +146,7 @@ def feed(
             torch.cat([p, noise * torch.randn(steps - len(p), p.shape[1], dtype=p.dtype)]) for p in parts
         ]
         where = start[:, None] + torch.arange(steps)
-        y, state, _ = mixer(torch.stack(padded), state, Layout(True, start, lengths, where))
+        y, state, *_ = mixer(torch.stack(padded), state, Layout(True, start, lengths, where))
         for b, n in enumerate(take):
             outputs[b].append(y[b, :n])
         start = start + lengths

@@ -119,7 +119,7 @@ def test_memory_grows_to_its_length_and_holds_the_last_inputs(kind: str, lengths
     made, given = mixer(kind, mem_len=7), torch.stack(rows([12, 12]))
     state, taken = made.init_state(2), None if lengths is None else torch.tensor(lengths)
     for end, size in ((4, 4), (8, 7), (12, 7)):
-        _, state, aux = made(given[:, end - 4 : end], state, layout(4, taken))
+        _, state, aux, _ = made(given[:, end - 4 : end], state, layout(4, taken))
         assert aux is None
         assert torch.equal(state["memory"], given[:, end - size : end])
         assert state["length"].tolist() == [size, size]
@@ -132,7 +132,7 @@ def test_calls_longer_than_the_memory_without_padding(kind: str, capacity: int |
     made, given = mixer(kind, mem_len=3), rows([15])
     state, outputs = made.init_state(1, capacity), []
     for x in given[0].split([7, 1, 2, 5]):
-        y, state, _ = made(x[None], state, layout(len(x)))
+        y, state, *_ = made(x[None], state, layout(len(x)))
         outputs.append(y[0])
     wanted = by_loop(kind, made, given, [[7], [1], [2], [5]])
     assert difference(torch.cat(outputs), wanted[0]) < 1e-12
@@ -141,7 +141,7 @@ def test_calls_longer_than_the_memory_without_padding(kind: str, capacity: int |
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_mixer_does_not_detach_and_a_detached_memory_gets_no_gradient(kind: str) -> None:
     made, given = mixer(kind), torch.stack(rows([8, 8])).requires_grad_()
-    _, state, _ = made(given[:, :4], made.init_state(2), layout(4))
+    _, state, *_ = made(given[:, :4], made.init_state(2), layout(4))
     (through,) = torch.autograd.grad(made(given[:, 4:], state, layout(4)).y.sum(), given)
     assert through[:, :4].abs().max() > 1e-3
     (cut,) = torch.autograd.grad(made(given[:, 4:], detach(state), layout(4)).y.sum(), given)
@@ -191,7 +191,7 @@ def test_what_stands_in_a_reset_row_is_never_read(kind: str, capacity: int | Non
     held = state["slots"] if capacity else {"memory": state["memory"]}
     for tensor in held.values():
         tensor[0] = 1e6
-    y, state, _ = made(x, state, layout(steps))
+    y, state, *_ = made(x, state, layout(steps))
     assert difference(y[0], made(x[:1], None, layout(steps)).y[0]) < 1e-12
     assert difference(y[1], made(x[1:], None, layout(steps)).y[0]) > 1e-3
 
@@ -204,10 +204,10 @@ def test_padding_is_finite_and_changes_nothing(kind: str, capacity: int | None) 
     x = torch.stack(rows([3, 3]))
     state = made.init_state(2, capacity)
     for _ in range(4):
-        y, state, _ = made(x, state, layout(3, lengths))
+        y, state, *_ = made(x, state, layout(3, lengths))
         assert y.isfinite().all()
     assert state["length"].tolist() == [12 if capacity else 5, 0]
-    y, _, _ = made(x, state, layout(3))
+    y, _, *_ = made(x, state, layout(3))
     assert difference(y[1], made(x[1:], None, layout(3)).y[0]) < 1e-12
 
 
@@ -224,7 +224,7 @@ def test_autocast(kind: str) -> None:
         kept = made.init_state(2, 50)
         with torch.no_grad():
             for part in (x[:, :5], x[:, 5:6], x[:, 6:]):
-                last, kept, _ = made(part, kept, layout(part.shape[1]))
+                last, kept, *_ = made(part, kept, layout(part.shape[1]))
     assert difference(got.y.float(), wanted.y) < 0.03
     assert difference(last.float(), wanted.y[:, 6:]) > 1e-4  # a memory of 5: not the whole past
     for one, other in zip(narrow, exact, strict=True):

@@ -67,7 +67,7 @@ def test_beams_that_share_a_memory_equal_repeated_memories(steps: int, padded: b
     lengths = torch.tensor([5, 2]) if padded else None
     repeated = lengths.repeat_interleave(3) if lengths is not None else None
     shared = mixer.attend_to(memory, lengths)
-    y, state, _ = mixer(x, shared, NO_TIME)
+    y, state, *_ = mixer(x, shared, NO_TIME)
     assert (
         difference(y, mixer(x, mixer.attend_to(memory.repeat_interleave(3, 0), repeated), NO_TIME).y) < 1e-12
     )

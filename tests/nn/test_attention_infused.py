@@ -47,7 +47,7 @@ def expected(mixer: InfusedAttention, row: Tensor, counts: list[int]) -> Tensor:
 def run(mixer: InfusedAttention, x: Tensor, counts: list[int], state: Any) -> tuple[Tensor, Any]:
     outputs = []
     for part in x.split(counts, dim=1):
-        y, state, _ = mixer(part, state, Layout(True))
+        y, state, *_ = mixer(part, state, Layout(True))
         outputs.append(y)
     return torch.cat(outputs, dim=1), state
 

@@ -99,7 +99,7 @@ def test_a_single_token_computes_no_more_after_many_than_after_few() -> None:
     mixer: Any = RelativeAttention(D_MODEL, 2, mem_len=4)
     state, sizes = mixer.init_state(1, 10_000), set()
     for _ in range(12):
-        _, state, _ = mixer(torch.randn(1, 1, D_MODEL), state, Layout(True))
+        _, state, *_ = mixer(torch.randn(1, 1, D_MODEL), state, Layout(True))
         sizes.add(tuple(state["slots"]["k"].shape))
     assert sizes == {(1, 5, 2, 6)}
     assert state["length"].tolist() == [12]

@@ -123,7 +123,7 @@ def test_layer_positions_are_a_mixer_whose_output_are_vectors_of_positions(where
     assert isinstance(mixer, SequenceMixer)
     assert mixer.init_state(2, 5) is None
     x = torch.randn(2, 5, 8)
-    y, state, aux = mixer(x, None, Layout(True, positions=where))
+    y, state, aux, _ = mixer(x, None, Layout(True, positions=where))
     assert (state, aux) == (None, None)
     assert torch.equal(y, mixer.table.table.weight[where].expand(2, 5, 8))
     y.sum().backward()

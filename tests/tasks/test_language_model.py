@@ -37,7 +37,7 @@ def by_hand(mem_len: int, steps: int) -> DecoderLM:
         batch = next(batches)
         if bool(batch.fresh):
             state = net.init_state(len(batch.ids)) if mem_len else None
-        y, state, _ = net(batch.ids, state)
+        y, state, *_ = net(batch.ids, state)
         state = detach(state)
         answers = batch.targets >= 0
         log_probs = net.vocabulary.log_probs(y)
@@ -107,7 +107,7 @@ def answers(found: dict[int, float], split: str) -> tuple[float, int]:
 
 def nll_of(net: DecoderLM, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     """``-log p`` of ``ids[1:]`` given all before, one row, and the state behind."""
-    y, state, _ = net(ids[None, :-1], state)
+    y, state, *_ = net(ids[None, :-1], state)
     return -net.vocabulary.log_probs(y)[0].gather(1, ids[1:, None]).squeeze(1), state
 
 

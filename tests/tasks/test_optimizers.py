@@ -1,0 +1,68 @@
+"""Every tensor's gradient is clipped by itself before torch's own update."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.tasks import ClippedRAdam
+
+
+def parameters() -> list[nn.Parameter]:
+    torch.manual_seed(0)
+    return [
+        nn.Parameter(torch.randn(3, 2, dtype=torch.float64)),
+        nn.Parameter(torch.randn(4, dtype=torch.float64)),
+    ]
+
+
+def stepped(optimizer: torch.optim.Optimizer, given: list[nn.Parameter], grads: list[list[Tensor]]) -> None:
+    for one in grads:
+        for parameter, grad in zip(given, one, strict=True):
+            parameter.grad = grad.clone()
+        optimizer.step()
+
+
+def gradients(steps: int = 12) -> list[list[Tensor]]:
+    """Long ones of the first tensor, short ones of the second."""
+    torch.manual_seed(1)
+    made = [
+        [torch.randn(3, 2, dtype=torch.float64) * 9, torch.randn(4, dtype=torch.float64) / 9]
+        for _ in range(steps)
+    ]
+    assert all(long.norm() > 1 > short.norm() for long, short in made)
+    return made
+
+
+def test_a_long_gradient_is_shortened_to_one_and_a_short_one_left() -> None:
+    ours, theirs = parameters(), parameters()
+    stepped(ClippedRAdam(ours, lr=0.1), ours, gradients())
+    plain = torch.optim.RAdam(theirs, lr=0.1, weight_decay=0.01, decoupled_weight_decay=True)
+    stepped(plain, theirs, [[long / long.norm(), short] for long, short in gradients()])
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=0)  # torch adds 1e-6 to a norm
+
+
+def test_the_decay_is_decoupled() -> None:
+    [first, _] = given = parameters()
+    before = first.detach().clone()
+    stepped(ClippedRAdam(given, lr=0.1, weight_decay=0.5), given, [[torch.zeros_like(p) for p in given]])
+    torch.testing.assert_close(first.detach(), before * (1 - 0.1 * 0.5))
+
+
+def test_a_closure_is_called_with_gradients() -> None:
+    [first, _] = given = parameters()
+
+    def closure() -> float:
+        first.grad = None
+        loss = (first**2).sum()
+        loss.backward()
+        return float(loss.detach())
+
+    before = float((first.detach() ** 2).sum())
+    assert ClippedRAdam(given, lr=0.1).step(closure) == before
+    assert float((first.detach() ** 2).sum()) < before
+
+
+def test_a_norm_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_norm must be above 0, not 0"):
+        ClippedRAdam(parameters(), max_norm=0)
