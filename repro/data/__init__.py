@@ -7,16 +7,21 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "AlignmentData": "repro.data.alignment",
     "BitMemoryData": "repro.data.bits",
     "BitXorData": "repro.data.bits",
+    "CopyData": "repro.data.puzzles",
+    "DuplicationData": "repro.data.puzzles",
     "EchoData": "repro.data.synthetic",
     "ExampleBatch": "repro.data.examples",
     "ExampleData": "repro.data.examples",
     "Examples": "repro.data.examples",
     "PatchData": "repro.data.pixels",
+    "PixelData": "repro.data.raster",
     "Pictures": "repro.data.pictures",
     "HomologyData": "repro.data.proteins",
     "ListOpsData": "repro.data.listops",
+    "SpeechData": "repro.data.speech",
     "TranslationData": "repro.data.translation",
     "TextData": "repro.data.text",
     "StreamData": "repro.data.stream_data",

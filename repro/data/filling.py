@@ -61,6 +61,10 @@ def _of_kind(source: Source, variant: str, from_dir: Path | None) -> Callable[[S
         from repro.data.listops_store import fill_trees
 
         return partial(fill_trees, source, variant, from_dir)
+    if source.kind == "speech":
+        from repro.data.speech_store import fill_speech
+
+        return partial(fill_speech, source, variant, from_dir)
     from repro.data.protein_store import fill_proteins
 
     return partial(fill_proteins, source, variant, from_dir)

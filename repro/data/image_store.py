@@ -1,9 +1,10 @@
 """From a source of pictures to the files of a store. Needs no torch.
 
 A store of pictures has two files for each split: ``<split>.images.u8``, the pixels (N, H, W, C), and
-``<split>.labels.u8``, a class for each. ``counts`` of its manifest has the shape ``[H, W, C]`` beside the number of
-pictures, ``source`` whatever is not as in the original: ``lossy_test_images``, how many test pictures are known to be
-copies of lesser quality, and ``unpinned``, contents whose hash nobody knew beforehand.
+``<split>.labels.u8``, a class for each; where pictures have no classes, there is no such file. ``counts`` of its
+manifest has the shape ``[H, W, C]`` beside the number of pictures, ``source`` whatever is not as in the original:
+``lossy_test_images``, how many test pictures are known to be copies of lesser quality, and ``unpinned``, contents
+whose hash nobody knew beforehand.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from repro.data import obtain
+from repro.data.image_archives import read_archive
 from repro.data.image_files import READERS, Bytes, Labelled, Splits, contents, in_file_order
 from repro.data.image_sources import LOOKS
 from repro.data.manifest import Manifest
@@ -33,6 +35,28 @@ def fill_images(source: Source, variant: str, from_dir: Path | None, writer: Sto
     Raises:
         UserError: a file is missing, damaged, or not the known one; the hub cannot be reached.
     """
+    if LOOKS[source.name].archives and from_dir is not None:
+        origin, counts = _write_archives(source, Path(from_dir), writer)
+    else:
+        origin, counts = _write_splits(source, from_dir, writer)
+    return Manifest(
+        name=source.name,
+        variant=variant,
+        title=source.title,
+        licence=source.licence,
+        source=origin,
+        parts=list(source.parts),
+        aliases=dict(source.aliases),
+        missing_splits=[],
+        counts=counts,
+        tokenizer={},
+    )
+
+
+def _write_splits(
+    source: Source, from_dir: Path | None, writer: StoreWriter
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Writes pictures and labels of every split; says where they are from and how many there are."""
     if from_dir is not None:
         where = f"--from {from_dir}"
         splits, origin = _from_files(source, Path(from_dir))
@@ -48,18 +72,37 @@ def fill_images(source: Source, variant: str, from_dir: Path | None, writer: Sto
             opened.write(np.ascontiguousarray(one.images).data)
         writer.write(labels_file(split), one.labels.tobytes())
         counts[split] = {"examples": len(one.labels), "shape": list(one.images.shape[1:])}
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source=origin,
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts=counts,
-        tokenizer={},
-    )
+    return origin, counts
+
+
+def _write_archives(
+    source: Source, folder: Path, writer: StoreWriter
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The same for archives without labels, of which no more than one picture is ever in memory."""
+    from tqdm import tqdm
+
+    origin, look = _origin(source, folder), LOOKS[source.name]
+    counts: dict[str, dict[str, Any]] = {}
+    unpinned = []
+    for split in source.splits:
+        file, n = images_file(split), 0
+        with writer.stream(file) as opened:
+            images = read_archive(source, folder, split)
+            # a bar only where somebody looks at it
+            for image in tqdm(images, split, look.examples[split], unit=" pictures", disable=None):
+                opened.write(image.tobytes())
+                n += 1
+        key = f"{split}-images"
+        found, known = writer.files[file]["sha256"], source.sha256.get(key)
+        if known is None:
+            unpinned.append(key)
+        elif found != known:
+            raise UserError(
+                f"--from {folder}: sha256 of the content is {found:.16}…, that of {source.name} {key} is "
+                f"{known:.16}…; use the original files"
+            )
+        counts[split] = {"examples": n, "shape": list(look.shape)}
+    return {**origin, "unpinned": unpinned} if unpinned else origin, counts
 
 
 def images_file(split: str) -> str:
@@ -71,10 +114,14 @@ def labels_file(split: str) -> str:
 
 
 def _from_files(source: Source, folder: Path) -> tuple[Splits, dict[str, Any]]:
+    origin = _origin(source, folder)
+    return READERS[source.name](folder), origin
+
+
+def _origin(source: Source, folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise UserError(f"--from {folder}: no such folder")
-    origin = {"kind": "files", "id": source.hub_id, "revision": source.revision}
-    return READERS[source.name](folder), origin
+    return {"kind": "files", "id": source.hub_id, "revision": source.revision}
 
 
 def _from_hub(source: Source) -> tuple[Splits, dict[str, Any]]:

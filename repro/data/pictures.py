@@ -181,18 +181,25 @@ class Pictures:
             indices: which of these, ``(B,)``.
             epoch: of training; None outside it, where nothing is changed.
         """
+        labels = np.memmap(self.folder / labels_file(self.split), np.uint8, mode="r")
+        return Labelled(self.images(indices, epoch), labels[self.chosen[indices]])
+
+    def images(self, indices: Int64s, epoch: int | None = None) -> Bytes:
+        """Some pictures ``(B, H, W, C)`` without their classes, which not every source has.
+
+        Args: as for a call.
+        """
         numbers = self.chosen[indices]
         images = np.memmap(self.folder / images_file(self.split), np.uint8, mode="r", shape=self.shape)[
             numbers
         ]
-        labels = np.memmap(self.folder / labels_file(self.split), np.uint8, mode="r")[numbers]
         if self.grey:
             images = grey(images)
         if self.side is not None:
             images = bordered(images, self.side)
         if self.augmentation is not None and epoch is not None:
             images = self.augmentation(images, numbers, epoch)
-        return Labelled(images, labels)
+        return images
 
 
 def open_pictures(
@@ -220,7 +227,7 @@ def open_pictures(
     counts = store.manifest.counts[store.split(stored)]
     n, (height, width, channels) = counts["examples"], counts["shape"]
     rest, val = held_out(n, val_examples if stored == "train" else 0)
-    chosen = val if split == "val" else rest
+    chosen = val if split == "val" and val_examples else rest  # a store may have a split of that name
     return Pictures(store.path, stored, (n, height, width, channels), chosen, grey, side, augmentation)
 
 

@@ -120,7 +120,9 @@ class PatchData(Opened, ExampleData):
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
         self.store_name, _, self.variant = store.partition("/")
-        self.look = _look(self.store_name)
+        self.look = look_of(self.store_name)
+        if not self.look.n_classes:
+            raise UserError(f"the pictures of {self.store_name} have no classes to tell apart")
         side, channels = _seen(self.store_name, self.look, grey, size)
         if patch < 1 or side % patch:
             raise UserError(f"patch {patch} does not divide the side {side} of {self.store_name}'s pictures")
@@ -162,7 +164,12 @@ class PatchData(Opened, ExampleData):
         return Patches(self.pictures(split), self.patch, self.scaled)
 
 
-def _look(store_name: str) -> Look:
+def look_of(store_name: str) -> Look:
+    """What the pictures of a source are.
+
+    Raises:
+        UserError: no such source, or it holds no pictures.
+    """
     source = find_source(store_name)
     if source.name not in LOOKS:
         raise UserError(f"{source.name} holds no pictures but {source.kind}; pictures: {', '.join(LOOKS)}")

@@ -3,6 +3,7 @@
 from repro.data.example_sources import EXAMPLE_SOURCES
 from repro.data.image_sources import IMAGE_SOURCES
 from repro.data.source import Source
+from repro.data.speech_sources import SPEECH_SOURCES
 from repro.data.text_sources import TEXT_SOURCES
 from repro.data.weight_sources import WEIGHT_SOURCES
 from repro.errors import UserError, nearest
@@ -67,6 +68,7 @@ SOURCES: dict[str, Source] = {
         *EXAMPLE_SOURCES,
         *WEIGHT_SOURCES,
         *IMAGE_SOURCES,
+        *SPEECH_SOURCES,
     )
 }
 

@@ -4,6 +4,7 @@ from repro.models.body import Bert, Body, Gpt2, Recurrent, VisionTransformer
 from repro.models.classifier import Classifier
 from repro.models.decoder_lm import DecoderLM
 from repro.models.encoder_decoder import EncoderDecoder
+from repro.models.transcriber import Transcriber
 
 __all__ = [
     "Bert",
@@ -13,5 +14,6 @@ __all__ = [
     "EncoderDecoder",
     "Gpt2",
     "Recurrent",
+    "Transcriber",
     "VisionTransformer",
 ]

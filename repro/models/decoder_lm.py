@@ -21,7 +21,8 @@ class DecoderLM(nn.Module):
     Args:
         d_model: D.
         n_layers: layers.
-        vocabulary: maker of a vocabulary from the width of a token vector and ``d_model``.
+        vocabulary: maker of a vocabulary from the width of a token vector and that of a hidden state, ``d_model``
+            but behind two streams side by side.
         blocks: what the layers are made of.
         positions: maker of input positions from ``d_model``.
         dropout: on the embedding sums, in [0, 1).
@@ -46,7 +47,7 @@ class DecoderLM(nn.Module):
     ) -> None:
         super().__init__()
         self.positions = positions(d_model)
-        self.vocabulary = vocabulary(self.positions.token_width, d_model)
+        self.vocabulary = vocabulary(self.positions.token_width, blocks.d_out(d_model))
         self.dropout = Dropout(dropout)
         self.final_dropout = Dropout(final_dropout)
         self.stack = blocks.build(d_model, n_layers)

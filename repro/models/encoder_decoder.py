@@ -30,6 +30,9 @@ class EncoderDecoder(nn.Module):
         dropout: on the embedding sums of both, in [0, 1).
         init: initialises the whole model, in place.
 
+    Raises:
+        ValueError: a stack whose output is not ``d_model`` wide.
+
     Source: Vaswani et al. 2017, section 3.
     """
 
@@ -49,6 +52,11 @@ class EncoderDecoder(nn.Module):
         init: Callable[[nn.Module], None] = glorot,
     ) -> None:
         super().__init__()
+        if blocks.d_out(d_model) != d_model:
+            raise ValueError(
+                f"the decoder attends to states {d_model} wide, not {blocks.d_out(d_model)}: "
+                "give blocks.stack `join: mean`"
+            )
         self.positions = positions(d_model)
         self.vocabulary = vocabulary(self.positions.token_width, d_model)
         self.dropout = Dropout(dropout)

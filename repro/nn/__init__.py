@@ -14,13 +14,21 @@ R     hash rounds
 
 from repro.nn.adaptive import AdaptiveVocabulary
 from repro.nn.attention.full import CrossAttention, FullAttention
+from repro.nn.attention.hashing import Hashing, hashing_as
 from repro.nn.attention.infused import InfusedAttention
+from repro.nn.attention.linear import EluPlusOne, LinearAttention
+from repro.nn.attention.local import LocalAttention
+from repro.nn.attention.lsh import LSHAttention
 from repro.nn.attention.relative import RelativeAttention
 from repro.nn.attention.shaw import ShawAttention
+from repro.nn.axial import AxialPositions
+from repro.nn.bidirectional import BidirectionalLSTM
+from repro.nn.ctc import CtcHead
 from repro.nn.embeddings import TokenEmbedding, VectorEmbedding
 from repro.nn.feed_forward import FeedForward
 from repro.nn.heads import LinearHead, TokenScores, token_scores
 from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
+from repro.nn.mixture import PixelVocabulary
 from repro.nn.positions import (
     Added,
     Concatenated,
@@ -31,6 +39,7 @@ from repro.nn.positions import (
     SplitSinusoids,
 )
 from repro.nn.recurrent import NormedLSTM
+from repro.nn.reversible import ReversibleStack
 from repro.nn.stack import Blocks, ResidualStack
 from repro.nn.sublayer import Plain, PostNorm, PreNorm, Residual, Sublayer
 from repro.nn.vocabulary import Vocabulary
@@ -38,25 +47,35 @@ from repro.nn.vocabulary import Vocabulary
 __all__ = [
     "AdaptiveVocabulary",
     "Added",
+    "AxialPositions",
+    "BidirectionalLSTM",
     "Blocks",
     "Concatenated",
     "CrossAttention",
+    "CtcHead",
+    "EluPlusOne",
     "FeedForward",
     "FullAttention",
+    "Hashing",
     "InfusedAttention",
+    "LSHAttention",
     "LayerPositions",
     "Layout",
     "LearnedPositions",
+    "LinearAttention",
     "LinearHead",
+    "LocalAttention",
     "Mixed",
     "NoPositions",
     "NormedLSTM",
+    "PixelVocabulary",
     "Plain",
     "PostNorm",
     "PreNorm",
     "RelativeAttention",
     "Residual",
     "ResidualStack",
+    "ReversibleStack",
     "SequenceMixer",
     "ShawAttention",
     "SinusoidalPositions",
@@ -67,5 +86,6 @@ __all__ = [
     "TokenScores",
     "VectorEmbedding",
     "Vocabulary",
+    "hashing_as",
     "token_scores",
 ]

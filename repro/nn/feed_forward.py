@@ -1,8 +1,11 @@
 """The position-wise feed-forward layer."""
 
 from collections.abc import Callable
+from functools import partial
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from repro.nn.dropout import Dropout
 from repro.nn.mixer import Layout, Mixed, State
@@ -17,8 +20,13 @@ class FeedForward(nn.Module):
         activation: maker of the non-linearity.
         dropout: after the activation, in [0, 1).
         bias: biases in both projections.
+        chunk: tokens of a row to which it is applied at a time, so that ``(B, chunk, F)`` is the largest tensor there
+            ever is: with a gradient, a chunk's is computed again in the backward pass. None takes all at once.
 
-    Source: Vaswani et al. 2017, section 3.3, equation 2.
+    Raises:
+        ValueError: a chunk below 1.
+
+    Source: Vaswani et al. 2017, section 3.3, equation 2; chunks: Kitaev et al. 2020, section 3.
     """
 
     def __init__(
@@ -28,8 +36,12 @@ class FeedForward(nn.Module):
         activation: Callable[[], nn.Module] = nn.ReLU,
         dropout: float = 0.0,
         bias: bool = True,
+        chunk: int | None = None,
     ) -> None:
         super().__init__()
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        self.chunk = chunk
         self.inner = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = activation()
         self.dropout = Dropout(dropout)
@@ -38,6 +50,20 @@ class FeedForward(nn.Module):
     def init_state(self, batch: int, capacity: int | None = None) -> State:
         return None
 
+    def pieces(self, steps: int) -> list[slice]:
+        """The tokens of each chunk; who keeps nothing for the backward pass calls it once for each of them."""
+        size = self.chunk or max(steps, 1)
+        return [slice(at, at + size) for at in range(0, steps, size)] or [slice(0, 0)]
+
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Applies itself to every token of ``x (B, T, D)``."""
-        return Mixed(self.outer(self.dropout(self.activation(self.inner(x)))), state)
+        pieces = self.pieces(x.shape[1])
+        if len(pieces) == 1:
+            return Mixed(self._piece(x), state)
+        once = (
+            partial(checkpoint, self._piece, use_reentrant=False) if torch.is_grad_enabled() else self._piece
+        )
+        return Mixed(torch.cat([once(x[:, piece]) for piece in pieces], 1), state)
+
+    def _piece(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(self.activation(self.inner(x))))

@@ -33,6 +33,13 @@ def normal_002(model: nn.Module, std: float = 0.02) -> None:
     _neutral(model)
 
 
+def as_made(model: nn.Module) -> None:
+    """Leaves what the layers drew when they were made: torch's own beginnings.
+
+    Source: Katharopoulos et al. 2020, code: nothing is initialised there.
+    """
+
+
 class Normal:
     """``N(0, std)`` for everything of two dimensions or more, ``N(1, std)`` gains of norms, zero biases.
 

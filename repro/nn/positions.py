@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
+from repro.nn.axial import AxialPositions
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -135,6 +136,16 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Embedding(max_length, width)
 
+    @property
+    def max_length(self) -> int:
+        """How many positions there are."""
+        return self.table.num_embeddings
+
+    def idle(self, seq_len: int) -> int:
+        """Trained parameters that positions below ``seq_len`` never reach."""
+        unreached = max(0, self.max_length - seq_len)
+        return unreached * self.table.embedding_dim if self.table.weight.requires_grad else 0
+
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Vectors ``(..., width)`` of positions ``(...)``."""
         return self.table(positions).to(dtype)
@@ -230,12 +241,13 @@ class LayerPositions(nn.Module):
 
 def idle_parameters(model: nn.Module, seq_len: int) -> int:
     """Trained parameters of learned positions that inputs of ``seq_len`` tokens never reach."""
-    tables = [module.table for module in model.modules() if isinstance(module, LearnedPositions)]
-    trained = [table for table in tables if table.weight.requires_grad]
-    return sum(max(0, table.num_embeddings - seq_len) * table.embedding_dim for table in trained)
+    return sum(table.idle(seq_len) for table in _learned(model))
 
 
 def longest_window(model: nn.Module) -> int | None:
     """Tokens that a network with learned positions can read at once; None where there is no such limit."""
-    tables = [module.table for module in model.modules() if isinstance(module, LearnedPositions)]
-    return min((table.num_embeddings for table in tables), default=None)
+    return min((table.max_length for table in _learned(model)), default=None)
+
+
+def _learned(model: nn.Module) -> list[LearnedPositions | AxialPositions]:
+    return [module for module in model.modules() if isinstance(module, LearnedPositions | AxialPositions)]

@@ -25,6 +25,10 @@ class ResidualStack(nn.Module):
         self.layers = nn.ModuleList(nn.ModuleDict(dict(layer)) for layer in layers)
         self.final_norm = final_norm
 
+    def d_out(self, d_model: int) -> int:
+        """Channels of the output where those of the input are ``d_model``."""
+        return d_model
+
     def init_state(self, batch: int, capacity: int | None = None) -> State:
         """An empty state of every layer's mixer."""
         return {"mix": tuple(body.init_state(batch, capacity) for body in self._bodies("mix"))}
@@ -78,7 +82,7 @@ class Blocks:
         sublayer: maker of a sublayer from a body and ``d_model``; decides the norm placement.
         positions: maker of positions that every layer adds to its input, from ``d_model``; None adds none.
         cross: maker of the cross-attention from ``d_model``; needed by decoders that attend to an encoder.
-        final_norm: maker of a norm after the last layer, from ``d_model`` (pre-norm stacks want one).
+        final_norm: maker of a norm after the last layer, from :meth:`d_out` (pre-norm stacks want one).
         stack: how the sublayers are wired.
     """
 
@@ -89,6 +93,10 @@ class Blocks:
     cross: Callable[[int], nn.Module] | None = None
     final_norm: Callable[[int], nn.Module] | None = None
     stack: Callable[[Sequence[Mapping[str, Sublayer]], nn.Module], ResidualStack] = ResidualStack
+
+    def d_out(self, d_model: int) -> int:
+        """Channels that a stack of them hands out; not ``d_model`` where streams are set side by side."""
+        return self.stack([], nn.Identity()).d_out(d_model)
 
     def build(self, d_model: int, n_layers: int, cross: bool = False) -> ResidualStack:
         """Builds a stack of ``n_layers`` layers, with cross-attention where ``cross``.
@@ -102,7 +110,7 @@ class Blocks:
             raise ValueError("blocks.mixers is empty; give at least one")
         layers = [self._layer(d_model, depth, cross) for depth in range(n_layers)]
         share(layer["mix"].body for layer in layers)
-        norm = self.final_norm(d_model) if self.final_norm else nn.Identity()
+        norm = self.final_norm(self.d_out(d_model)) if self.final_norm else nn.Identity()
         return self.stack(layers, norm)
 
     def _layer(self, d_model: int, depth: int, cross: bool) -> dict[str, Sublayer]:

@@ -29,6 +29,12 @@ class Sublayer(nn.Module):
         self.shortcut = shortcut
         self.dropout = Dropout(dropout)
 
+    @property
+    def additive(self) -> bool:
+        """Whether it is ``x + branch(x)``, which can be undone."""
+        bare = isinstance(self.norm_out, nn.Identity) and isinstance(self.shortcut, nn.Identity)
+        return bare and type(self).forward is Sublayer.forward
+
     def branch(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """``dropout(body(norm_in(x)))``; the body finds ``x`` itself in ``layout.stream``."""
         mixed: Mixed = self.body(self.norm_in(x), state, replace(layout, stream=x))

@@ -8,6 +8,7 @@ from repro.report import text
 from repro.report.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.claims import Claim
 from repro.report.compare import Cell, Comparison, Entry
+from repro.report.figures import DRAWN, KINDS, Plot
 from repro.report.intervals import estimate
 from repro.report.published import Metric, Paper, Row, Table
 
@@ -17,8 +18,8 @@ REDUCED = (
 )
 
 
-def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[str] = ()) -> Document:
-    """Every published table of a paper with ours below each row, then the runs at reduced scale."""
+def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
+    """Every published table of a paper with ours below each row, then the runs at reduced scale, then figures."""
     document: Document = [
         Heading(1, paper.title),
         Paragraph(f"{', '.join(paper.authors)}. {_venue(paper)}. {paper.url}"),
@@ -28,13 +29,30 @@ def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[str] = 
     for table in paper.tables.values():
         document += _table(table, [e for e in entries if e.table is table])
     document += _reduced(comparison, paper)
-    names = list(plots)
-    if names:
-        document.append(Heading(2, "Learning curves"))
-        document += [Figure(name, name.removesuffix(".svg").replace("--", " · ")) for name in names]
+    document += _figures(list(plots))
     if paper.missing:
         document += [Heading(2, "Not in the published file"), Bullets(paper.missing)]
     return document
+
+
+def _figures(plots: list[Plot]) -> Document:
+    """Figures by kind. A drawing says in a line of its own what it is: unlike a plot, it bears no title."""
+    document: Document = []
+    for kind, how_to_read in KINDS.items():
+        here = [plot for plot in plots if plot.kind == kind]
+        if here:
+            document.append(Heading(2, kind))
+            document += [Paragraph(how_to_read)] if how_to_read else []
+        for plot in here:
+            if kind == DRAWN:
+                document += [Paragraph(f"{plot.caption}:"), Figure(plot.name, _titled(plot))]
+            else:
+                document.append(Figure(plot.name, plot.caption))
+    return document
+
+
+def _titled(plot: Plot) -> str:
+    return plot.name.rpartition(".")[0].replace("--", " · ")
 
 
 def _venue(paper: Paper) -> str:

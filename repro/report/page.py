@@ -26,6 +26,7 @@ summary { cursor: pointer; font-size: 1.25rem; font-weight: 600; padding: .5rem 
 details { border-bottom: 1px solid var(--line); }
 figure { margin: 1rem 0; }
 figure img { max-width: 100%; height: auto; }
+img[src$=".png"] { image-rendering: pixelated; }
 figcaption, li, footer { color: var(--faint); font-size: .875rem; }
 """.strip()
 
@@ -72,7 +73,7 @@ def _block(block: Block) -> str:
         case Bullets(items):
             return "<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in items) + "\n</ul>"
         case Figure(name, caption):
-            image = f'<img loading="lazy" src="plots/{quote(name)}" alt="{escape(caption)}: learning curves">'
+            image = f'<img loading="lazy" src="plots/{quote(name)}" alt="{escape(caption)}">'
             return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
         case Grid():
             return _grid(block)

@@ -16,6 +16,7 @@ from repro.report.plots import plots
 from repro.report.published import validate_published
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
+_SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png")
 _TITLE = "Do the published results hold?"
 
 
@@ -37,14 +38,14 @@ def _everything(results: Path) -> tuple[dict[Path, bytes], str]:
 
 
 def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Path, bytes]:
-    figures = plots(comparison)
-    files: dict[Path, bytes] = {results / "plots" / name: data for name, data in figures.items()}
+    figures = plots(comparison, results / "runs")
+    files: dict[Path, bytes] = {results / "plots" / plot.name: plot.data for plot in figures}
     sections: list[tuple[str, Document, bool]] = [("At a glance", headline(comparison, found), True)]
     claimed, runs = claims_document(found), runs_document(comparison)
     sections += [("Ordering claims", claimed, False)]
     tables = results / "tables"
     for paper in comparison.papers:
-        mine = [name for name in figures if name.startswith(f"{paper.key}--")]
+        mine = [plot for plot in figures if plot.name.startswith(f"{paper.key}--")]
         document = paper_document(comparison, paper, mine)
         sections.append((paper.title, document, False))
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
@@ -116,6 +117,8 @@ def _same(path: Path, data: bytes) -> bool:
 
 
 def _first_difference(there: bytes, wanted: bytes) -> str:
+    if wanted.startswith(b"\x89PNG"):
+        return ""  # of a picture, lines mean nothing
     old, new = there.decode(errors="replace").split("\n"), wanted.decode(errors="replace").split("\n")
     for i in range(min(len(old), len(new))):
         if old[i] != new[i]:
@@ -125,7 +128,7 @@ def _first_difference(there: bytes, wanted: bytes) -> str:
 
 def _leftovers(results: Path, files: dict[Path, bytes]) -> list[Path]:
     there = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
-    return sorted(p for p in there if p not in files and p.suffix in (".md", ".tex", ".csv", ".svg"))
+    return sorted(p for p in there if p not in files and p.suffix in _SUFFIXES)
 
 
 def _readme(block: str) -> tuple[Path, str, str] | None:

@@ -3,9 +3,12 @@
 from repro.tasks.classification import Classification, Sampled
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.optimizers import ClippedRAdam
+from repro.tasks.picture_model import PictureModel, Timing
 from repro.tasks.protocols import Protocol
-from repro.tasks.schedules import Constant, Noam, WarmupCosine
+from repro.tasks.schedules import Constant, Noam, Plateau, WarmupCosine
+from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import Task
+from repro.tasks.transcription import Transcription
 from repro.tasks.translation import Translation
 
 __all__ = [
@@ -14,9 +17,14 @@ __all__ = [
     "Constant",
     "LanguageModel",
     "Noam",
+    "Plateau",
+    "PictureModel",
     "Protocol",
     "Sampled",
+    "SequenceModel",
     "Task",
+    "Timing",
+    "Transcription",
     "Translation",
     "WarmupCosine",
 ]

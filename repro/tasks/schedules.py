@@ -1,9 +1,10 @@
 """Learning-rate schedules. They count optimiser updates, never micro-batches."""
 
 import math
+from typing import Any
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 class Noam(LambdaLR):
@@ -74,6 +75,62 @@ class Constant(LambdaLR):
 
     def __init__(self, optimizer: Optimizer) -> None:
         super().__init__(optimizer, lambda done: 1.0)
+
+
+class Plateau(LRScheduler):
+    """The optimiser's learning rate, lowered whenever validation stalls.
+
+    Its task shows it every validation. All that it knows is in its state, and a run that is resumed makes up for a
+    validation that its checkpoint still owed, so the rates of an interrupted run are those of an uninterrupted one.
+
+    Args:
+        optimizer: its ``lr`` is the first rate.
+        metric: of the validation; smaller is better.
+        factor: on the rate, each time, in (0, 1).
+        patience: validations in a row without a new best value that pass before the next one lowers the rate.
+
+    Raises:
+        ValueError: a value out of range.
+
+    Source: Katharopoulos et al. 2020, section 4.3: halved when validation stalls. The patience is not stated.
+    Deviation: from torch's ``ReduceLROnPlateau``: any new best value counts, however small the step.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, metric: str = "val/loss", factor: float = 0.5, patience: int = 0
+    ) -> None:
+        if not 0 < factor < 1 or patience < 0:
+            raise ValueError(
+                f"factor must be in (0, 1), not {factor}, and patience at least 0, not {patience}"
+            )
+        self.metric = metric
+        self.factor = factor
+        self.patience = patience
+        self.reductions = 0
+        self.best = math.inf
+        self.stalled = 0
+        super().__init__(optimizer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has seen, without its settings."""
+        settings = ("metric", "factor", "patience")
+        return {name: value for name, value in super().state_dict().items() if name not in settings}
+
+    def get_lr(self) -> list[Any]:
+        """The rate of each group."""
+        return [base * self.factor**self.reductions for base in self.base_lrs]
+
+    def observe(self, value: float) -> None:
+        """Takes note of a validation; the next update has the rate that follows from it."""
+        if value < self.best:
+            self.best, self.stalled = value, 0
+            return
+        self.stalled += 1
+        if self.stalled > self.patience:
+            self.reductions += 1
+            self.stalled = 0
+            for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+                group["lr"] = rate
 
 
 def noam(step: int, d_model: int, warmup_steps: int) -> float:

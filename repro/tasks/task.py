@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from repro.errors import UserError
 from repro.nn.mixer import leaves, tree_map
 from repro.record import Measurement
+from repro.tasks.schedules import Plateau
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 ScheduleMaker = Callable[[Optimizer], LRScheduler]
@@ -62,6 +64,17 @@ class Task(LightningModule):
         optimizer = self.optimizer_maker(trained)
         schedule = self.schedule_maker(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_validation_end(self) -> None:
+        """Shows the latest validation to a schedule that goes by it."""
+        schedule, training = self.lr_schedulers(), self.trainer.state.fn == "fit"
+        if not isinstance(schedule, Plateau) or not training or self.trainer.sanity_checking:
+            return
+        measured = self.trainer.callback_metrics
+        if schedule.metric not in measured:
+            there = ", ".join(sorted(name for name in measured if name.startswith("val/")))
+            raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {there}")
+        schedule.observe(float(measured[schedule.metric]))
 
     def share_of_step(self, local_sum: Tensor, step_tokens: Tensor) -> Tensor:
         """The loss of one micro-batch on one rank such that an update follows the mean over *all* its tokens.

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from repro.models.generate import Translator, translate
 from repro.record import Measurement
-from repro.tasks.bleu import bleu
+from repro.tasks.bleu import WAYS, bleu
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
 
 UNITS = {
-    "bleu": "BLEU",
+    **dict.fromkeys(WAYS, "BLEU"),
     "exact_match": "percent of sentences",
     "nll": "nats per subword",
     "ppl": "perplexity per subword",
@@ -184,7 +184,7 @@ class Translation(Task):
         test, val = self.tested
         beam = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
         protocols: dict[str, dict[str, Any]] = {
-            "bleu": {**beam, "max_extra": self.search.max_extra, "signature": test.bleu()[1]},
+            **{way: {**beam, "max_extra": self.search.max_extra, "signature": test.bleu(way)[1]} for way in WAYS},
             "exact_match": {**beam, "max_extra": self.search.max_extra},
         }
         beside = val.summary()
@@ -239,16 +239,16 @@ class ScoredSplit(NamedTuple):
     def tokens(self) -> int:
         return sum(row.tokens for row in self.rows)
 
-    def bleu(self) -> tuple[float, str]:
-        """Cased, detokenised sacreBLEU and its signature."""
-        return bleu([row.text for row in self.rows], self.references)
+    def bleu(self, way: str) -> tuple[float, str]:
+        """sacreBLEU in one of its ways, and its signature."""
+        return bleu([row.text for row in self.rows], self.references, way)
 
     def summary(self) -> dict[str, float]:
         """Every metric of the split; sums in float64 in the order of the split, so ranks cannot change them."""
         nll = math.fsum(row.nll for row in self.rows) / self.tokens
         hits = sum(row.text == wanted for row, wanted in zip(self.rows, self.references, strict=True))
         return {
-            "bleu": self.bleu()[0],
+            **{way: self.bleu(way)[0] for way in WAYS},
             "exact_match": 100.0 * hits / len(self.rows),
             "nll": nll,
             "ppl": math.exp(min(nll, 700.0)),

@@ -1,32 +1,33 @@
-"""The program that runs and interrupts experiments, started once."""
+"""The program that forks the ranks of experiments, started once, and those who ask it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.experiment.runner import Runner
+from tests.experiment.runner import Forks, Runner
 from tests.workshop import BITS, STREAM
 
 
 @pytest.fixture(scope="session")
-def runner(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Iterator[Runner]:
-    made = Runner(tmp_path_factory.mktemp("attempts"), small_store)
+def forks() -> Iterator[Forks]:
+    made = Forks()
     yield made
     made.close()
 
 
 @pytest.fixture(scope="session")
-def streams(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Iterator[Runner]:
+def runner(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
+    return Runner(forks, tmp_path_factory.mktemp("attempts"), small_store)
+
+
+@pytest.fixture(scope="session")
+def streams(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
     """The same for a language model with a memory."""
-    made = Runner(tmp_path_factory.mktemp("streams"), small_store, STREAM)
-    yield made
-    made.close()
+    return Runner(forks, tmp_path_factory.mktemp("streams"), small_store, STREAM)
 
 
 @pytest.fixture(scope="session")
-def bits(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Iterator[Runner]:
+def bits(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
     """The same for a classifier over a frozen body."""
-    made = Runner(tmp_path_factory.mktemp("bits"), small_store, BITS)
-    yield made
-    made.close()
+    return Runner(forks, tmp_path_factory.mktemp("bits"), small_store, BITS)

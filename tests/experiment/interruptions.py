@@ -1,23 +1,14 @@
-"""Runs one experiment to its end or to an interruption, in real processes, one for each rank.
-
-Started once by test_resume.py as a program of its own, it imports everything, and then forks the ranks of each
-attempt that it is asked for: a line of JSON on stdin asks, a line of JSON on stdout answers with how each rank
-ended. Forking saves the seconds that importing takes.
-"""
+"""Runs one experiment to its end or to an interruption: what forks.py asks of a rank for test_resume.py and others."""
 
 import json
 import os
 import signal
-import socket
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 
 from repro import checkpoints
-from repro.errors import ReproError
 from repro.experiment import session
 from repro.experiment.run import run
 from repro.recipe import load_recipe
@@ -115,12 +106,8 @@ class Poison(pl.Callback):
             next(chosen.parameters()).register_hook(spoil_gradient)
 
 
-def rank_main(asked: dict[str, Any], rank: int) -> None:
-    """One rank of one attempt; ends the process."""
-    ranks = asked["ranks"]
-    os.environ |= asked["env"]
-    if ranks > 1:
-        os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0", "WORLD_SIZE": str(ranks)}
+def main(asked: dict[str, Any], rank: int) -> None:
+    """One rank of one attempt, as :meth:`tests.experiment.runner.Runner.attempt` describes it."""
     mine = asked["only"] in (None, rank)
     signals = asked["signals"] if mine else []
     tell = Interrupt(asked["point"], signals, Path(asked["env"]["REPRO_RUNS"]) / "order.jsonl")
@@ -136,47 +123,6 @@ def rank_main(asked: dict[str, Any], rank: int) -> None:
         sync(descriptor)
 
     checkpoints.os.fsync = fsync  # type: ignore[attr-defined]
-    code = 0
-    try:
-        experiment = asked["experiment"]
-        run(load_recipe(experiment, "cpu", settings(experiment, ranks, asked["workers"])), 1, "repro run")
-    except ReproError as error:
-        code = error.exit_code
-        print(error, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def attempt(asked: dict[str, Any]) -> list[int]:
-    """Forks the ranks; returns their exit codes, negative for signals."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
-    children = []
-    for rank in range(asked["ranks"]):
-        child = os.fork()
-        if child == 0:
-            said = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
-            rank_main(asked, rank)
-        children.append(child)
-    codes: dict[int, int] = {}
-    while len(codes) < len(children):
-        child, status = os.wait()
-        codes[child] = os.waitstatus_to_exitcode(status)
-        if asked["point"] and len(codes) < len(children):  # a stopped rank never ends by itself
-            for other in {*children} - {*codes}:
-                if Path(f"/proc/{other}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T":
-                    os.kill(other, signal.SIGKILL)
-    return [codes[child] for child in children]
-
-
-if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps(attempt(json.loads(line))), flush=True)
+    experiment = asked["experiment"]
+    given = settings(experiment, asked["ranks"], asked["workers"])
+    run(load_recipe(experiment, "cpu", given), 1, "repro run")

@@ -1,12 +1,15 @@
-"""Run by test_ranks.py in several real processes: trains or tests a tiny recipe and prints what rank 0 found.
+"""Trains or tests a tiny recipe in several real processes and writes down what rank 0 found, for test_ranks.py.
 
-Usage: python ranks.py EXPERIMENT train|test|both WORLD PARTS EVALUATION_TOKENS OUT
+Ranks are forked by forks.py; as a program it leaves starting them to Lightning:
+python ranks.py EXPERIMENT train|test|both WORLD PARTS EVALUATION_TOKENS OUT
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from repro.experiment.run import part
 from repro.experiment.session import prepare
 from repro.experiment.trainer import quiet
 from repro.recipe import Recipe, load_recipe
@@ -49,6 +52,13 @@ def main(experiment: str, what: str, world: int, parts: int, budget: int, out: P
         found |= {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
     if run.trainer.is_global_zero:
         out.write_text(json.dumps(found))
+
+
+def forked(asked: dict[str, Any], rank: int) -> None:
+    """One rank of an attempt that forks.py is asked for."""
+    words = (asked[name] for name in ("experiment", "what", "ranks", "parts", "budget"))
+    main(*words, Path(asked["out"]))
+    part()
 
 
 if __name__ == "__main__":

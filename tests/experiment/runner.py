@@ -1,7 +1,8 @@
-"""Asks the program of interruptions.py for attempts, and knows what uninterrupted runs leave behind."""
+"""Asks the program of forks.py for attempts, and knows what uninterrupted runs leave behind."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,24 +19,71 @@ TIMED = "tokens_per_s"  # what no resume can repeat
 DATA = ("TranslationData", "EchoData", "BitMemoryData")  # checkpoints hold their positions by these names
 
 
+class Forks:
+    """The program forks.py, which has imported everything and forks the ranks of one attempt after another."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> subprocess.Popen[str]:
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WANDB_MODE": "disabled"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.experiment.forks"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, cwd=PROJECT, env=env, start_new_session=True,
+        )  # fmt: skip
+
+    def ask(
+        self, program: str, workshop: Workshop, ranks: int, env: dict[str, str], **more: Any
+    ) -> list[int]:
+        """Has ranks forked; the exit code of each, negative for a signal.
+
+        Args:
+            program: what they do, one of :data:`tests.experiment.forks.PROGRAMS`.
+            workshop: the project they run in; what they say goes to the file ``log`` there.
+            ranks: processes.
+            env: further variables.
+            more: what the program wants to know.
+        """
+        folders = ("configs", "results", "runs", "data")
+        own = {f"REPRO_{n.upper()}": str(getattr(workshop, n)) for n in folders} | env
+        asked = {"program": program, "ranks": ranks, "env": own, "log": str(workshop.root / "log"), **more}
+        self.process = self.process or self.start()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(asked) + "\n")
+            self.process.stdin.flush()
+            codes: list[int] = json.loads(self.process.stdout.readline())
+        except (
+            BaseException
+        ):  # ranks that hang until the test's time is over shall not answer the next question
+            self.close()
+            raise
+        return codes
+
+    def close(self) -> None:
+        """Ends the program and all ranks."""
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.communicate()
+        self.process = None
+
+
 class Runner:
-    """The program that runs attempts, and the uninterrupted runs it has made.
+    """Attempts at one experiment, and the uninterrupted runs that were made of it.
 
     Args:
+        forks: runs them.
         root: for the uninterrupted runs.
         data: the data folder.
         experiment: what is run, one of :data:`tests.experiment.interruptions.RECIPES`.
     """
 
-    def __init__(self, root: Path, data: Path, experiment: str = TINY) -> None:
+    def __init__(self, forks: Forks, root: Path, data: Path, experiment: str = TINY) -> None:
+        self.forks = forks
         self.root = root
         self.data = data
         self.experiment = experiment
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WANDB_MODE": "disabled"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.experiment.interruptions"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=env,
-        )  # fmt: skip
 
     def attempt(
         self,
@@ -60,19 +108,11 @@ class Runner:
             poison: module, step and ``output`` or ``gradient``: what becomes NaN or infinite.
             environment: further variables.
         """
-        env = {
-            f"REPRO_{n.upper()}": str(getattr(workshop, n)) for n in ("configs", "results", "runs", "data")
-        }
         workshop.runs.mkdir(exist_ok=True)
-        asked = {"ranks": ranks, "workers": workers, "point": point, "signals": signals, "only": only}
-        asked["experiment"] = self.experiment
-        asked |= {"poison": poison, "env": env | environment, "log": str(workshop.root / "log")}
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        codes: list[int] = json.loads(self.process.stdout.readline())
-        return codes
+        return self.forks.ask(
+            "interrupted", workshop, ranks, environment,
+            experiment=self.experiment, workers=workers, point=point, signals=signals, only=only, poison=poison,
+        )  # fmt: skip
 
     def whole(self, ranks: int) -> "Outcome":
         """The uninterrupted run, made once for each number of ranks."""
@@ -88,10 +128,6 @@ class Runner:
         made.stream()
         made.bits()
         return made
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def said(workshop: Workshop) -> str:

@@ -10,27 +10,53 @@ from typing import Any
 import pytest
 
 from repro.paths import PROJECT
-from tests.workshop import TINY, Workshop
+from tests.experiment.runner import Forks, said
+from tests.workshop import BITS, STREAM, TINY, Workshop, make_workshop
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
-def launch(
-    what: str, world: int, folder: Path, parts: int = 1, budget: int = 80, experiment: str = TINY
-) -> Any:
-    """Runs ranks.py and returns what rank 0 wrote."""
-    out = folder / f"{what}-{world}-{parts}-{budget}.json"
+class Launcher:
+    """Launches ranks.py, once for each question, and returns what rank 0 wrote."""
+
+    def __init__(self, forks: Forks, workshop: Workshop) -> None:
+        self.forks = forks
+        self.workshop = workshop
+
+    def __call__(
+        self, what: str, world: int, parts: int = 1, budget: int = 80, experiment: str = TINY
+    ) -> Any:
+        name = f"{experiment.rpartition('/')[2]}-{what}-{world}-{parts}-{budget}"
+        out = self.workshop.root / f"{name}.json"
+        if not out.exists():
+            codes = self.forks.ask(
+                "compared", self.workshop, world, {"REPRO_RUNS": str(self.workshop.root / f"runs-{name}")},
+                experiment=experiment, what=what, parts=parts, budget=budget, out=str(out),
+            )  # fmt: skip
+            assert codes == [0] * world, said(self.workshop)
+        return json.loads(out.read_text())
+
+
+@pytest.fixture(scope="module")
+def launch(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Launcher:
+    workshop = make_workshop(tmp_path_factory.mktemp("ranks") / "workshop", small_store)
+    assert (workshop.stream(), workshop.bits()) == (STREAM, BITS)
+    return Launcher(forks, workshop)
+
+
+def test_ranks_that_lightning_starts_find_the_same(launch: Launcher, workshop: Workshop) -> None:
+    """The other tests fork theirs, which saves the imports; under Slurm and torchrun they are started, too."""
+    out = workshop.root / "out.json"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
-    env |= {"REPRO_RUNS": str(folder / f"runs-{world}-{parts}")}
-    words = [sys.executable, str(SCRIPT), experiment, what, str(world), str(parts), str(budget), str(out)]
+    words = [sys.executable, str(SCRIPT), TINY, "both", "2", "1", "80", str(out)]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(out.read_text())
+    assert json.loads(out.read_text()) == launch("both", 2)
 
 
-def test_evaluation_is_exact_at_any_world_size(workshop: Workshop) -> None:
-    one, two, three = (launch("test", world, workshop.root) for world in (1, 2, 3))
+def test_evaluation_is_exact_at_any_world_size(launch: Launcher) -> None:
+    one, two, three = (launch("test", world) for world in (1, 2, 3))
     assert any(one["outputs"].split()), "nothing was decoded, so nothing was compared"
     for many in (two, three):
         assert many["outputs"] == one["outputs"]
@@ -42,17 +68,17 @@ def test_evaluation_is_exact_at_any_world_size(workshop: Workshop) -> None:
             assert many[name][2] == pytest.approx(one[name][2], rel=1e-6)
 
 
-def test_more_ranks_than_batches_of_an_evaluation_wait_for_each_other(workshop: Workshop) -> None:
-    one = launch("test", 1, workshop.root, budget=4000)  # one batch holds the split
-    two = launch("test", 2, workshop.root, budget=4000)
+def test_more_ranks_than_batches_of_an_evaluation_wait_for_each_other(launch: Launcher) -> None:
+    one = launch("test", 1, budget=4000)  # one batch holds the split
+    two = launch("test", 2, budget=4000)
     assert two["outputs"] == one["outputs"]
     assert two["test/bleu"] == one["test/bleu"]
 
 
 @pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2)])
-def test_shares_of_a_batch_follow_the_whole_batch(workshop: Workshop, world: int, parts: int) -> None:
-    whole = launch("train", 1, workshop.root)
-    shares = launch("train", world, workshop.root, parts)
+def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, parts: int) -> None:
+    whole = launch("train", 1)
+    shares = launch("train", world, parts)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == len(shares["loss"]) == 20
     for (step, wanted), (same, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -61,9 +87,8 @@ def test_shares_of_a_batch_follow_the_whole_batch(workshop: Workshop, world: int
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
 
 
-def test_every_token_counts_once_at_any_world_size(workshop: Workshop) -> None:
-    stream = workshop.stream()
-    one, two, three = (launch("test", world, workshop.root, experiment=stream) for world in (1, 2, 3))
+def test_every_token_counts_once_at_any_world_size(launch: Launcher) -> None:
+    one, two, three = (launch("test", world, experiment=STREAM) for world in (1, 2, 3))
     kinds = [
         f"{split}/{name}" for split in ("test", "val") for name in ("loss", "loss_alone", "accuracy", "ppl")
     ]
@@ -76,11 +101,10 @@ def test_every_token_counts_once_at_any_world_size(workshop: Workshop) -> None:
 
 @pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2), (2, 2)])
 def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
-    workshop: Workshop, world: int, parts: int
+    launch: Launcher, world: int, parts: int
 ) -> None:
-    stream = workshop.stream()
-    whole = launch("train", 1, workshop.root, experiment=stream)
-    shares = launch("train", world, workshop.root, parts, experiment=stream)
+    whole = launch("train", 1, experiment=STREAM)
+    shares = launch("train", world, parts, experiment=STREAM)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == 20, "more than two epochs"
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -88,11 +112,10 @@ def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
 
 
-def test_classifiers_score_alike_and_train_alike_at_any_world_size(workshop: Workshop) -> None:
-    bits = workshop.bits()
-    one = launch("both", 1, workshop.root, experiment=bits)
-    shares = launch("both", 2, workshop.root, parts=2, experiment=bits)
-    three = launch("test", 3, workshop.root, experiment=bits)
+def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launcher) -> None:
+    one = launch("both", 1, experiment=BITS)
+    shares = launch("both", 2, parts=2, experiment=BITS)
+    three = launch("test", 3, experiment=BITS)
     kinds = ["test/{}", "val/{}", "train/{}", "test/{}_sampled"]
     for many in (shares, three):
         for kind in kinds:

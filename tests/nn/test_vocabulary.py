@@ -63,3 +63,40 @@ def test_tied_needs_equal_widths() -> None:
 def test_a_token_outside_the_vocabulary_raises() -> None:
     with pytest.raises(IndexError):
         Vocabulary(4, 4, size=6).embed(torch.tensor([6]))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("chunk", [1, 4, 6, 7])
+def test_losses_in_chunks_are_the_same(tied: bool, chunk: int) -> None:
+    torch.manual_seed(0)
+    whole, cut = (Vocabulary(4, 4, size=6, tied=tied, loss_chunk=c).double() for c in (None, chunk))
+    cut.load_state_dict(whole.state_dict())
+    hidden = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 2, 3, dtype=torch.float64)
+    found = []
+    for vocabulary in (whole, cut):
+        nll, score = vocabulary.nll(hidden, IDS), vocabulary.score(hidden, IDS)
+        assert nll.shape == score.uniform.shape == (2, 3)
+        assert torch.allclose(nll, score.nll)
+        loss = (torch.stack([nll, *score]) * weight).sum()
+        head = vocabulary.embedding.table.weight if tied else vocabulary.head.proj.weight  # type: ignore[union-attr]
+        found.append([nll, *score, *torch.autograd.grad(loss, [hidden, head])])
+        with torch.no_grad():
+            assert torch.equal(vocabulary.nll(hidden, IDS), nll)
+    for a, b in zip(*found, strict=True):
+        assert torch.allclose(a, b, rtol=0, atol=1e-12)
+
+
+def test_logits_of_a_chunk_exist_one_at_a_time() -> None:
+    vocabulary = Vocabulary(4, 4, size=6, tied=False, loss_chunk=4)
+    sizes: list[tuple[int, ...]] = []
+    vocabulary.head.proj.register_forward_hook(lambda _, __, y: sizes.append(tuple(y.shape)))  # type: ignore[union-attr]
+    loss = vocabulary.nll(torch.randn(2, 3, 4), IDS).sum()
+    assert sizes == [(4, 6), (2, 6)]
+    loss.backward()
+    assert sorted(sizes[2:]) == [(2, 6), (4, 6)], "computed again, not kept"
+
+
+def test_a_chunk_of_no_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"loss_chunk must be at least 1, not 0"):
+        Vocabulary(4, 4, size=6, loss_chunk=0)

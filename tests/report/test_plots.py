@@ -1,99 +1,92 @@
-import xml.etree.ElementTree as ElementTree
-
-import pytest
-
+from repro.contact_sheet import Picture, to_line
+from repro.report import markdown, page
 from repro.report.compare import compare
-from repro.report.plots import draw, plots, ticks
+from repro.report.documents import paper_document
+from repro.report.figures import KINDS, file_name, over_seeds
+from repro.report.plots import plots
+from repro.report.render import check_tables, render_all, write_tables
+from tests.report.grids import grid, record, swept
 
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def words(svg):
-    return {t.text for t in ElementTree.fromstring(svg).iter(f"{SVG}text")}
-
-
-def lines(svg):
-    return [p.get("points") for p in ElementTree.fromstring(svg).iter(f"{SVG}polyline")]
-
-
-@pytest.fixture
-def figures(house):
-    house.run(house.recipe("big"), [30.0, 29.0])
-    return plots(compare())
+NAMES = [
+    "toy--grid--by-rounds--cpu.svg",
+    "toy--grid--points--cpu.svg",
+    "toy--grid@a--cpu--drawn-s0.png",
+    "toy--grid@a--cpu.svg",
+    "toy--grid@b--cpu.svg",
+]
+OUTPUTS = to_line(Picture(1, 1, 1, b"\x07"))
 
 
-def test_one_figure_per_experiment_and_scale(house, figures):
-    assert set(figures) == {"toy--big--paper.svg"}
-    house.recipe("big", scale="cpu", width=2)
-    house.run("toy/big", [10.0], "cpu")
-    assert set(plots(compare())) == {"toy--big--paper.svg", "toy--big--cpu.svg"}
+def fill(house):
+    """A grid with every kind of figure."""
+    grid(house, "a", "b")
+    record(house, "toy/grid@a", metrics=swept("rounds", "test/accuracy", {1: 1.0, 2: 2.0}), outputs=OUTPUTS)
+    record(house, "toy/grid@b", metrics=swept("rounds", "test/accuracy", {1: 1.0, 2: 3.0}))
 
 
-def test_figures_name_axes_units_and_seeds(figures):
-    (svg,) = figures.values()
-    wanted = {"train/loss (nats per token)", "val/bleu (BLEU)", "optimiser steps", "seed 0", "seed 1"}
-    assert wanted | {"toy/big, scale paper"} <= words(svg)
+def test_every_kind_in_its_order(house):
+    fill(house)
+    found = plots(compare(), house.results / "runs")
+    assert [plot.name for plot in found] == NAMES
+    assert list(dict.fromkeys(plot.kind for plot in found)) == list(KINDS)
 
 
-def test_a_line_per_seed_in_every_panel(figures):
-    (svg,) = figures.values()
-    assert [len(points.split()) for points in lines(svg)] == [3, 3, 2, 2]
+def test_a_papers_page_shows_them_by_kind(house):
+    fill(house)
+    comparison = compare()
+    document = paper_document(comparison, comparison.papers[0], plots(comparison, house.results / "runs"))
+    said = markdown.render(document)
+    wanted = [part for kind in KINDS for part in (f"## {kind}\n", *(n for n in NAMES if _kind(n) == kind))]
+    places = [said.index(part.replace("@", "%40")) for part in wanted]
+    assert places == sorted(places)
+    drawing = "toy · grid@a · cpu: 1 picture of 1 x 1 pixels in grey drawn from the model, seed 0:"
+    assert f"\n\n{drawing}\n\n![" in said  # legible, not only for those who do not see it
+    html = page.render("t", [("s", document, True)])
+    assert f"<p>{drawing}</p>\n<figure>" in html
+    for name in NAMES:
+        assert f'src="plots/{name.replace("@", "%40")}"' in html
 
 
-def test_a_falling_curve_falls_within_its_panel():
-    (points,) = lines(draw("t", {"val/loss": {0: [[0, 3.0], [50, 2.0], [100, 1.0]]}}, {}))
-    xs, ys = zip(*([float(v) for v in p.split(",")] for p in points.split()), strict=True)
-    assert xs == tuple(sorted(xs))
-    assert ys == tuple(sorted(ys))  # in SVG, y grows downwards
-    assert ys[1] == pytest.approx((ys[0] + ys[2]) / 2, abs=0.1)
-    assert 62 <= xs[0] < xs[-1] <= 304
-    assert 8 <= ys[0] < ys[-1] <= 184
+def _kind(name):
+    first, second, third, last = KINDS
+    return first if "--by-" in name else second if "--points" in name else third if "drawn" in name else last
 
 
-def test_bytes_depend_on_the_records_alone(house, figures):
-    assert plots(compare()) == figures
-    house.record("toy/big", 0, 25.0, finished="2026-05-01T00:00:00Z")
-    assert plots(compare()) != figures
+def test_no_heading_without_a_figure(house):
+    house.recipe("big")
+    comparison = compare()
+    said = markdown.render(paper_document(comparison, comparison.papers[0], plots(comparison, house.results)))
+    assert not any(kind in said for kind in KINDS)
 
 
-def test_a_diverged_curve_breaks_and_an_odd_name_is_shown(house):
-    odd = "val/<b> & \x1b[1m$x$"
-    curve = [[0, 1.0], [1, 2.0], [2, float("nan")], [3, 3.0]]
-    house.record(house.recipe("big"), 0, 30.0, curves={odd: curve, "val/none": [], "test/x": [[0, 1.0]]})
-    (svg,) = plots(compare()).values()
-    assert [len(points.split()) for points in lines(svg)] == [2, 1]
-    assert "val/<b> & \N{REPLACEMENT CHARACTER}[1m$x$" in words(svg)
-    assert not any("none" in w or "test/x" in w for w in words(svg))
+def test_they_are_written_and_checked(house):
+    fill(house)
+    write_tables()
+    assert sorted(path.name for path in (house.results / "plots").iterdir()) == sorted(NAMES)
+    assert check_tables() == []
+    drawing = house.results / "plots" / NAMES[2]
+    whole = drawing.read_bytes()
+    drawing.write_bytes(whole[:-1])
+    assert check_tables() == [f"plots/{NAMES[2]} differs from the records"]
+    left_over = drawing.with_name("toy--gone--cpu--drawn-s0.png")
+    drawing.rename(left_over)
+    assert check_tables() == [f"plots/{NAMES[2]} is missing", f"plots/{left_over.name} belongs to no record"]
+    write_tables()
+    assert drawing.read_bytes() == whole
+    assert not left_over.exists()
 
 
-def test_no_figure_without_curves(house):
-    house.record(house.recipe("big"), 0, 30.0, curves={"val/x": [[0, float("inf")]]})
-    assert plots(compare()) == {}
+def test_the_page_names_all_of_them(house):
+    fill(house)
+    html = render_all(house.results)[house.results / "index.html"].decode()
+    assert all(name.replace("@", "%40") in html for name in NAMES)
 
 
-@pytest.mark.parametrize("value", [0.0, 5.0, -3.0, 1e-9, 1e12])
-def test_a_flat_curve_and_a_single_point_can_be_drawn(value):
-    for curve in ([[0, value]], [[0, value], [10, value]]):
-        (points,) = lines(draw("t", {"val/x": {0: curve}}, {}))
-        assert "nan" not in points
+def test_file_names_hold_no_folders():
+    assert file_name("toy/big@l2", "by-a/../b c", "cpu") == "toy--big@l2--by-a-..-b-c--cpu.svg"
 
 
-def test_many_seeds_and_panels_stay_apart():
-    panels = {f"val/{i}": {seed: [[0, 1.0 * seed], [1, 2.0]] for seed in range(9)} for i in range(4)}
-    root = ElementTree.fromstring(draw("t", panels, {}))
-    looks = {(p.get("stroke"), p.get("stroke-dasharray")) for p in root.iter(f"{SVG}polyline")}
-    assert len(looks) == 9
-    assert len({g.get("transform") for g in root.iter(f"{SVG}g")}) == 4
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0, 100, [0, 20, 40, 60, 80, 100]),
-        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (-1.0, 1.0, [-1, -0.5, 0, 0.5, 1]),
-        (27.1, 28.9, [27.5, 28.0, 28.5]),
-    ],
-)
-def test_ticks_are_round(low, high, expected):
-    assert ticks(low, high) == pytest.approx(expected)
+def test_how_many_seeds_there_are():
+    assert over_seeds([1, 1]) == "1 seed"
+    assert over_seeds([3, 3]) == "means of 3 seeds"
+    assert over_seeds([3, 1]) == "means of 1 to 3 seeds"

@@ -19,3 +19,17 @@ def test_case_and_order_count() -> None:
     lower, _ = bleu([line.lower() for line in REFERENCES], REFERENCES)
     swapped, _ = bleu(REFERENCES[::-1], REFERENCES)
     assert swapped < lower < 100.0
+
+
+def test_the_ways_differ_in_case_and_in_what_a_token_is() -> None:
+    said = [line.lower() for line in REFERENCES]
+    cased, signature = bleu(said, REFERENCES, "bleu_intl")
+    uncased, uncased_signature = bleu(said, REFERENCES, "bleu_intl_uncased")
+    assert cased < uncased == pytest.approx(100.0)
+    assert "case:mixed" in signature
+    assert "tok:intl" in signature
+    assert "case:lc" in uncased_signature
+    assert "tok:intl" in uncased_signature
+    dots = ["a–b c d e f"], ["a – b c d e f"]  # a dash is a token of its own for one of them only
+    assert bleu(*dots, "bleu_intl")[0] == pytest.approx(100.0)
+    assert bleu(*dots)[0] < 100.0

@@ -1,0 +1,106 @@
+"""What hashed attention keeps of the past, and which of it a token sees: the keys of its buckets, without chunks."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from repro.nn.attention.hashing import Hashing, bucket_ids, draw_rotations, id_dtype
+from repro.nn.cache import append, empty_cache
+from repro.nn.mixer import Layout, State
+
+
+def empty_buckets(
+    batch: int, widths: dict[str, int], heads: int, like: Tensor, capacity: int | None, hashing: Hashing
+) -> State:
+    """An empty state of keys and values, with their bucket ids and the rotations where buckets decide.
+
+    Args:
+        batch: B.
+        widths: of ``k`` and ``v``.
+        heads: H.
+        like: gives dtype and device.
+        capacity: slots for each row; None grows by concatenation.
+        hashing: the settings.
+
+    Raises:
+        ValueError: the number of buckets follows from the length, and no capacity says it.
+    """
+    state = empty_cache(batch, {name: (heads, width) for name, width in widths.items()}, like, capacity)
+    if not hashing.by_bucket:
+        return state
+    if capacity is None and hashing.buckets is None:
+        raise ValueError(
+            "a state that grows needs a number of buckets: set hashing.buckets, or give a capacity"
+        )
+    count = hashing.count(capacity or 0)
+    shape = (batch, capacity or 0, heads, hashing.rounds)
+    state[_kind(state)]["buckets"] = torch.zeros(shape, dtype=id_dtype(count), device=like.device)
+    turns = draw_rotations(like, batch, heads, widths["k"], hashing.rounds, count, seed=0)
+    return {**state, "rotations": torch.zeros_like(turns)}
+
+
+def hash_into(state: State, q: Tensor, layout: Layout, hashing: Hashing) -> Tensor | None:
+    """Bucket ids ``(B, H, R, T)`` of queries ``(B, T, H, E)``; None where buckets do not decide.
+
+    Rows without tokens draw their rotations, which stay in the state.
+    """
+    if "rotations" not in state:
+        return None
+    fresh = state["length"] == 0
+    if fresh.device.type != "cpu" or bool(fresh.any()):
+        drawn = torch.randn_like(state["rotations"])
+        state["rotations"] = torch.where(fresh[:, None, None, None, None], drawn, state["rotations"])
+    if layout.choices is not None:
+        return layout.choices
+    kind = _kind(state)
+    return bucket_ids(q.transpose(1, 2), state["rotations"], hashing.count(state[kind]["k"].shape[1]))
+
+
+def append_hashed(
+    state: State, new: dict[str, Tensor], ids: Tensor | None, layout: Layout
+) -> tuple[dict[str, Tensor], State, Tensor]:
+    """:func:`repro.nn.cache.append` with bucket ids ``(B, H, R, T)``."""
+    if ids is None:
+        return append(state, new, layout)
+    kind = _kind(state)
+    ids = ids.permute(0, 3, 1, 2).to(state[kind]["buckets"].dtype)
+    merged, kept, seen = append(
+        {kind: state[kind], "length": state["length"]}, {**new, "buckets": ids}, layout
+    )
+    return merged, {**kept, "rotations": state["rotations"]}, seen
+
+
+def shared_buckets(
+    hidden: Tensor, ids: Tensor | None, held: dict[str, Tensor], duplicates: bool, dtype: torch.dtype
+) -> Callable[[slice], Tensor]:
+    """What is added to scores: the logarithm of how often a key counts.
+
+    Args:
+        hidden: keys that are not seen whatever their bucket, ``(B, 1, T, S)``.
+        ids: buckets of the queries, ``(B, H, R, T)``; None where buckets do not decide.
+        held: with the buckets ``(B, S, H, R)`` of the keys.
+        duplicates: a key counts as often as it shares a bucket, not once.
+        dtype: of the scores.
+
+    Returns:
+        For a slice of queries ``(B, 1 or H, T', S)``.
+    """
+
+    def bias(span: slice) -> Tensor:
+        if ids is None:
+            return torch.zeros(hidden[:, :, span].shape, dtype=dtype, device=hidden.device).masked_fill_(
+                hidden[:, :, span], -torch.inf
+            )
+        keys = held["buckets"].permute(0, 2, 3, 1)
+        meetings = sum(
+            (ids[:, :, r, span, None] == keys[:, :, r, None]).to(dtype) for r in range(ids.shape[2])
+        )
+        meetings = meetings if duplicates else meetings.clamp(max=1.0)
+        return meetings.masked_fill(hidden[:, :, span], 0.0).log_()
+
+    return bias
+
+
+def _kind(state: State) -> str:
+    return "past" if "past" in state else "slots"

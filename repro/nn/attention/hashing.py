@@ -1,0 +1,178 @@
+"""Locality-sensitive hashing: its settings, random rotations, and the bucket of every vector."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+# Above this many buckets the hash is made of two smaller ones: their rotations cost less than the attention.
+LARGEST_FACTOR = 128
+
+
+@dataclass(frozen=True)
+class Hashing:
+    """How a layer hashes, and which pairs it lets see each other. No setting owns a weight.
+
+    The defaults are the paper's masks. ``across_buckets=True, duplicates=True`` is the later public code, see
+    :meth:`across`. Exact attention with plain dot products is ``rounds=0, unit_keys=False, see_self=True``.
+
+    Args:
+        rounds: R, independent hashes; 0 is exact attention to every key, quadratic in the length.
+        chunk: tokens of one chunk, in the order of the buckets; a chunk sees itself and the chunk before it.
+        buckets: of one round, even; None takes two for each chunk. More than 128 are the product of two smaller
+            hashes where 4 divides them.
+        across_buckets: no bucket mask: a token sees all of its two chunks.
+        duplicates: a pair that several rounds bring together counts that often, not once.
+        unit_keys: keys are queries of length 1, and scores ``q · k``; else keys are the queries, and scores are
+            ``q · k / sqrt(E)``.
+        see_self: a token sees itself like any other; else only where it sees nothing else.
+        average: rounds have equal weights instead of weights by what they saw.
+
+    Raises:
+        ValueError: a setting out of its range, or ``average`` without ``duplicates``.
+
+    Source: Kitaev, Kaiser and Levskaya 2020, section 2; ``average`` is the baseline of Katharopoulos et al. 2020.
+    """
+
+    rounds: int = 1
+    chunk: int = 64
+    buckets: int | None = None
+    across_buckets: bool = False
+    duplicates: bool = False
+    unit_keys: bool = True
+    see_self: bool = False
+    average: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise ValueError(f"rounds must be at least 0, not {self.rounds}")
+        if self.chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {self.chunk}")
+        if self.buckets is not None and (self.buckets < 2 or self.buckets % 2):
+            raise ValueError(f"buckets must be even and at least 2, not {self.buckets}")
+        if self.average and not self.duplicates:
+            raise ValueError("average gives every round its own softmax: it needs duplicates: true")
+
+    @classmethod
+    def across(cls, rounds: int = 1, chunk: int = 64, buckets: int | None = None) -> "Hashing":
+        """The variant of the later public code: no bucket mask, and pairs count as often as they meet.
+
+        Source: trax from February 2020; transformers; the default of reformer-pytorch.
+        """
+        return cls(rounds, chunk, buckets, across_buckets=True, duplicates=True)
+
+    @property
+    def by_bucket(self) -> bool:
+        """Whether buckets decide who sees whom, apart from the order they give."""
+        return self.rounds > 0 and not self.across_buckets
+
+    def count(self, length: int) -> int:
+        """Buckets of one round for sequences of ``length`` tokens."""
+        if self.buckets is not None:
+            return self.buckets
+        chunks = -(-length // self.chunk)
+        if 2 * chunks > LARGEST_FACTOR:  # 4 must divide them
+            chunks += chunks % 2
+        return max(2, 2 * chunks)
+
+
+@contextmanager
+def hashing_as(model: nn.Module, hashing: Hashing | None) -> Iterator[None]:
+    """Gives every mixer of a model that hashes other settings; its own come back afterwards.
+
+    A state made under one setting must not be used under another.
+
+    Args:
+        model: any module.
+        hashing: None changes nothing.
+
+    Raises:
+        ValueError: no mixer of the model hashes.
+    """
+    mixers = (
+        [m for m in model.modules() if isinstance(getattr(m, "hashing", None), Hashing)] if hashing else []
+    )
+    if hashing and not mixers:
+        raise ValueError("another hashing is asked for, but no mixer of this model hashes")
+    own = [mixer.hashing for mixer in mixers]
+    try:
+        for mixer in mixers:
+            mixer.hashing = hashing  # type: ignore[assignment]
+        yield
+    finally:
+        for mixer, before in zip(mixers, own, strict=True):
+            mixer.hashing = before
+
+
+def factors(count: int) -> list[int]:
+    """The sizes of the hashes whose product has ``count`` buckets: one, or two even ones near its square root."""
+    if count <= LARGEST_FACTOR or count % 4:
+        return [count]
+    half = count // 4
+    small = max(d for d in range(1, int(half**0.5) + 1) if half % d == 0)
+    return [2 * small, 2 * (half // small)]
+
+
+def draw_rotations(
+    like: Tensor, rows: int, heads: int, width: int, rounds: int, count: int, seed: int | None = None
+) -> Tensor:
+    """Standard normal rotations ``(B, H, E, R, W)``, W half the sum of :func:`factors`.
+
+    Args:
+        like: gives the device; half precision is not enough for hashing, so that float32 is the least.
+        rows: B.
+        heads: H.
+        width: E.
+        rounds: R.
+        count: buckets of one round.
+        seed: of a generator of its own; None draws from torch's.
+    """
+    generator = None if seed is None else torch.Generator(like.device).manual_seed(seed)
+    shape = (rows, heads, width, rounds, sum(factors(count)) // 2)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return torch.randn(shape, generator=generator, device=like.device, dtype=dtype)
+
+
+@torch.no_grad()
+def bucket_ids(vectors: Tensor, rotations: Tensor, count: int) -> Tensor:
+    """``argmax([x R; -x R])`` for every round, in the smallest integer type that also holds ``count`` itself.
+
+    With two factors ``f1 · f2`` the bucket is ``a1 + f1 a2``.
+
+    Args:
+        vectors: ``(B, H, T, E)``; their length does not matter, and no gradient flows.
+        rotations: ``(B, H, E, R, W)``; B and H may be 1.
+        count: buckets of one round.
+
+    Returns:
+        ``(B, H, R, T)``.
+
+    Raises:
+        ValueError: rotations of the wrong width or for another number of buckets.
+
+    Source: Kitaev et al. 2020, section 2 (angular hashing of Andoni et al. 2015).
+    """
+    sizes = factors(count)
+    if rotations.shape[2] != vectors.shape[-1]:
+        raise ValueError(f"rotations turn vectors of width {rotations.shape[2]}, not of {vectors.shape[-1]}")
+    if rotations.shape[-1] != sum(sizes) // 2:
+        raise ValueError(
+            f"rotations for {count} buckets have {sum(sizes) // 2} columns, not {rotations.shape[-1]}"
+        )
+    turned = torch.matmul(vectors.to(rotations.dtype), rotations.flatten(3))
+    turned = turned.unflatten(-1, rotations.shape[3:])
+    ids, scale = turned.new_zeros(turned.shape[:-1], dtype=torch.long), 1
+    for part in turned.split([size // 2 for size in sizes], dim=-1):
+        # The largest of [x; -x] is the largest in size: half as much to compare.
+        place = part.abs().argmax(-1)
+        negative = part.gather(-1, place[..., None])[..., 0] < 0
+        ids += scale * (place + negative * part.shape[-1])
+        scale *= 2 * part.shape[-1]
+    return ids.to(id_dtype(count)).transpose(2, 3).contiguous()
+
+
+def id_dtype(count: int) -> torch.dtype:
+    """The smallest integer type for bucket ids 0 to ``count``, the last being that of padding."""
+    return next(t for t in (torch.int8, torch.int16, torch.int32) if count <= torch.iinfo(t).max)

@@ -1,0 +1,149 @@
+"""Attention to one's own chunk of the sequence and to its neighbours."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from repro.nn.attention.full import attend, head_widths, split_heads
+from repro.nn.attention.past import empty_slots, recall, slot_distances, write
+from repro.nn.cache import append, empty_cache
+from repro.nn.mixer import Layout, Mixed, State
+
+
+class LocalAttention(nn.Module):
+    """Softmax attention, ``q · k / sqrt(E)``, in chunks: a token sees its own chunk and some chunks beside it.
+
+    The sequence is cut where its places divide by the chunk's size, whatever it was fed in, so that all three laws hold.
+    Any length will do.
+
+    State in training: ``k`` and ``v``, ``(B, S, H, E)``, of all the past. With a capacity: a ring of the last
+    ``(before + 1) · chunk`` tokens, however long the sequence (:func:`repro.nn.attention.past.empty_slots`). Chunks
+    after one's own are seen as far as the same call holds them.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        chunk: tokens of one chunk.
+        before: chunks seen before one's own.
+        after: chunks seen after one's own; of no effect in causal layouts.
+        d_head: E; default ``d_model / n_heads``.
+        bias: biases in the projections.
+        dropout: on the attention weights, in [0, 1).
+
+    Raises:
+        ValueError: ``chunk`` below 1, a negative number of chunks, or ``d_head`` is not given and ``n_heads`` does not
+            divide ``d_model``.
+
+    Source: the released configurations of Kitaev, Kaiser and Levskaya 2020; the paper does not describe it.
+    Deviation: without causality, the public codes let the first chunk see the last one; here nothing is before the first.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        chunk: int = 64,
+        before: int = 1,
+        after: int = 0,
+        d_head: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if chunk < 1 or before < 0 or after < 0:
+            raise ValueError(
+                f"local attention needs chunk at least 1, before and after at least 0, not {chunk}, {before}, {after}"
+            )
+        self.n_heads, self.chunk, self.before, self.after = n_heads, chunk, before, after
+        self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
+        self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
+        self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
+        self.dropout = dropout
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state; the capacity only chooses the ring, whose size does not depend on it."""
+        if capacity is None:
+            widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
+            return empty_cache(batch, widths, self.qkv.weight, None)
+        size = (self.before + 1) * self.chunk
+        return empty_slots(batch, size - 1, self.n_heads, self.d_head, self.qkv.weight)
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).chunk(3, dim=-1))
+        if state is None:
+            return Mixed(self.out(self._in_chunks(q, k, v, layout)))
+        if "past" in state:
+            queries = self._places(state["length"], x.shape[1])
+            keys, state, seen = append(state, {"k": k, "v": v}, layout)
+            near = self._near(queries, torch.arange(seen.shape[-1], device=x.device)[None])
+            return Mixed(self._finish(q, keys["k"], keys["v"], seen & near), state)
+        return self._with_ring(q, k, v, state, layout)
+
+    def _in_chunks(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
+        """All chunks at once; ``(B, T, H, E)`` to ``(B, T, H·E)``."""
+        batch, steps = q.shape[:2]
+        size = min(self.chunk, steps)
+        before, after = self.before, 0 if layout.causal else self.after
+        count = -(-steps // size)
+        places = torch.arange(count * size, device=q.device).view(1, count, size)
+        seen = self._visible(places, _windows(places, before, after, fill=-1), layout, steps)
+        chunks = pad(q, (0, 0, 0, 0, 0, count * size - steps)).view(batch * count, size, *q.shape[2:])
+        filled = (pad(t, (0, 0, 0, 0, 0, count * size - steps)).unflatten(1, (count, size)) for t in (k, v))
+        keys, values = (_windows(t, before, after).flatten(0, 1) for t in filled)
+        seen = seen.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
+        y = attend(chunks, keys, values, seen, False, self.dropout if self.training else 0.0)
+        return y.view(batch, count * size, -1)[:, :steps]
+
+    @staticmethod
+    def _visible(queries: Tensor, keys: Tensor, layout: Layout, steps: int) -> Tensor:
+        """Which keys ``(1, C, W)`` the queries ``(1, C, m)`` see, ``(B or 1, C, m, W)``; everyone sees itself."""
+        query, key = queries[..., :, None], keys[..., None, :]
+        if layout.causal:
+            return (key >= 0) & (key <= query)
+        lengths = torch.tensor([steps], device=keys.device) if layout.lengths is None else layout.lengths
+        return (key >= 0) & (key < lengths[:, None, None, None]) | (key == query)
+
+    def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> Mixed:
+        queries = self._places(state["length"], q.shape[1])
+        if q.shape[1] == 1:
+            distances, held = slot_distances(state)
+            state = write(state, k, v, layout)
+            seen = held[:, None, None] & self._near(queries, queries - distances)
+            return Mixed(self._finish(q, state["slots"]["k"], state["slots"]["v"], seen), state)
+        old_k, old_v, held = recall(state)
+        past = queries[:, :1] - torch.arange(old_k.shape[1], 0, -1, device=q.device)
+        keys = torch.cat([past, queries], dim=1)
+        seen = self._near(queries, keys) & (keys >= 0)[:, None, None]
+        if layout.causal:
+            seen = seen & (keys[:, None, None] <= queries[:, None, :, None])
+        elif layout.lengths is not None:
+            end = queries[:, 0] + layout.lengths
+            own = keys[:, None, None] == queries[:, None, :, None]
+            seen = seen & (keys < end[:, None])[:, None, None] | own
+        k, v = torch.cat([old_k, k.to(old_k.dtype)], dim=1), torch.cat([old_v, v.to(old_v.dtype)], dim=1)
+        y = self._finish(q, k, v, seen)
+        return Mixed(y, write(state, k[:, old_k.shape[1] :], v[:, old_v.shape[1] :], layout))
+
+    def _finish(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+        y = attend(q.to(k.dtype), k, v, seen, False, self.dropout if self.training else 0.0)
+        return self.out(y)
+
+    @staticmethod
+    def _places(start: Tensor, steps: int) -> Tensor:
+        return start[:, None] + torch.arange(steps, device=start.device)
+
+    def _near(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Whether the chunk of a key at some place is seen from a query's, ``(B, 1, T, S)``."""
+        back = queries[:, None, :, None] // self.chunk - keys[:, None, None].div(
+            self.chunk, rounding_mode="floor"
+        )
+        return (back <= self.before) & (back >= -self.after)
+
+
+def _windows(chunks: Tensor, before: int, after: int, fill: int = 0) -> Tensor:
+    """Every chunk with its neighbours, ``(B, C, m, ...)`` to ``(B, C, W·m, ...)``; beyond the ends stands a filler."""
+    count = chunks.shape[1]
+    ends = [0, 0] * (chunks.dim() - 2) + [before, after]
+    filled = pad(chunks, ends, value=fill)
+    return torch.cat([filled[:, i : i + count] for i in range(before + after + 1)], dim=2)

@@ -1,0 +1,140 @@
+"""Attention to the keys that hash into the same bucket, in chunks of the sorted sequence."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from repro.nn.attention.buckets import append_hashed, empty_buckets, hash_into, shared_buckets
+from repro.nn.attention.full import head_widths, split_heads
+from repro.nn.attention.hashing import Hashing, bucket_ids, draw_rotations
+from repro.nn.attention.shared import attend_to_past, exact, unit
+from repro.nn.attention.windows import attend_in_windows, plan
+from repro.nn.mixer import Layout, Mixed, State
+
+
+class LSHAttention(nn.Module):
+    """Shared queries and keys, of which a token sees those that hashing brings near.
+
+    Each of R rounds hashes every query into a bucket, sorts the tokens by bucket and then by place, and cuts the sorted
+    sequence into chunks. A token sees the tokens of its own chunk and of the one before (the first chunk looks back at
+    the last chunk of the round before; of the last round, for the first) that lie in its bucket, none later than itself
+    where the layout is causal, and itself only where it sees nothing else in any round. Scores are ``q · k`` with keys
+    ``k = q / |q|``, without a further ``1 / sqrt(E)``. All rounds are one softmax over the pairs they bring together,
+    each counted once. :class:`~repro.nn.attention.hashing.Hashing` changes each of these.
+
+    Rotations are drawn anew in every call, for each row, head and round. ``Mixed.choices`` are the bucket ids
+    ``(B, H, R, T)``, through which no gradient flows; a call that is given them as ``Layout.choices`` draws as many
+    numbers from torch's generator as one that is not.
+
+    Any length will do: a last chunk that is not full is filled up, and fillers and padding lie in a bucket of their own,
+    where nobody sees them.
+
+    With a state a call has no chunks. It sees what it would see if one chunk held the sequence so far: the cached keys
+    that lie in its bucket in any round, or all of them with ``across_buckets`` or without rounds. State: ``k (B, S, H,
+    E)``, ``v (B, S, H, Ev)``, and where buckets decide, the ids ``buckets (B, S, H, R)`` and the ``rotations (B, H, E, R,
+    W)``, which a row draws with its first token. A row that is reset draws new ones.
+
+    Laws I and II hold where one chunk holds the sequence, or two chunks and R = 1, and buckets do not change: for
+    ``rounds=0``, for ``across_buckets``, or for given choices. Elsewhere a token moves the borders of chunks and so
+    changes *earlier* outputs; see benchmarks/README.md for how much.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        hashing: who sees whom; an evaluation may replace it on the same weights
+            (:func:`~repro.nn.attention.hashing.hashing_as`).
+        d_head: E, width of queries and keys; default ``d_model / n_heads``.
+        d_value: Ev, width of values; default ``d_head``.
+        bias: biases in the projections.
+        dropout: on the attention weights, in [0, 1).
+
+    Raises:
+        ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``.
+
+    Source: Kitaev, Kaiser and Levskaya 2020, section 2, equations 2 to 5.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        hashing: Hashing = Hashing(),  # noqa: B008 (frozen)
+        d_head: int | None = None,
+        d_value: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
+        self.widths = [n_heads * self.d_head, n_heads * self.d_value]
+        self.qk_v = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+        self.hashing = hashing
+        self.dropout = dropout
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        """An empty state.
+
+        Raises:
+            ValueError: the number of buckets follows from the length, and no capacity says it.
+        """
+        widths = {"k": self.d_head, "v": self.d_value}
+        return empty_buckets(batch, widths, self.n_heads, self.qk_v.weight, capacity, self.hashing)
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        q, v = (split_heads(part, self.n_heads) for part in self.qk_v(x).split(self.widths, dim=-1))
+        k = unit(q) if self.hashing.unit_keys else q / math.sqrt(self.d_head)
+        dropout = self.dropout if self.training else 0.0
+        if state is not None:
+            return self._with_state(q, k, v, state, layout, dropout)
+        if not self.hashing.rounds:
+            return Mixed(self.out(exact(q, k, v, layout, self.hashing.see_self, dropout)))
+        y, buckets = self._in_windows(q, k, v, layout, dropout)
+        return Mixed(self.out(y), choices=buckets)
+
+    def _in_windows(
+        self, q: Tensor, k: Tensor, v: Tensor, layout: Layout, dropout: float
+    ) -> tuple[Tensor, Tensor]:
+        rows, steps = q.shape[:2]
+        count = self.hashing.count(steps)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        # Always both, so that a call that is given its choices leaves torch's generator where the first left it.
+        seeds = torch.randint(1 << 62, (2,)).tolist()
+        buckets = layout.choices
+        if buckets is None:
+            args = (rows, self.n_heads, self.d_head, self.hashing.rounds, count)
+            buckets = bucket_ids(q, draw_rotations(q, *args, seed=seeds[0]), count)
+        self._check(buckets, (rows, self.n_heads, self.hashing.rounds, steps))
+        arrangement = plan(buckets, layout.lengths, count, self.hashing, layout.causal, dropout, seeds[1])
+        with torch.autocast(q.device.type, enabled=False):
+            y = attend_in_windows(q.flatten(0, 1), k.flatten(0, 1).to(q.dtype), v.flatten(0, 1), arrangement)
+        return y.unflatten(0, (rows, self.n_heads)).transpose(1, 2).flatten(2), buckets
+
+    @staticmethod
+    def _check(buckets: Tensor, shape: tuple[int, ...]) -> None:
+        if tuple(buckets.shape) != shape:
+            raise ValueError(
+                f"bucket ids of shape {tuple(buckets.shape)} are given for a call of shape {shape}"
+            )
+
+    def _with_state(
+        self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout, dropout: float
+    ) -> Mixed:
+        start, hashing = state["length"], self.hashing
+        ids = hash_into(state, q, layout, hashing)
+        held, state, seen = append_hashed(state, {"k": k, "v": v}, ids, layout)
+        own = start[:, None] + torch.arange(q.shape[1], device=q.device)
+        places = torch.arange(held["k"].shape[1], device=q.device)
+        hidden = ~seen if hashing.see_self else ~seen | (places == own[:, None, :, None])
+        apart = hashing.average and ids is not None  # every round by itself
+        parts = []
+        for r in range(hashing.rounds if apart else 1):
+            chosen, keys = ids, held
+            if apart:
+                chosen, keys = ids[:, :, r : r + 1], {"buckets": held["buckets"][..., r : r + 1]}
+            bias = shared_buckets(hidden, chosen, keys, hashing.duplicates, q.dtype)
+            parts.append(attend_to_past(q, held["k"], held["v"], bias, own, dropout))
+        return Mixed(self.out(torch.stack(parts).mean(0)), state, choices=ids)

@@ -1,0 +1,47 @@
+"""A recurrent mixer that reads from both ends."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from repro.nn.mixer import Layout, Mixed, State
+
+
+class BidirectionalLSTM(nn.Module):
+    """Two LSTMs, one from each end of a sequence; their outputs side by side.
+
+    It sees the whole sequence, so there is nothing to carry from one call to the next: its state is None. Padding is
+    read by neither direction, and its outputs are zeros.
+
+    Args:
+        d_model: D, even: width of the input and of both outputs together.
+
+    Raises:
+        ValueError: an odd width.
+
+    Source: Hochreiter and Schmidhuber 1997; Graves and Schmidhuber 2005.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        if d_model % 2:
+            raise ValueError(f"two directions need an even width, not {d_model}")
+        self.lstm = nn.LSTM(d_model, d_model // 2, batch_first=True, bidirectional=True)
+
+    def init_state(self, batch: int, capacity: int | None = None) -> State:
+        return None
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Reads ``x (B, T, D)``.
+
+        Raises:
+            ValueError: the layout is causal, or a state is given.
+        """
+        if layout.causal or state is not None:
+            raise ValueError("an LSTM that reads from both ends cannot be causal, and carries no state")
+        lengths = layout.lengths
+        if lengths is None:
+            lengths = torch.full((len(x),), x.shape[1])
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
+        return Mixed(y)

@@ -1,0 +1,55 @@
+"""Learning curves: one panel per metric, one line per seed."""
+
+from typing import Any
+
+from repro.record import RunRecord
+from repro.report.axes import linear
+from repro.report.compare import Comparison
+from repro.report.figures import CURVES, Plot, caption, file_name, labelled, units_of
+from repro.report.panels import Line, Panel, draw
+
+STEPS = "optimiser steps"
+
+Curve = list[list[Any]]  # [step, value or None]
+Curves = dict[str, dict[int, Curve]]  # {metric: {seed: curve}}
+
+
+def curves(comparison: Comparison) -> list[Plot]:
+    """A figure ``<paper>--<recipe>--<scale>.svg`` per experiment and scale, of the records that count."""
+    found = []
+    for (experiment, scale), selection in comparison.selections.items():
+        metrics = curves_of(selection.used)
+        if metrics:
+            svg = by_seed(f"{experiment}, scale {scale}", metrics, units_of(list(selection.used)))
+            said = caption(experiment, scale, "learning curves")
+            found.append(Plot(file_name(experiment, scale), CURVES, said, svg.encode()))
+    return found
+
+
+def curves_of(records: tuple[RunRecord, ...]) -> Curves:
+    """Curves worth a panel: the training loss, then the validation scores."""
+    found: Curves = {}
+    for record in records:
+        for name, curve in record.curves.items():
+            wanted = name == "train/loss" or name.startswith("val/")
+            if wanted and any(value is not None for _, value in curve):
+                found.setdefault(name, {})[record.seed] = curve
+    return dict(sorted(found.items()))
+
+
+def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> str:
+    """One figure.
+
+    Args:
+        title: above all panels.
+        metrics: at least one; every curve has at least one value, and breaks where its value is None.
+        units: unit by the last part of a metric's name.
+    """
+    seeds = sorted({seed for found in metrics.values() for seed in found})
+    panels = []
+    for name, found in metrics.items():
+        lines = [Line(seeds.index(seed), [(x, y) for x, y in curve]) for seed, curve in sorted(found.items())]
+        there = [(x, y) for line in lines for x, y in line.points if y is not None]
+        x, y = linear(float(x) for x, _ in there), linear(y for _, y in there)
+        panels.append(Panel(STEPS, labelled(name, units), x, y, lines))
+    return draw(title, "learning curves", [f"seed {seed}" for seed in seeds], panels)

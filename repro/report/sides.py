@@ -1,0 +1,76 @@
+"""Learning curves of a grid's points side by side: one panel per metric, one line per point."""
+
+from repro.record import RunRecord
+from repro.report.axes import linear, of_scores
+from repro.report.compare import Comparison
+from repro.report.curves import STEPS, Curve, Curves, curves_of
+from repro.report.figures import (
+    SIDES,
+    Plot,
+    caption,
+    file_name,
+    grid_of,
+    labelled,
+    over_seeds,
+    point_of,
+    units_of,
+)
+from repro.report.panels import Line, Panel, draw
+
+LEGIBLE = 4  # up to so many points, single seeds are drawn, too
+
+
+def sides(comparison: Comparison) -> list[Plot]:
+    """A figure ``<paper>--<recipe>--points--<scale>.svg`` per grid and scale where two points share a curve."""
+    grids: dict[tuple[str, str], dict[str, tuple[RunRecord, ...]]] = {}
+    for (experiment, scale), selection in comparison.selections.items():
+        if "@" in experiment and selection.used:
+            grids.setdefault((grid_of(experiment), scale), {})[point_of(experiment)] = selection.used
+    found = []
+    for (grid, scale), points in grids.items():
+        shared = {point: curves_of(records) for point, records in points.items()}
+        shared = {point: metrics for point, metrics in shared.items() if metrics}
+        units = units_of([record for records in points.values() for record in records])
+        panels = _panels(shared, units)
+        if panels:
+            seeds = over_seeds([len(points[point]) for point in shared])
+            svg = draw(f"{grid}, scale {scale}, {seeds}", "points side by side", list(shared), panels)
+            said = caption(grid, scale, f"learning curves of {len(shared)} points side by side, {seeds}")
+            found.append(Plot(file_name(grid, "points", scale), SIDES, said, svg.encode()))
+    return found
+
+
+def _panels(points: dict[str, Curves], units: dict[str, str]) -> list[Panel]:
+    """A panel for each metric that at least two points have."""
+    names = sorted({name for metrics in points.values() for name in metrics})
+    panels = []
+    for name in names:
+        there = {look: metrics[name] for look, metrics in enumerate(points.values()) if name in metrics}
+        if len(there) < 2:
+            continue
+        lines = [
+            line for look, seeds in there.items() for line in _lines(look, seeds, len(points) <= LEGIBLE)
+        ]
+        drawn = [(x, y) for line in lines for x, y in line.points if y is not None]
+        x, y = linear(float(x) for x, _ in drawn), of_scores(y for _, y in drawn)
+        panels.append(Panel(STEPS, labelled(name, units), x, y, lines))
+    return panels
+
+
+def _lines(look: int, seeds: dict[int, Curve], legible: bool) -> list[Line]:
+    """The mean of a point's seeds, and each of them where it is legible or where they have no step in common."""
+    mean = mean_curve(list(seeds.values()))
+    single = [Line(look, [(x, y) for x, y in curve], thin=True) for curve in seeds.values()]
+    if not any(y is not None for _, y in mean):
+        return single
+    return [Line(look, mean)] if len(single) == 1 or not legible else [*single, Line(look, mean)]
+
+
+def mean_curve(curves: list[Curve]) -> list[tuple[float, float | None]]:
+    """Means at the steps that all curves have; None where one of them has no value (its run diverged)."""
+    tables = [dict(curve) for curve in curves]
+    mean: list[tuple[float, float | None]] = []
+    for step in sorted(set.intersection(*(set(table) for table in tables))):
+        values = [table[step] for table in tables]
+        mean.append((step, None if None in values else sum(values) / len(values)))
+    return mean

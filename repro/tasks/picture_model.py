@@ -1,0 +1,131 @@
+"""Models that draw pictures value by value: bits per dimension, pictures to look at, and how long they take."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro.contact_sheet import cut_up, to_line
+from repro.models.draw import draw, timed_drawing
+from repro.record import Measurement
+from repro.tasks.example_task import EVALUATION_SEED, drawing_from
+from repro.tasks.sequence_model import SequenceModel
+from repro.tasks.task import OptimizerMaker, ScheduleMaker
+
+LN2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A way of drawing whose speed is measured behind the test.
+
+    Args:
+        images: side by side.
+        cached: with carried state; False reads the whole picture anew for every value.
+        values: drawn values of each picture that are timed; None for all.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    images: int = 1
+    cached: bool = True
+    values: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.images < 1 or (self.values is not None and self.values < 1):
+            raise ValueError(f"images {self.images} and values {self.values} must be at least 1")
+
+
+class PictureModel(SequenceModel):
+    """Trains and scores a model of a picture's values, each given those before it, and draws pictures with it.
+
+    Args:
+        net: a :class:`~repro.models.DecoderLM` whose tokens are levels of brightness.
+        optimizer: maker of the optimiser.
+        schedule: maker of the schedule.
+        drawn: pictures drawn with carried state behind the test, for people; kept beside the record.
+        timings: ways of drawing that are timed, by name: ``draw/images_per_s_<device>_<name>`` and
+            ``draw/seconds_<device>_<name>``, the device being ``cpu`` or ``gpu``.
+
+    Source: Katharopoulos et al. 2020, section 4.2 and supplement C.2.
+    """
+
+    SUMS: ClassVar[tuple[str, ...]] = ("nll", "targets")
+    UNITS: ClassVar[dict[str, str]] = {"loss": "nats per value", "bits_per_dim": "bits per value"}
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: OptimizerMaker,
+        schedule: ScheduleMaker,
+        drawn: int = 16,
+        timings: dict[str, Timing] | None = None,
+    ) -> None:
+        super().__init__(net, optimizer, schedule)
+        if drawn < 0:
+            raise ValueError(f"drawn must be at least 0, not {drawn}")
+        self.drawn = drawn
+        self.timings = timings or {}
+        self._timed: list[Measurement] = []
+        self._pictures: str | None = None
+
+    def score(self, examples: Any) -> list[Tensor]:
+        """Likelihood, and how many values there are."""
+        hidden, targets = self.hidden(examples)
+        nll = self.net.vocabulary.nll(hidden, targets).sum()
+        return [nll, torch.tensor(targets.numel(), device=nll.device)]
+
+    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The curve of training, in bits."""
+        return {"loss": sums["nll"].double(), "bits_per_dim": sums["nll"].double() / LN2, "tokens": sums["targets"]}
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        """Mean over all values that are predicted, in nats and in bits."""
+        nll = sums["nll"] / sums["targets"]
+        return {"loss": nll, "bits_per_dim": nll / LN2}
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    def on_test_epoch_end(self) -> None:
+        super().on_test_epoch_end()
+        if self.trainer.is_global_zero:
+            with drawing_from(0, self.device):
+                self._pictures = self._draw() if self.drawn else None
+                self._timed = [m for name, timing in self.timings.items() for m in self._time(name, timing)]
+
+    def _draw(self) -> str:
+        """Pictures as text; the first value of each is that of a test picture, or the 0 in front of all."""
+        data = self.data
+        which = np.arange(self.drawn, dtype=np.int64) % data.size(data.test_split)
+        first = data.reader(data.test_split)(which, None).inputs[:, 0]
+        generator = torch.Generator().manual_seed(EVALUATION_SEED)
+        found = draw(self.net, first.to(self.device), data.seq_len + 1, generator)[:, int(data.whole) :]
+        pixels = found.to(torch.uint8).cpu().numpy().tobytes()
+        return "\n".join(map(to_line, cut_up(data.shape, pixels))) + "\n"
+
+    def _time(self, name: str, timing: Timing) -> list[Measurement]:
+        """Pictures a second, and seconds a picture."""
+        found = timed_drawing(self.net, timing.images, self.data.seq_len + 1, timing.cached, timing.values)
+        protocol = {
+            "images": found.images, "cached": timing.cached, "timed_values": found.measured,
+            "extrapolated": found.extrapolated,
+        }  # fmt: skip
+        device = "gpu" if self.device.type == "cuda" else self.device.type
+        values = {"images_per_s": found.images_per_s, "seconds": found.seconds_per_image}
+        units = {"images_per_s": "pictures per second", "seconds": "seconds per picture"}
+        return [
+            Measurement(f"draw/{metric}_{device}_{name}", value, units[metric], self.data.test_split, protocol)
+            for metric, value in values.items()
+        ]
+
+    def measurements(self) -> list[Measurement]:
+        """Likelihoods, then speeds."""
+        return [*super().measurements(), *self._timed]
+
+    def outputs(self) -> str | None:
+        """The drawn pictures, one line each."""
+        return self._pictures

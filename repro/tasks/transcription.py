@@ -1,0 +1,133 @@
+"""Transcription of recordings: CTC loss, and phoneme error rates over whole splits."""
+
+import statistics
+from typing import Any, ClassVar
+
+import numpy as np
+from lightning.pytorch.utilities.types import STEP_OUTPUT
+from torch import Tensor, nn
+
+from repro.record import Measurement
+from repro.tasks.callbacks import Curves
+from repro.tasks.example_task import ExampleTask, Scored
+from repro.tasks.task import OptimizerMaker, ScheduleMaker
+
+
+class Transcription(ExampleTask):
+    """Trains a transcriber by connectionist temporal classification, and counts what it gets wrong.
+
+    The phoneme error rate is the number of insertions, deletions and substitutions that turn the likeliest class of
+    each frame, repeats and blanks taken out, into the reference, per reference phoneme of the whole split, in percent.
+
+    Args:
+        net: a :class:`~repro.models.Transcriber`.
+        optimizer: maker of the optimiser.
+        schedule: maker of the schedule.
+
+    Source: Katharopoulos et al. 2020, section 4.3, table 3.
+    Deviation: no beam search and no language model; the paper does not say how it decodes.
+    """
+
+    SUMS = ("nll", "errors", "targets")
+    UNITS: ClassVar[dict[str, str]] = {"loss": "nats per phoneme", "per": "percent"}
+
+    def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
+        super().__init__(net, optimizer, schedule)
+        self.transcripts: list[
+            tuple[list[int], list[int]]
+        ] = []  # of the test split: what was heard, what was said
+        self._heard: list[list[int]] = []  # of the batch just scored
+        self._gathered: dict[int, tuple[list[int], list[int]]] = {}
+
+    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
+        """One micro-batch of :class:`~repro.data.examples.ExampleBatch`."""
+        inputs, targets, _, lengths = batch.examples
+        nll = self.net.head.nll(self.net(inputs, lengths), lengths, targets).sum()
+        sums = {"loss": nll.detach().double(), "tokens": (targets >= 0).sum()}
+        return {"loss": self.share_of_step(nll, batch.step_targets), "sums": sums}
+
+    # --- evaluation ---------------------------------------------------------------------------------------------
+
+    def score(self, examples: Any) -> list[Tensor]:
+        """Likelihood, errors and reference phonemes."""
+        hidden = self.net(examples.inputs, examples.lengths)
+        nll = self.net.head.nll(hidden, examples.lengths, examples.targets).double().sum()
+        self._heard = self.net.head.decode(hidden, examples.lengths)
+        pairs = zip(self._heard, references(examples.targets), strict=True)
+        errors = sum(edit_distance(heard, said) for heard, said in pairs)
+        return [nll, nll.new_tensor(errors), (examples.targets >= 0).sum()]
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        """Loss and phoneme error rate."""
+        return {"loss": sums["nll"] / sums["targets"], "per": 100.0 * sums["errors"] / sums["targets"]}
+
+    def counted(self, metric: str, scored: Scored) -> int:
+        """Reference phonemes."""
+        return round(scored.sums["targets"])
+
+    def on_test_epoch_start(self) -> None:
+        super().on_test_epoch_start()
+        self._gathered = {}
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        super().test_step(batch, batch_idx, dataloader_idx)
+        if dataloader_idx == 0 and len(batch.index):
+            pairs = zip(self._heard, references(batch.examples.targets), strict=True)
+            self._gathered.update(zip(batch.index.tolist(), pairs, strict=True))
+
+    def on_test_epoch_end(self) -> None:
+        super().on_test_epoch_end()
+        found = {index: pair for part in self.gather_objects(self._gathered) for index, pair in part.items()}
+        self.transcripts = [found[index] for index in sorted(found)]
+
+    # --- the record ---------------------------------------------------------------------------------------------
+
+    def measurements(self) -> list[Measurement]:
+        """Every metric of every evaluation, and how long an epoch of training takes."""
+        return [*super().measurements(), *self._pace()]
+
+    def _pace(self) -> list[Measurement]:
+        """Seconds of training for as many targets as an epoch has; evaluation, checkpoints and pauses are not in it."""
+        curves = next((c for c in self.trainer.callbacks if isinstance(c, Curves)), None)  # type: ignore[attr-defined]
+        rates = [value for _, value in curves.curves.get("train/tokens_per_s", [])] if curves else []
+        if curves is None or not rates or not self.trainer.global_step:
+            return []
+        steps = self.data.steps_per_epoch
+        targets = curves.tokens / self.trainer.global_step * steps
+        protocol = {"of": "training alone, at the median speed of its curve", "steps": steps}
+        seconds = targets / statistics.median(rates)
+        return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.train_split, protocol)]
+
+    def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
+        """The first recordings of the test split: what was said, and what was heard."""
+        return ["reference", "hypothesis"], [
+            [self._spelt(said), self._spelt(heard)] for heard, said in self.transcripts[:count]
+        ]
+
+    def outputs(self) -> str:
+        """What was heard in each recording of the test split, one a line."""
+        return "".join(f"{self._spelt(heard)}\n" for heard, _ in self.transcripts)
+
+    def _spelt(self, ids: list[int]) -> str:
+        symbols = self.data.symbols
+        return " ".join(symbols[i] for i in ids)
+
+
+def references(targets: Tensor) -> list[list[int]]:
+    """The targets of each row of ``(B, N)``, without the -1 behind them."""
+    return [row[row >= 0].tolist() for row in targets.cpu()]
+
+
+def edit_distance(found: list[int], wanted: list[int]) -> int:
+    """The least number of insertions, deletions and substitutions that turn one sequence into the other.
+
+    Source: Levenshtein 1966.
+    """
+    places = np.arange(len(wanted) + 1)
+    target = np.array(wanted, np.int64)
+    costs = places  # from nothing to each beginning of what is wanted
+    for item in found:
+        without = np.minimum(costs[1:] + 1, costs[:-1] + (target != item))
+        costs = np.concatenate([costs[:1] + 1, without])
+        costs = np.minimum.accumulate(costs - places) + places  # whatever is missing is inserted
+    return int(costs[-1])

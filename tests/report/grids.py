@@ -1,0 +1,40 @@
+"""A grid of made-up points in the small house."""
+
+import dataclasses
+import hashlib
+
+from repro.record import Measurement, write_record
+from tests.report.fakes import make_record
+
+GRID = """
+title: Toy
+reproduces:
+  - {table: table1, row: big, metric: bleu, measured: test/bleu}
+trainer: {max_steps: 100}
+model: {class_path: repro.tasks.Translation, init_args: {width: 8}}
+points:
+"""
+
+
+def grid(house, *points, name="grid"):
+    """A recipe with points, at scales paper and cpu."""
+    rows = "".join(f"  {point}: {{trainer.max_steps: {n + 1}}}\n" for n, point in enumerate(points))
+    house.write(name, GRID + rows)
+    house.write(name, "trainer: {precision: 32-true}\n", "cpu")
+
+
+def record(house, experiment, seed=0, scale="cpu", outputs=None, **changes):
+    """A record, written with its outputs beside it."""
+    made = dataclasses.replace(make_record(experiment, seed, 20.0, scale), **changes)
+    if outputs is not None and "outputs_sha256" not in changes:
+        made = dataclasses.replace(made, outputs_sha256=hashlib.sha256(outputs.encode()).hexdigest())
+    write_record(made, house.results / "runs", outputs)
+    return made
+
+
+def swept(key, of, values, unit="percent", split="test", **more):
+    """Measurements of a sweep, from ``{setting: value}``."""
+    return [
+        Measurement(f"{of}_{x}", y, unit, split, {"sweep": key, "of": of, key: x, **more})
+        for x, y in values.items()
+    ]

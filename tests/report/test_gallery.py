@@ -1,0 +1,116 @@
+import zlib
+
+import pytest
+
+from repro.contact_sheet import Picture, to_line
+from repro.errors import UserError
+from repro.report.compare import compare
+from repro.report.figures import DRAWN
+from repro.report.gallery import drawn, gallery
+from tests.report.grids import grid, record
+
+PICTURES = [Picture(2, 3, 1, bytes([n, 10, 20, 30, 40, 50])) for n in range(11)]
+TEXT = "".join(f"{to_line(picture)}\n" for picture in PICTURES)
+
+
+def sheets(house):
+    return {plot.name: plot for plot in gallery(compare(), house.results / "runs")}
+
+
+def pixels(png):
+    """Rows of a grey PNG of few runs, undone by hand: filter 2 only."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    at = png.index(b"IHDR") + 4
+    width, height = int.from_bytes(png[at : at + 4], "big"), int.from_bytes(png[at + 4 : at + 8], "big")
+    at = png.index(b"IDAT")
+    size = int.from_bytes(png[at - 4 : at], "big")
+    raw = zlib.decompress(png[at + 4 : at + 4 + size])
+    above, rows = bytes(width), []
+    for y in range(height):
+        line = raw[y * (width + 1) : (y + 1) * (width + 1)]
+        assert line[0] == 2
+        above = bytes((a + b) & 255 for a, b in zip(line[1:], above, strict=True))
+        rows.append(above)
+    return rows
+
+
+def test_a_sheet_per_run_with_pictures(house):
+    grid(house, "a", "b")
+    record(house, "toy/grid@a", 0, outputs=TEXT)
+    record(house, "toy/grid@a", 3, outputs=TEXT)
+    record(house, "toy/grid@b", 0, outputs="a translation\n")
+    record(house, "toy/grid@b", 1)
+    record(house, house.recipe("big"), 0, "paper", outputs=TEXT)
+    found = sheets(house)
+    assert set(found) == {
+        "toy--grid@a--cpu--drawn-s0.png",
+        "toy--grid@a--cpu--drawn-s3.png",
+        "toy--big--paper--drawn-s0.png",
+    }
+    plot = found["toy--grid@a--cpu--drawn-s3.png"]
+    assert plot.kind == DRAWN
+    said = "11 pictures of 2 x 3 pixels in grey drawn from the model, seed 3"
+    assert plot.caption == f"toy · grid@a · cpu: {said}"
+
+
+def test_the_sheet_shows_every_picture_large(house):
+    record(house, house.recipe("big"), 0, "paper", outputs=TEXT)
+    (plot,) = sheets(house).values()
+    rows = pixels(plot.data)
+    step, high = 3 * 28 + 1, 2 * 28 + 1  # 84 / 3 = 28 times as large, a line between them
+    assert len(rows) == 2 * high + 1
+    assert len(rows[0]) == 8 * step + 1
+    there = [rows[1 + high * (n // 8)][1 + step * (n % 8)] for n in range(11)]
+    assert there == list(range(11))
+    assert rows[high - 1][step - 1] == 50
+
+
+def test_large_pictures_keep_their_size(house):
+    picture = Picture(100, 90, 3, bytes(27_000))
+    record(house, house.recipe("big"), 0, "paper", outputs=to_line(picture))
+    (plot,) = sheets(house).values()
+    assert plot.data[16:24] == (92).to_bytes(4, "big") + (102).to_bytes(4, "big")
+    assert "1 picture of 100 x 90 pixels in colour" in plot.caption
+
+
+def test_only_records_that_count_are_shown(house):
+    name = house.recipe("big")
+    record(house, name, 0, "paper", outputs=TEXT, config_hash="0" * 64)
+    assert sheets(house) == {}
+    record(house, name, 0, "paper", outputs=TEXT)
+    before = sheets(house)["toy--big--paper--drawn-s0.png"].data
+    newer = "".join(f"{to_line(picture)}\n" for picture in reversed(PICTURES))
+    record(house, name, 0, "paper", outputs=newer, finished="2026-05-01T00:00:00Z")
+    (after,) = sheets(house).values()
+    assert after.data != before
+
+
+@pytest.mark.parametrize("text", ["", "a\nb\n", "\n" + TEXT, "28x28: a translation about 28x28x1:\n"])
+def test_other_outputs_are_no_pictures(house, text):
+    made = record(house, house.recipe("big"), 0, "paper", outputs=text)
+    assert drawn(made, house.results / "runs") == []
+
+
+def test_outputs_that_are_not_there(house):
+    made = record(house, house.recipe("big"), 0, "paper", outputs_sha256="0" * 64)
+    assert drawn(made, house.results / "runs") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TEXT + "and a remark\n", "no picture in"),
+        (TEXT + to_line(Picture(3, 2, 1, bytes(6))) + "\n", "one shape"),
+        ("2x3x1:eNpj\n", "does not have 6 bytes"),
+    ],
+)
+def test_damaged_pictures_are_named(house, text, words):
+    record(house, house.recipe("big"), 0, "paper", outputs=text)
+    with pytest.raises(UserError, match=rf"paper-s0-.*\.outputs\.txt: .*{words}"):
+        sheets(house)
+
+
+def test_pictures_of_another_run_are_refused(house):
+    record(house, house.recipe("big"), 0, "paper", outputs=TEXT, outputs_sha256="0" * 64)
+    with pytest.raises(UserError, match=r"outputs\.txt is not what its record names"):
+        sheets(house)

@@ -1,0 +1,117 @@
+import pytest
+
+from repro.report.compare import compare
+from repro.report.figures import SIDES
+from repro.report.panels import COLOURS
+from repro.report.sides import mean_curve, sides
+from tests.report.grids import grid, record
+from tests.report.svg import labels, lines, panels, root_of, words
+
+FALLING = {"train/loss": [[0, 3.0], [50, 2.0], [100, 1.0]], "val/loss": [[50, 2.0], [100, 1.0]]}
+
+
+def drawn():
+    return {plot.name: plot for plot in sides(compare())}
+
+
+def test_two_points_at_a_scale_make_a_figure(house):
+    grid(house, "a", "b", "c")
+    record(house, "toy/grid@a", curves=FALLING)
+    record(house, "toy/grid@b", scale="paper", curves=FALLING)
+    assert drawn() == {}
+    record(house, "toy/grid@b", curves=FALLING)
+    record(house, house.recipe("big"), scale="paper")  # no grid
+    (plot,) = drawn().values()
+    assert plot.name == "toy--grid--points--cpu.svg"
+    assert plot.kind == SIDES
+    assert plot.caption == "toy · grid · cpu: learning curves of 2 points side by side, 1 seed"
+    said = words(plot.data)
+    assert {"toy/grid, scale cpu, 1 seed", "a", "b", "train/loss (nats per token)"} <= set(said)
+    assert "c" not in said
+    assert [len(lines(panel)) for panel in panels(plot.data)] == [2, 2]
+
+
+def test_a_panel_for_what_two_points_share_in_one_look_per_point(house):
+    grid(house, "a", "b", "c")
+    only = {"val/only": [[0, 1.0]], "train/lr": [[0, 1.0]]}
+    record(house, "toy/grid@a", curves={**FALLING, **only})
+    record(house, "toy/grid@b", curves={"train/loss": FALLING["train/loss"], "train/lr": [[0, 1.0]]})
+    record(house, "toy/grid@c", curves=FALLING)
+    (plot,) = drawn().values()
+    assert {w for w in words(plot.data) if "/" in w and "grid" not in w} == {
+        "train/loss (nats per token)",
+        "val/loss (nats per token)",
+    }
+    _, val = panels(plot.data)
+    strokes = [p.get("stroke") for p in val.iter() if p.tag.endswith("polyline")]
+    assert strokes == [COLOURS[0], COLOURS[2]]  # b has its colour without a line here
+
+
+def test_points_that_share_no_curve_make_no_figure(house):
+    grid(house, "a", "b")
+    record(house, "toy/grid@a", curves={"val/x": [[0, 1.0]]})
+    record(house, "toy/grid@b", curves={"val/y": [[0, 1.0]]})
+    assert drawn() == {}
+
+
+def test_means_at_the_steps_that_all_seeds_have():
+    assert mean_curve([[[0, 1.0], [5, 3.0], [9, 1.0]], [[5, 5.0], [0, 2.0]]]) == [(0, 1.5), (5, 4.0)]
+    assert mean_curve([[[0, 1.0], [5, None]], [[0, 2.0], [5, 1.0]]]) == [(0, 1.5), (5, None)]
+    assert mean_curve([[[0, 1.0]], [[1, 1.0]]]) == []
+
+
+def three_seeds(house, point, spread=1.0):
+    for seed in range(3):
+        curve = [[x, 1.0 + spread * seed] for x in (0, 10)]
+        record(house, f"toy/grid@{point}", seed, curves={"val/loss": curve})
+
+
+def test_seeds_are_thin_lines_about_their_mean(house):
+    grid(house, "a", "b")
+    three_seeds(house, "a")
+    record(house, "toy/grid@b", curves={"val/loss": [[0, 2.0], [10, 2.0]]})
+    (plot,) = drawn().values()
+    (panel,) = panels(plot.data)
+    thin = [stroke[0][1] for stroke in lines(panel, thin=True)]
+    mean, other = (stroke[0][1] for stroke in lines(panel, thin=False))
+    assert len(thin) == 3
+    assert mean == other == pytest.approx(sum(thin) / 3, abs=0.1)  # the mean of 1, 2, 3 is 2
+    assert "means of 1 to 3 seeds" in plot.caption
+
+
+def test_seeds_of_many_points_are_not_drawn(house):
+    points = [f"p{n}" for n in range(5)]
+    grid(house, *points)
+    for point in points:
+        three_seeds(house, point)
+    (plot,) = drawn().values()
+    assert lines(root_of(plot.data), thin=True) == []
+    assert len(lines(root_of(plot.data))) == 5
+    assert "toy/grid, scale cpu, means of 3 seeds" in words(plot.data)
+
+
+def test_seeds_without_a_common_step_are_drawn_themselves(house):
+    points = [f"p{n}" for n in range(5)]
+    grid(house, *points)
+    for point in points:
+        record(house, f"toy/grid@{point}", 0, curves={"val/loss": [[0, 1.0], [2, 1.0]]})
+    record(house, "toy/grid@p0", 1, curves={"val/loss": [[1, 3.0], [3, 3.0]]})
+    (plot,) = drawn().values()
+    assert len(lines(root_of(plot.data), thin=True)) == 2
+    assert len(lines(root_of(plot.data), thin=False)) == 4
+
+
+@pytest.mark.parametrize(("low", "ticks"), [(0.01, {"0.01", "0.1", "1"}), (0.5, {"0.5", "1", "1.5", "2"})])
+def test_a_wide_range_is_logarithmic(house, low, ticks):
+    grid(house, "a", "b")
+    for point in "ab":
+        record(house, f"toy/grid@{point}", curves={"val/loss": [[0, 2.0], [10, low]]})
+    (plot,) = drawn().values()
+    assert set(labels(panels(plot.data)[0])[1]) >= ticks
+
+
+def test_stale_records_are_left_out(house):
+    grid(house, "a", "b")
+    record(house, "toy/grid@a", curves=FALLING)
+    record(house, "toy/grid@b", curves=FALLING, config_hash="0" * 64)
+    assert drawn() == {}
