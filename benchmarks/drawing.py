@@ -1,17 +1,19 @@
 """How fast pictures are drawn value by value: carried state beside recomputing, for three kinds of attention.
 
-    python -m benchmarks.drawing [--shape mnist] [--batches 1 16] [--sides linear "softmax, state"]
+    python -m benchmarks.drawing [--shape mnist] [--batches 1 8] [--sides linear "softmax, state"]
 
 The networks have the size of the paper's and random weights, on which speed does not depend: 8 layers for MNIST's 784
 values, 16 for CIFAR-10's 3,072, width 256, 8 heads, feed-forward width 1024, 10 logistics. Random choice is included.
 `linear` and `softmax, state` keep a state (sums, or keys and values) and read one value at a time. `softmax, anew` and
 `lsh-R, anew` read all values so far for every new one, as the paper's softmax and LSH do. Only some values of a picture
-are timed, in runs that are spread evenly over it, and the mean stands for the others (`repro.models.draw.timed_drawing`);
-the table says how many. Sides take turns, so that a busy machine slows all; a side's time is the median of its turns.
+are timed, in runs spread evenly over it, and their mean stands for the others (`repro.models.draw.timed_drawing`); the
+table says how many. Sides take turns, so that a busy machine slows all; a side's time is the median of its turns.
+`--cpu-time` counts seconds of computing, for one thread on a machine that others use.
 
 Where a state is carried, values given one by one must have the distributions that one pass gives them, or the benchmark
 fails. The published numbers are of GPUs that the paper does not name, each method with the largest batch that fits;
-what can be compared is the order, and how factors grow from MNIST to CIFAR-10. Prints a table and one line of JSON.
+what can be compared is the order, and how factors grow from MNIST to CIFAR-10. Prints a table and one line of JSON;
+takes some three minutes of computing for MNIST.
 
 Source: Katharopoulos et al. 2020, tables 1, 2, 4 (images a second) and 5 (seconds for one image, batch 1).
 """
@@ -20,6 +22,7 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -39,7 +42,6 @@ from repro.nn import (
     LinearAttention,
     LSHAttention,
     PixelVocabulary,
-    PostNorm,
 )
 
 WIDTH, HEADS, D_FF = 256, 8, 1024
@@ -99,7 +101,7 @@ class Side:
 
 @torch.inference_mode()
 def check(side: Side, tokens: int) -> float:
-    """Largest difference between values one by one and in one pass, in log-probability; exits where it is no rounding."""
+    """Largest difference between values one by one and in one pass, in log-probability; exits if it is not rounding."""
     if not side.cached:
         return 0.0
     ids = torch.randint(256, (2, tokens), device=next(side.net.parameters()).device)
@@ -118,20 +120,20 @@ def measure(args: argparse.Namespace, batch: int) -> list[dict[str, Any]]:
     shape = SHAPES[args.shape]
     sides = [Side(name, shape, args.device) for name in args.sides]
     gaps = [check(side, 100) for side in sides]
+    clock = time.process_time if args.cpu_time else time.perf_counter
     turns: dict[str, list[Drawing]] = {side.name: [] for side in sides}
     for _ in range(args.repeats):
         for side in sides:
             values = args.values if side.cached else args.values_anew
-            turns[side.name].append(
-                timed_drawing(side.net, batch, shape.n_values, side.cached, values or None)
-            )
+            drawn = timed_drawing(side.net, batch, shape.n_values, side.cached, values or None, clock)
+            turns[side.name].append(drawn)
     found = []
     for side, gap in zip(sides, gaps, strict=True):
-        drawn = turns[side.name]
-        rates = [one.images_per_s for one in drawn]
+        last = turns[side.name][-1]
+        rates = [one.images_per_s for one in turns[side.name]]
         one = {"side": side.name, "batch": batch, "images_per_s": statistics.median(rates), "turns": rates}
-        one |= {"seconds_per_image": 1 / one["images_per_s"], "measured_values": drawn[0].measured}
-        found.append(one | {"extrapolated": drawn[0].extrapolated, "gap": gap})
+        one |= {"seconds_per_image": 1 / one["images_per_s"], "measured_values": last.measured}
+        found.append(one | {"extrapolated": last.extrapolated, "gap": gap})
     return found
 
 
@@ -157,16 +159,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shape", choices=list(SHAPES), default="mnist")
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="pictures side by side")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8], help="pictures side by side")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="SIDE")
     for name, default, what in (
         ("values", 64, "values of a picture that are timed where a state is carried; 0 for all"),
-        ("values-anew", 8, "the same where everything is read anew"),
+        ("values-anew", 4, "the same where everything is read anew"),
         ("repeats", 3, "turns of each side"),
         ("threads", 1, "of the CPU"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{what}; default {default}")
     parser.add_argument("--device", default="cpu", help="cpu or cuda; default cpu")
+    parser.add_argument("--cpu-time", action="store_true", help="seconds of computing, not on the clock")
     args = parser.parse_args()
     if min(*args.batches, args.repeats, args.threads) < 1 or min(args.values, args.values_anew) < 0:
         parser.error("batches, repeats and threads must be at least 1, values at least 0")

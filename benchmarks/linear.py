@@ -5,10 +5,10 @@
 DIR is a checkout of github.com/idiap/fast-transformers; its kernel is compiled there, in DIR/build-kernel, with its own
 flags and -O3 (a minute at the first run; needs a C++ compiler and ninja). Compared are whole cores: their
 `CausalLinearAttention.forward`, which applies elu(x) + 1, the kernel for the numerator and a cumulative sum for the
-denominator, and ours, feature map included, from the same queries, keys and values (N, L, H, E). Settings of 8 heads
-are those of the library's documentation and of the experiments of its paper (widths 64 and 32); `tests` are those of the
-kernel's own benchmark. Outputs and gradients must agree, or the benchmark fails. Both sides take turns; a ratio is the
-median of the ratios of neighbours. Prints a table and one line of JSON.
+denominator, and ours, feature map included, from the same queries, keys and values (N, L, H, E). 8 heads of width 64
+are the library's own example, 8 of width 32 the experiments of its paper, and `tests` the benchmark of the kernel among
+its tests. Outputs and gradients must agree, or the benchmark fails. Both sides take turns; a ratio is the median of the
+ratios of neighbours. Prints a table and one line of JSON.
 """
 
 import argparse
@@ -38,8 +38,6 @@ SETTINGS = {
     "16384, width 32": (1, 16384, 8, 32, 32),
     "4096, width 32, batch 4": (4, 4096, 8, 32, 32),
 }
-import os
-CHUNK = int(os.environ.get('CHUNK', 64))
 Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -52,7 +50,9 @@ def official(folder: Path, native: bool) -> Core:
     build.mkdir(parents=True, exist_ok=True)
     flags = ["-O3", "-fopenmp", "-ffast-math", *(["-march=native"] if native else [])]
     source = folder / "fast_transformers/causal_product/causal_product_cpu.cpp"
-    sys.modules[name] = load("causal_product_cpu", [str(source)], extra_cflags=flags, build_directory=str(build))
+    sys.modules[name] = load(
+        "causal_product_cpu", [str(source)], extra_cflags=flags, build_directory=str(build)
+    )
     sys.path.insert(0, str(folder))
     package: Any = types.ModuleType("fast_transformers.attention")
     package.__path__ = [str(folder / "fast_transformers/attention")]
@@ -77,7 +77,7 @@ def official(folder: Path, native: bool) -> Core:
 def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """This library's core, feature map included."""
     features = EluPlusOne()
-    return linear_attention(features(q), features(k), v, chunk=CHUNK)[0]
+    return linear_attention(features(q), features(k), v)[0]
 
 
 def inputs(n: int, steps: int, heads: int, e: int, m: int) -> tuple[list[Tensor], Tensor]:
@@ -107,7 +107,9 @@ def timed(core: Core, given: list[Tensor], grad: Tensor, clock: Callable[[], flo
     return between - began, clock() - began
 
 
-def measure(theirs: Core, setting: tuple[int, ...], repeats: int, clock: Callable[[], float]) -> dict[str, float]:
+def measure(
+    theirs: Core, setting: tuple[int, ...], repeats: int, clock: Callable[[], float]
+) -> dict[str, float]:
     """Milliseconds of both sides, which take turns, and the median of the ratios of neighbours."""
     given, grad = inputs(*setting)
     check(ours, theirs, given, grad)
@@ -135,7 +137,9 @@ def main() -> None:
     clock = time.process_time if args.cpu_time else time.perf_counter
     rows = {name: measure(theirs, setting, args.repeats, clock) for name, setting in SETTINGS.items()}
     names = list(next(iter(rows.values())))
-    print(tabulate([[n, *(row[k] for k in names)] for n, row in rows.items()], ["ms", *names], floatfmt=".1f"))
+    print(
+        tabulate([[n, *(row[k] for k in names)] for n, row in rows.items()], ["ms", *names], floatfmt=".1f")
+    )
     line = {"benchmark": "linear", "native": args.native, "repeats": args.repeats, "threads": args.threads}
     print(json.dumps(line | {"cpu_time": args.cpu_time, "milliseconds": rows, "torch": torch.__version__}))
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from repro.data import obtain
 from repro.data.sources import prepare
 from tests.workshop import TINY, Workshop, call, make_workshop
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``-n`` and no ``--dist``, tests are shared as tests/scheduling.py says."""
+    from tests.scheduling import ByUnit
+
+    return ByUnit(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A worker of ``-n`` sees the long tests first; without workers the order is that of the files."""
+    if hasattr(config, "workerinput"):
+        from tests.scheduling import turn
+
+        items.sort(key=lambda item: turn(item.nodeid))
 
 
 @pytest.fixture(autouse=True)

@@ -23,10 +23,11 @@ MAY_IMPORT = {
     "stop": set(),
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
+    "contact_sheet": {"errors"},
     "tracking": {"tracking", *BOTTOM},
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
-    "tasks": {"tasks", "models", "nn", "record", "errors", "stop", "checkpoints"},
+    "tasks": {"tasks", "models", "nn", "record", "errors", "stop", "checkpoints", "contact_sheet"},
     "data": {"data", *BOTTOM},
     "experiment": {
         "experiment",
@@ -40,7 +41,7 @@ MAY_IMPORT = {
         "checkpoints",
         *BOTTOM,
     },
-    "report": {"report", *BOTTOM},
+    "report": {"report", "contact_sheet", *BOTTOM},
     "launch": {"launch", "source", *BOTTOM},
     "doctor": {"data", "tracking", *BOTTOM},
     "cli": {

@@ -130,6 +130,7 @@ class AlignmentData(GeneratedData):
 
     Attributes:
         symbols: name of each class; class 0 is CTC's blank.
+        public: whether what is said may stand in records.
 
     Raises:
         UserError: lengths in the wrong order, a negative noise, or a number below 1.
@@ -137,6 +138,7 @@ class AlignmentData(GeneratedData):
 
     store_name = "alignment"
     input_size = CHANNELS
+    public = True
 
     def __init__(
         self,

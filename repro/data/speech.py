@@ -86,6 +86,7 @@ class SpeechData(Opened, ExampleData):
 
     Attributes:
         symbols: name of each class; class 0 is CTC's blank.
+        public: whether what is said may stand in records; it is licensed, so it may not.
 
     Raises:
         UserError: a number below 1.
@@ -97,6 +98,7 @@ class SpeechData(Opened, ExampleData):
     """
 
     input_size = CHANNELS
+    public = False
 
     def __init__(
         self,
@@ -115,6 +117,12 @@ class SpeechData(Opened, ExampleData):
         self.seq_len = longest
         self.n_classes = phonemes + 1
 
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the store; from then on ``n_targets`` is that of the utterances to train on."""
+        super().setup(stage)
+        train = self.reader(self.train_split)
+        self.n_targets = round(float(train.phonemes[train.kept].mean()))
+
     def check(self, store: Store) -> None:
         """Refuses a store of anything else.
 
@@ -127,6 +135,10 @@ class SpeechData(Opened, ExampleData):
         if there != self.n_classes - 1:
             raise UserError(
                 f"store {store.name} has {there} phonemes, not {self.n_classes - 1}; set data.phonemes"
+            )
+        if not SpeechReader(store, self.train_split, self.seq_len).usable.any():
+            raise UserError(
+                f"no utterance of {self.train_split} has at most {self.seq_len} frames and enough for its phonemes"
             )
         for split in (self.val_split, self.test_split):
             reader = SpeechReader(store, split, self.seq_len)

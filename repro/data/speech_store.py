@@ -117,9 +117,8 @@ def frames_of(store: Store, split: str) -> np.ndarray[Any, np.dtype[np.float16]]
 
 def needed_frames(phonemes: np.ndarray[Any, Any], offsets: Int64s) -> Int64s:
     """Frames that CTC needs at least for each utterance, ``(N,)``: one a phoneme, and a blank between equal ones."""
-    same = np.zeros(len(phonemes) + 1, np.int64)
-    same[1:-1] = phonemes[1:] == phonemes[:-1]
-    same[offsets[1:-1]] = 0  # neighbours of different utterances
+    same = np.zeros(len(phonemes), np.int64)
+    same[1:] = phonemes[1:] == phonemes[:-1]
     total = np.cumsum(same)
-    # `same[i]` is about phonemes i - 1 and i, and that of an utterance's first one was just cleared
+    # up to each utterance's last phoneme, from behind its first one, whose neighbour is another utterance's
     return np.diff(offsets) + total[offsets[1:] - 1] - total[offsets[:-1]]

@@ -67,7 +67,7 @@ class Pass:
         kind = x.device.type
         if torch.amp.is_autocast_available(kind):
             enabled, to = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-            # Never cached: a weight cast without gradient would be taken for later uses that want one.
+            # Never cached: the casts of all layers' weights would be kept until autocast ends.
             self.autocast = partial(torch.autocast, kind, dtype=to, enabled=enabled, cache_enabled=False)
             if enabled:
                 self.dtype = torch.promote_types(x.dtype, torch.float32)
@@ -125,8 +125,8 @@ class Undoable(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_aux: Tensor | None) -> tuple[Tensor | None, ...]:
-        run, step = ctx.run, ctx.step
-        streams = ctx.saved_tensors[:2] if step.last else run.streams
+        run, step, saved = ctx.run, ctx.step, ctx.saved_tensors  # asked for in any case: it looks for changes
+        streams = saved[:2] if step.last else run.streams
         outside = Random(grad.device)
         try:
             ctx.random.restore()

@@ -90,7 +90,7 @@ class ReversibleStack(ResidualStack):
             if self._recomputes() and any(t.requires_grad for t in (second, *reads)):
                 if "mix" in given:
                     raise ValueError(
-                        "a reversible stack carries no state in training: undoing would need its past"
+                        "a reversible stack carries no state in training: undoing needs its past"
                     )
                 new, aux = Undoable.apply(run, step, first, second, aux, *reads)
                 past = step.past

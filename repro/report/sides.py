@@ -1,5 +1,7 @@
 """Learning curves of a grid's points side by side: one panel per metric, one line per point."""
 
+from typing import Any
+
 from repro.record import RunRecord
 from repro.report.axes import linear, of_scores
 from repro.report.compare import Comparison
@@ -68,7 +70,7 @@ def _lines(look: int, seeds: dict[int, Curve], legible: bool) -> list[Line]:
 
 def mean_curve(curves: list[Curve]) -> list[tuple[float, float | None]]:
     """Means at the steps that all curves have; None where one of them has no value (its run diverged)."""
-    tables = [dict(curve) for curve in curves]
+    tables: list[dict[Any, Any]] = [dict(curve) for curve in curves]
     mean: list[tuple[float, float | None]] = []
     for step in sorted(set.intersection(*(set(table) for table in tables))):
         values = [table[step] for table in tables]

@@ -104,11 +104,11 @@ class Classification(ExampleTask):
             return self.sampled.batches * self.sampled.rows
         return super().expected(evaluation)
 
-    def protocol(self, evaluation: Evaluation, scored: Scored) -> dict[str, Any]:
+    def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """How many examples, or which sample."""
-        if evaluation.name == SAMPLED and self.sampled is not None:
+        if scored.evaluation.name == SAMPLED and self.sampled is not None:
             return asdict(self.sampled)
-        return super().protocol(evaluation, scored)
+        return super().protocol(metric, scored)
 
     def score(self, examples: Any) -> list[Tensor]:
         """Likelihood and right answers, those that the input does not show apart."""

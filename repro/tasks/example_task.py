@@ -93,8 +93,8 @@ class ExampleTask(Task):
         """Examples of an evaluation over all ranks."""
         return int(self.data.expected(evaluation.split, evaluation.limit))
 
-    def protocol(self, evaluation: Evaluation, scored: Scored) -> dict[str, Any]:
-        """What decides how an evaluation was made, for the record."""
+    def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
+        """What decides how a metric of an evaluation was measured, for the record."""
         return {"examples": scored.examples}
 
     def counted(self, metric: str, scored: Scored) -> int:
@@ -169,19 +169,24 @@ class ExampleTask(Task):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
-        """Every metric of every evaluation; a test score has the validation score of its setting beside it."""
+        """Every metric of every evaluation; a test score has the validation score of its setting beside it.
+
+        Validation scores of further settings stand there only.
+        """
         beside = {
             one.evaluation.name: self.summary(one.sums) for one in self.tested if one.evaluation.kind == "val"
         }
         found = []
         for one in self.tested:
             evaluation = one.evaluation
+            if evaluation.kind == "val" and evaluation.name:
+                continue
             validation = beside.get(evaluation.name, {}) if evaluation.kind == "test" else {}
             for metric, value in self.summary(one.sums).items():
                 found.append(
                     Measurement(
                         evaluation.called(metric), value, self.UNITS[metric], evaluation.split,
-                        self.protocol(evaluation, one), self.counted(metric, one), validation.get(metric),
+                        self.protocol(metric, one), self.counted(metric, one), validation.get(metric),
                     )
                 )  # fmt: skip
         return found

@@ -1,7 +1,7 @@
 """Models of the next token over separate sequences (puzzles, pictures), scored under any number of hashings."""
 
 import contextlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import torch
@@ -88,10 +88,14 @@ class SequenceModel(ExampleTask):
             return super().scored_as(evaluation)
         return hashing_as(self.net, self.hashings[evaluation.name])
 
-    def protocol(self, evaluation: Evaluation, scored: Scored) -> dict[str, Any]:
-        """How many examples, and the hashing."""
-        said = super().protocol(evaluation, scored)
-        return said | (asdict(self.hashings[evaluation.name]) if evaluation.name else {})
+    def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
+        """How many examples; the hashing, as a point of a sweep over rounds, with its name where there are none."""
+        said, evaluation = super().protocol(metric, scored), scored.evaluation
+        if not evaluation.name:
+            return said
+        hashing = self.hashings[evaluation.name]
+        of = replace(evaluation, name="").called(metric)
+        return {**said, **asdict(hashing), "rounds": hashing.rounds or evaluation.name, "sweep": "rounds", "of": of}
 
     def summary(self, sums: dict[str, float]) -> dict[str, float]:
         """Loss and accuracy over all targets that count."""

@@ -99,13 +99,17 @@ class Transcription(ExampleTask):
         return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.train_split, protocol)]
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """The first recordings of the test split: what was said, and what was heard."""
+        """What was said and heard in the first recordings of the test split; nothing of data that are not public."""
+        if not self.data.public:
+            return [], []
         return ["reference", "hypothesis"], [
             [self._spelt(said), self._spelt(heard)] for heard, said in self.transcripts[:count]
         ]
 
-    def outputs(self) -> str:
-        """What was heard in each recording of the test split, one a line."""
+    def outputs(self) -> str | None:
+        """What was heard in each recording of the test split, one a line; None of data that are not public."""
+        if not self.data.public:
+            return None
         return "".join(f"{self._spelt(heard)}\n" for heard, _ in self.transcripts)
 
     def _spelt(self, ids: list[int]) -> str:

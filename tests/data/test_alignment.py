@@ -45,7 +45,9 @@ def test_frames_are_pauses_and_phonemes_in_turn() -> None:
 def test_what_is_drawn_is_drawn_from_everything() -> None:
     reader = quiet().reader("val")
     all_said = [reader.said(i, 8, None) for i in range(N)]
-    for values, wanted in zip(zip(*all_said, strict=True), ({1, 2, 3}, {0, 1, 2}, set(range(3, 9))), strict=True):
+    for values, wanted in zip(
+        zip(*all_said, strict=True), ({1, 2, 3}, {0, 1, 2}, set(range(3, 9))), strict=True
+    ):
         assert set(np.concatenate(values).tolist()) == wanted
     assert set(reader.lengths(np.arange(N), None).tolist()) == set(range(5, 13))
 
@@ -76,7 +78,9 @@ def test_the_bell_is_about_normal() -> None:
     assert abs(found.mean()) < 0.01
     assert found.std() == pytest.approx(1.0, rel=0.01)
     assert (found**3).mean() == pytest.approx(0.0, abs=0.03)
-    assert (found**4).mean() == pytest.approx(2.7, abs=0.05), "that of the sum of four uniform numbers; normal is 3"
+    assert (found**4).mean() == pytest.approx(2.7, abs=0.05), (
+        "that of the sum of four uniform numbers; normal is 3"
+    )
 
 
 def test_phonemes_can_be_told_apart() -> None:

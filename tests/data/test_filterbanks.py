@@ -38,7 +38,9 @@ def by_hand(
             for band in range(40):
                 left, centre, right = edges[band : band + 3]
                 if left < at < right:
-                    weight = (at - left) / (centre - left) if at <= centre else (right - at) / (right - centre)
+                    weight = (
+                        (at - left) / (centre - left) if at <= centre else (right - at) / (right - centre)
+                    )
                     energies[band] += weight * abs(total) ** 2
         rows.append([math.log(energy) for energy in energies])
     return rows

@@ -12,7 +12,9 @@ from repro.errors import UserError
 
 def test_streams_share_nothing() -> None:
     keys = [(p, s, e, i) for p in (WORD, COPY) for s in SPLITS for e in (0, 1, 2) for i in (0, 1, 2)]
-    drawn = [n for purpose, split, epoch, index in keys for n in raw(50, purpose, split, epoch, index).tolist()]
+    drawn = [
+        n for purpose, split, epoch, index in keys for n in raw(50, purpose, split, epoch, index).tolist()
+    ]
     assert len(set(drawn)) == len(keys) * 50
 
 

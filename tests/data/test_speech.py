@@ -37,8 +37,9 @@ def test_a_batch_is_frames_and_phonemes_with_padding(store: Path) -> None:
     assert np.array_equal(found.inputs[1, :3].numpy(), raw[:3]), "a comes first"
     assert np.array_equal(found.inputs[0].numpy(), raw[3:9])
     assert not found.inputs[1, 3:].any()
+    assert not module.public, "it is licensed"
     assert module.symbols == ["<blank>", "AA", "B", "S"]
-    assert (module.input_size, module.n_classes, module.seq_len) == (40, 4, 2400)
+    assert (module.input_size, module.n_classes, module.seq_len, module.n_targets) == (40, 4, 2400, 3)
 
 
 def test_what_is_too_long_or_too_short_is_left_out_of_training(store: Path) -> None:
@@ -67,8 +68,15 @@ def test_every_utterance_is_evaluated_once(store: Path) -> None:
     assert [batch.index.tolist() for batch in module.val_dataloader()] == [[0], [1]]
 
 
+def test_nothing_to_train_on_is_refused(store: Path) -> None:
+    with pytest.raises(
+        UserError, match="no utterance of train has at most 2 frames and enough for its phonemes"
+    ):
+        SpeechData(1, phonemes=3, longest=2).setup()
+
+
 def test_evaluation_leaves_nothing_out(store: Path) -> None:
-    with pytest.raises(UserError, match="val has an utterance of 5 frames, .* longest 4 .*; raise longest"):
+    with pytest.raises(UserError, match=r"val has an utterance of 5 frames, .* longest 4 .*; raise longest"):
         SpeechData(1, phonemes=3, longest=4).setup()
 
 
@@ -79,12 +87,12 @@ def test_an_utterance_too_short_to_score_is_refused(
     (folder / "test_dev93" / "text").write_text("e S AA\nf S S S S AA B\n")  # 9 for 5 frames
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "other"))
     prepare("wsj", folder, say=lambda line: None)
-    with pytest.raises(UserError, match="val has an utterance of 5 frames, .* too few for its phonemes"):
+    with pytest.raises(UserError, match=r"val has an utterance of 5 frames, .* too few for its phonemes"):
         SpeechData(1, phonemes=3).setup()
 
 
 def test_a_store_of_something_else_is_refused(numbers_store: Path, store: Path) -> None:
-    with pytest.raises(UserError, match="store wsj/fbank40 has 3 phonemes, not 39; set data.phonemes"):
+    with pytest.raises(UserError, match=r"store wsj/fbank40 has 3 phonemes, not 39; set data\.phonemes"):
         SpeechData(1).setup()
     other = SpeechData(1, store="numbers-en-de/bpe300-n300")
     with pytest.raises(UserError, match="numbers-en-de/bpe300-n300 holds en, de, not speech"):

@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import ReproError
+from repro.experiment.build import build
+from repro.recipe import Recipe
+from repro.yamls import parse_yaml
 from tests.experiment import interruptions, ranks
+from tests.workshop import BITS_RECIPE, RECIPE, STREAM_RECIPE
 
 # What a rank can be asked to do; each is given the question and its rank.
 PROGRAMS = {"interrupted": interruptions.main, "compared": ranks.forked}
@@ -67,6 +71,13 @@ def attempt(asked: dict[str, Any]) -> list[int]:
     return [codes[child] for child in children]
 
 
+def warm_up() -> None:
+    """Builds a network of each kind, so that what constructors are asked for is known before the ranks are forked."""
+    for text in (RECIPE, STREAM_RECIPE, BITS_RECIPE):
+        build(Recipe("any/recipe", "paper", parse_yaml(text, "recipe")), meta=True)
+
+
 if __name__ == "__main__":
+    warm_up()
     for line in sys.stdin:
         print(json.dumps(attempt(json.loads(line))), flush=True)

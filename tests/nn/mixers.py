@@ -13,11 +13,12 @@ from repro.nn import (
     InfusedAttention,
     Layout,
     LearnedPositions,
+    LinearAttention,
     NormedLSTM,
     RelativeAttention,
     ShawAttention,
 )
-from tests.nn import reference, reference_infused, reference_recurrent, reference_relative
+from tests.nn import reference, reference_infused, reference_linear, reference_recurrent, reference_relative
 
 D_MODEL = 12
 
@@ -45,6 +46,13 @@ class Case:
     reference: Reference
     directions: tuple[bool, ...] = (True, False)
     carries_gradient: bool = True
+
+
+class TwoSided(nn.Module):
+    """Features of twice the width."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x.sigmoid(), (-x).exp()], dim=-1)
 
 
 MIXERS = {
@@ -77,6 +85,14 @@ MIXERS = {
         lambda: ShawAttention(D_MODEL, 3, max_distance=9, mem_len=20),
         reference_relative.shaw,
         directions=(True,),
+    ),
+    "linear": Case(lambda: LinearAttention(D_MODEL, 3), reference_linear.linear),
+    "linear, narrow, chunks of 4": Case(
+        lambda: LinearAttention(D_MODEL, 2, d_head=3, d_value=5, chunk=4, eps=0.1), reference_linear.linear
+    ),
+    "linear, other features, chunks of 1": Case(
+        lambda: LinearAttention(D_MODEL, 4, bias=False, feature_map=TwoSided, chunk=1),
+        reference_linear.linear,
     ),
     "lstm": Case(lambda: NormedLSTM(D_MODEL), reference_recurrent.lstm, directions=(True,)),
     "feed-forward": Case(lambda: FeedForward(D_MODEL, 20), reference.feed_forward),

@@ -44,7 +44,7 @@ def by_hand(logits: Tensor, length: int, wanted: list[int], keep_repeats: bool =
 
 def test_the_likelihood_is_the_sum_over_all_paths() -> None:
     made, x = head(), hidden()
-    found = made.nll(x, LENGTHS, TARGETS)
+    found = made.nll(x, LENGTHS, TARGETS).detach()
     assert (found.shape, found.dtype) == ((4,), torch.float64)
     for row in range(4):
         wanted = [i for i in TARGETS[row].tolist() if i >= 0]
@@ -77,7 +77,7 @@ def test_a_row_too_short_for_its_targets_has_no_likelihood() -> None:
 
 def test_half_precision_is_scored_in_single() -> None:
     made, x = head().to(torch.bfloat16), hidden().to(torch.bfloat16)
-    found = made.nll(x, LENGTHS, TARGETS)
+    found = made.nll(x, LENGTHS, TARGETS).detach()
     assert found.dtype == torch.float32
     exact = [by_hand(made.logits(x)[2].double(), 5, [2])]
     assert float(found[2]) == pytest.approx(exact[0], rel=1e-5)

@@ -270,11 +270,12 @@ def test_frozen_layers_in_front() -> None:
     assert not stack(x, None, LAYOUT).y.requires_grad
 
 
-def test_a_weight_changed_between_the_passes_is_noticed() -> None:
-    stack, x = build([layer()]), inputs(2, STEPS, D)
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_weight_changed_between_the_passes_is_noticed(depth: int) -> None:
+    stack, x = build([layer(), layer()]), inputs(2, STEPS, D)
     loss = stack(x, None, LAYOUT).y.sum()
     with torch.no_grad():
-        stack.layers[0]["feed_forward"].body.inner.weight.mul_(2.0)  # type: ignore[index]
+        stack.layers[depth]["feed_forward"].body.inner.weight.mul_(2.0)  # type: ignore[index]
     with pytest.raises(RuntimeError, match=r"modified by an inplace operation"):
         loss.backward()
 
@@ -316,18 +317,6 @@ def test_autocast_is_the_same_in_the_recomputation(inside: bool) -> None:
         assert far > 0 or name == "final_norm.bias"
 
 
-def test_autocast_leaves_no_weights_behind_that_have_no_gradient() -> None:
-    stack, x = build([layer(dropout=0.0)]).float(), inputs(2, STEPS, D).detach().float()
-    inner = stack.layers[0]["feed_forward"].body.inner  # type: ignore[index]
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = stack(x, None, LAYOUT).y.sum() + inner(x).sum()
-    both_uses = grads(loss, stack)["layers.0.feed_forward.body.inner.weight"]
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = stack(x, None, LAYOUT).y.sum()
-    one_use = grads(loss, stack)["layers.0.feed_forward.body.inner.weight"]
-    assert difference(both_uses, one_use) > 1e-2  # type: ignore[arg-type]
-
-
 def test_half_precision_weights_and_streams_in_single() -> None:
     stack = build([layer(dropout=0.0) for _ in range(4)]).bfloat16()
     x = inputs(2, STEPS, D).detach().bfloat16().requires_grad_()
@@ -337,7 +326,7 @@ def test_half_precision_weights_and_streams_in_single() -> None:
     plain = grads(stack.eval()(x, None, LAYOUT).y.float().square().sum(), stack, x)
     assert all(g.dtype == torch.bfloat16 for g in got.values())  # type: ignore[union-attr]
     error = (got["input 0"] - plain["input 0"]).float().norm() / plain["input 0"].float().norm()  # type: ignore[operator,union-attr]
-    assert error < 0.05
+    assert error < 1e-3, "0.03 with streams in bfloat16"
 
 
 def test_undoing_in_single_precision_is_exact_to_rounding() -> None:

@@ -47,12 +47,28 @@ def test_depth_costs_no_activations() -> None:
     assert deep > 2.0 * shallow  # the control
 
 
+def test_autocast_keeps_no_casts_of_weights() -> None:
+    x, peaks = torch.randn(1, 4, 64), []
+    for layers in (2, 8):
+        parts = [{"feed_forward": PreNorm(FeedForward(64, 512), 64)} for _ in range(layers)]
+        stack = ReversibleStack(parts, nn.Identity())
+        for parameter in stack.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+        def work(stack: ReversibleStack = stack) -> None:
+            with torch.autocast("cpu", torch.bfloat16):
+                stack(x, None, Layout(True)).y.square().sum().backward()
+
+        peaks.append(peak_bytes(work))
+    assert peaks[1] - peaks[0] < 6 * 2 * 64 * 512  # a quarter of the casts of six more layers
+
+
 @pytest.mark.parametrize("kind", [ResidualStack, ReversibleStack])
 def test_chunks_of_a_wide_layer_exist_one_at_a_time(kind: type) -> None:
     whole, cut = (peak(kind, 1, 1024, chunk) for chunk in (None, 64))
     inner = 4 * LENGTH * 1024
-    assert whole > inner
-    assert cut < whole - 0.8 * inner
+    assert whole > 2 * inner
+    assert cut < 0.7 * inner
 
 
 def test_a_chunked_layer_is_computed_twice_only() -> None:

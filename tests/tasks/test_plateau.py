@@ -38,7 +38,9 @@ def test_it_falls_when_there_is_no_new_best() -> None:
         found.append(rates(made)[0])
         made.optimizer.step()
         made.step()
-        assert rates(made) == [found[-1], found[-1] / 4], "an update changes nothing; groups keep their proportion"
+        assert rates(made) == [found[-1], found[-1] / 4], (
+            "an update changes nothing; groups keep their proportion"
+        )
     assert found == [1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.0625, 0.03125]
     assert made.get_last_lr()[0] == 0.03125
 
@@ -111,7 +113,9 @@ def trained(folder: Path, steps: int, every: int, resume: Path | None = None, **
 
 
 @pytest.mark.parametrize(("settings", "wanted"), [({}, HALVED), ({"patience": 1}, PATIENT)])
-def test_a_task_shows_it_every_validation(tmp_path: Path, settings: dict[str, Any], wanted: list[float]) -> None:
+def test_a_task_shows_it_every_validation(
+    tmp_path: Path, settings: dict[str, Any], wanted: list[float]
+) -> None:
     assert trained(tmp_path, 16, 100, **settings) == wanted
 
 

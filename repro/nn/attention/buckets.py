@@ -1,6 +1,6 @@
 """What hashed attention keeps of the past, and which of it a token sees: the keys of its buckets, without chunks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -71,15 +71,27 @@ def append_hashed(
     return merged, {**kept, "rotations": state["rotations"]}, seen
 
 
+def round_groups(
+    ids: Tensor | None, held: dict[str, Tensor], apart: bool
+) -> Iterator[tuple[Tensor | None, Tensor | None]]:
+    """Buckets of queries ``(B, H, R, T)`` and of keys ``(B, H, R, S)``: of all rounds together, or ``apart``."""
+    if ids is None:
+        yield None, None
+        return
+    keys = held["buckets"].permute(0, 2, 3, 1)
+    size = 1 if apart else ids.shape[2]
+    yield from zip(ids.split(size, dim=2), keys.split(size, dim=2), strict=True)
+
+
 def shared_buckets(
-    hidden: Tensor, ids: Tensor | None, held: dict[str, Tensor], duplicates: bool, dtype: torch.dtype
+    hidden: Tensor, own: Tensor | None, keys: Tensor | None, duplicates: bool, dtype: torch.dtype
 ) -> Callable[[slice], Tensor]:
     """What is added to scores: the logarithm of how often a key counts.
 
     Args:
         hidden: keys that are not seen whatever their bucket, ``(B, 1, T, S)``.
-        ids: buckets of the queries, ``(B, H, R, T)``; None where buckets do not decide.
-        held: with the buckets ``(B, S, H, R)`` of the keys.
+        own: buckets of the queries, ``(B, H, R, T)``; None where buckets do not decide.
+        keys: buckets of the keys, ``(B, H, R, S)``.
         duplicates: a key counts as often as it shares a bucket, not once.
         dtype: of the scores.
 
@@ -88,16 +100,16 @@ def shared_buckets(
     """
 
     def bias(span: slice) -> Tensor:
-        if ids is None:
-            return torch.zeros(hidden[:, :, span].shape, dtype=dtype, device=hidden.device).masked_fill_(
-                hidden[:, :, span], -torch.inf
+        unseen = hidden[:, :, span]
+        if own is None or keys is None:
+            return torch.zeros(unseen.shape, dtype=dtype, device=hidden.device).masked_fill_(
+                unseen, -torch.inf
             )
-        keys = held["buckets"].permute(0, 2, 3, 1)
-        meetings = sum(
-            (ids[:, :, r, span, None] == keys[:, :, r, None]).to(dtype) for r in range(ids.shape[2])
-        )
+        meetings = torch.zeros((), dtype=dtype, device=hidden.device)
+        for r in range(own.shape[2]):
+            meetings = meetings + (own[:, :, r, span, None] == keys[:, :, r, None])
         meetings = meetings if duplicates else meetings.clamp(max=1.0)
-        return meetings.masked_fill(hidden[:, :, span], 0.0).log_()
+        return meetings.masked_fill(unseen, 0.0).log_()
 
     return bias
 

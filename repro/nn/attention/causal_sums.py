@@ -39,7 +39,7 @@ def causal_mean(
     """
     if q.shape[1] == 0:
         return torch.zeros_like(v), s, z
-    return _CausalMean.apply(q, k, v, s, z, chunk, eps)  # type: ignore[no-untyped-call, no-any-return]
+    return _CausalMean.apply(q, k, v, s, z, chunk, eps)
 
 
 class _CausalMean(torch.autograd.Function):
@@ -78,33 +78,33 @@ class _CausalMean(torch.autograd.Function):
         ds, dz = grad_s.flatten(0, 1), grad_z.flatten(0, 1)
         with torch.autocast(q.device.type, enabled=False):
             for i, at in reversed(list(enumerate(cuts.spans()))):
-                parts = (cuts.take(t, at) for t in (q, k, v, y, grad_y))
+                parts = [cuts.take(t, at) for t in (q, k, v, y, grad_y)]
                 divisor = cuts.take(total[..., None], at, 1.0)
-                new, ds, dz = _back(*parts, divisor, borders[2 * i], borders[2 * i + 1], ds, dz)
+                before = borders[2 * i], borders[2 * i + 1]
+                new, ds, dz = _back(parts, divisor, before, (ds, dz))
                 for grad, part in zip(grads, new, strict=True):
                     cuts.put(grad, part, at)
         return *grads, ds.view_as(grad_s), dz.view_as(grad_z), None, None
 
 
 def _back(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    y: Tensor,
-    grad_y: Tensor,
-    divisor: Tensor,
-    s: Tensor,
-    z: Tensor,
-    ds: Tensor,
-    dz: Tensor,
+    parts: list[Tensor], divisor: Tensor, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Gradients of some chunks' ``q, k, v (G·n, c, ·)`` and of the sums before them."""
+    """Gradients of some chunks' ``q, k, v`` and of the sums before them.
+
+    Args:
+        parts: ``q, k, v, y`` and the gradient of ``y``, each ``(G·n, c, ·)``.
+        divisor: ``(G·n, c, 1)``.
+        before: the sums before these chunks.
+        after: gradients of the sums behind them.
+    """
+    (q, k, v, y, grad_y), (ds, dz) = parts, after
     above = grad_y / divisor  # of the numerator
     below = -(above * y).sum(-1, keepdim=True)  # of the denominator
     weights = torch.bmm(q, k.mT).tril_()
     grad_weights = torch.baddbmm(below, above, v.mT).tril_()
-    s_before, _ = _running(torch.bmm(k.mT, v), s)
-    z_before, _ = _running(k.sum(1), z)
+    s_before, _ = _running(torch.bmm(k.mT, v), before[0])
+    z_before, _ = _running(k.sum(1), before[1])
     s_after, ds = _running(torch.bmm(q.mT, above), ds, back=True)
     z_after, dz = _running(torch.bmm(q.mT, below)[..., 0], dz, back=True)
     grad_q = torch.bmm(grad_weights, k).addcmul_(below, z_before[:, None])
@@ -118,7 +118,7 @@ def _back(
 def _running(parts: Tensor, first: Tensor, back: bool = False) -> tuple[Tensor, Tensor]:
     """For each chunk ``first`` plus the chunks before it (behind it if ``back``), and ``first`` plus all of them.
 
-    ``parts (G·n, ...)``, ``first (G, ...)``. One product with a triangle: torch sums along an outer axis slowly on CPUs.
+    ``parts (G·n, ...)``, ``first (G, ...)``. It is one product with a triangle: torch sums along an outer axis slowly.
     """
     rows = first.shape[0]
     n = parts.shape[0] // rows

@@ -161,7 +161,8 @@ def bucket_ids(vectors: Tensor, rotations: Tensor, count: int) -> Tensor:
         raise ValueError(
             f"rotations for {count} buckets have {sum(sizes) // 2} columns, not {rotations.shape[-1]}"
         )
-    turned = torch.matmul(vectors.to(rotations.dtype), rotations.flatten(3))
+    with torch.autocast(vectors.device.type, enabled=False):
+        turned = torch.matmul(vectors.to(rotations.dtype), rotations.flatten(3))
     turned = turned.unflatten(-1, rotations.shape[3:])
     ids, scale = turned.new_zeros(turned.shape[:-1], dtype=torch.long), 1
     for part in turned.split([size // 2 for size in sizes], dim=-1):

@@ -1,4 +1,4 @@
-"""Attention whose weights are products of features of queries and keys: linear in the length, and a recurrent network."""
+"""Attention whose weights are products of features: linear in the length, and a recurrent network as well."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,8 @@ class LinearAttention(nn.Module):
 
     Every form gives the same. Not causal: one sum over all keys serves all queries. Causal: chunks, with running sums
     between them. Causal with a state and one token: a step of a recurrent network.
-    State: ``s = Σ φ(k) vᵀ (B, H, E, Ev)`` and ``z = Σ φ(k) (B, H, E)``; it does not grow, so a capacity changes nothing.
+    State: ``s = Σ φ(k) vᵀ (B, H, E, Ev)`` and ``z = Σ φ(k) (B, H, E)``, whatever the length. With a capacity, whatever
+    its size, they are written in place: ``{"slots": {"s", "z"}}``.
     Features, sums and the division are in float32 or better, whatever the precision.
 
     Args:
@@ -54,8 +55,8 @@ class LinearAttention(nn.Module):
         d_head: int | None = None,
         d_value: int | None = None,
         bias: bool = True,
-        feature_map: Callable[[], Callable[[Tensor], Tensor]] = EluPlusOne,
-        chunk: int = 64,
+        feature_map: Callable[[], nn.Module] = EluPlusOne,
+        chunk: int = 32,
         eps: float = 1e-6,
     ) -> None:
         super().__init__()
@@ -75,7 +76,8 @@ class LinearAttention(nn.Module):
         with torch.no_grad():
             features = self.feature_map(widened(weight.new_zeros(batch, 1, self.n_heads, self.d_head)))
         z = torch.zeros_like(features[:, 0])
-        return {"s": z[..., None].repeat(1, 1, 1, self.d_value), "z": z}
+        sums = {"s": z[..., None].repeat(1, 1, 1, self.d_value), "z": z}
+        return sums if capacity is None else {"slots": sums}
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
@@ -86,19 +88,33 @@ class LinearAttention(nn.Module):
             if layout.lengths is not None:
                 valid = torch.arange(x.shape[1], device=x.device) < layout.lengths[:, None]
                 k = k.masked_fill(~valid[..., None, None], 0.0)  # after φ: φ(0) is seldom 0
-            past = None if state is None else (state["s"], state["z"])
-            y, s, z = linear_attention(q, k, widened(v), past, layout.causal, self.chunk, self.eps)
-        y = self.out(y.flatten(2).to(v.dtype))
-        return Mixed(y, None if state is None else {"s": s, "z": z})
+            y, *sums = linear_attention(q, k, widened(v), _past(state), layout.causal, self.chunk, self.eps)
+        return Mixed(self.out(y.flatten(2).to(v.dtype)), _kept(state, *sums))
 
     def _project(self, x: Tensor, wanted: int) -> tuple[Tensor, ...]:
         """Queries of the last ``wanted`` tokens; keys and values of all."""
         if wanted == x.shape[1]:
-            return self.qkv(x).split(self.widths, dim=-1)  # type: ignore[no-any-return]
+            return self.qkv(x).split(self.widths, dim=-1)
         parts = [self.widths[0], sum(self.widths[1:])]
         (w_q, w_kv), bias = self.qkv.weight.split(parts), self.qkv.bias
         b_q, b_kv = (None, None) if bias is None else bias.split(parts)
         return linear(x[:, -wanted:], w_q, b_q), *linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1)
+
+
+def _past(state: State) -> tuple[Tensor, Tensor] | None:
+    if state is None:
+        return None
+    sums = state.get("slots", state)
+    return sums["s"], sums["z"]
+
+
+def _kept(state: State, s: Tensor, z: Tensor) -> State:
+    """The next state; with a capacity where it was."""
+    if state is None:
+        return None
+    if "slots" not in state:
+        return {"s": s, "z": z}
+    return {"slots": {"s": state["slots"]["s"].copy_(s), "z": state["slots"]["z"].copy_(z)}}
 
 
 def linear_attention(
@@ -107,7 +123,7 @@ def linear_attention(
     v: Tensor,
     past: tuple[Tensor, Tensor] | None = None,
     causal: bool = True,
-    chunk: int = 64,
+    chunk: int = 32,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Means of values ``Σ (q · k) v / (Σ q · k + eps)``, in the form that suits: parallel, chunked or recurrent.
@@ -131,7 +147,7 @@ def linear_attention(
         k, v = k[:, first:], v[:, first:]
     if not causal:
         return _read(q, s, z, eps), s, z
-    if q.shape[1] > 1:
+    if q.shape[1] != 1:
         return causal_mean(q, k, v, s, z, chunk, eps)
     s = torch.addcmul(s, k[:, 0, :, :, None], v[:, 0, :, None])
     z = z + k[:, 0]

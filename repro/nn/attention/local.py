@@ -13,8 +13,8 @@ from repro.nn.mixer import Layout, Mixed, State
 class LocalAttention(nn.Module):
     """Softmax attention, ``q · k / sqrt(E)``, in chunks: a token sees its own chunk and some chunks beside it.
 
-    The sequence is cut where its places divide by the chunk's size, whatever it was fed in, so that all three laws hold.
-    Any length will do.
+    The sequence is cut where its places divide by the chunk's size, whatever it was fed in, so that all three laws
+    hold. Any length will do.
 
     State in training: ``k`` and ``v``, ``(B, S, H, E)``, of all the past. With a capacity: a ring of the last
     ``(before + 1) · chunk`` tokens, however long the sequence (:func:`repro.nn.attention.past.empty_slots`). Chunks
@@ -35,7 +35,7 @@ class LocalAttention(nn.Module):
             divide ``d_model``.
 
     Source: the released configurations of Kitaev, Kaiser and Levskaya 2020; the paper does not describe it.
-    Deviation: without causality, the public codes let the first chunk see the last one; here nothing is before the first.
+    Deviation: without causality, the public codes let the first chunk see the last one; here nothing is before it.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LocalAttention(nn.Module):
             state = write(state, k, v, layout)
             seen = held[:, None, None] & self._near(queries, queries - distances)
             return Mixed(self._finish(q, state["slots"]["k"], state["slots"]["v"], seen), state)
-        old_k, old_v, held = recall(state)
+        old_k, old_v, _ = recall(state)
         past = queries[:, :1] - torch.arange(old_k.shape[1], 0, -1, device=q.device)
         keys = torch.cat([past, queries], dim=1)
         seen = self._near(queries, keys) & (keys >= 0)[:, None, None]

@@ -5,11 +5,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from repro.nn.attention.buckets import append_hashed, empty_buckets, hash_into, shared_buckets
+from repro.nn.attention.arrangement import arrange
+from repro.nn.attention.buckets import append_hashed, empty_buckets, hash_into, round_groups, shared_buckets
 from repro.nn.attention.full import head_widths, split_heads
 from repro.nn.attention.hashing import Hashing, bucket_ids, draw_rotations
 from repro.nn.attention.shared import attend_to_past, exact, unit
-from repro.nn.attention.windows import attend_in_windows, plan
+from repro.nn.attention.windows import attend_in_windows
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -25,19 +26,21 @@ class LSHAttention(nn.Module):
 
     Rotations are drawn anew in every call, for each row, head and round. ``Mixed.choices`` are the bucket ids
     ``(B, H, R, T)``, through which no gradient flows; a call that is given them as ``Layout.choices`` draws as many
-    numbers from torch's generator as one that is not.
+    numbers from torch's generator as one that is not. They are None where hashing changes nothing: without rounds, and
+    for at most one chunk of tokens with ``across_buckets``, which is exact attention.
 
-    Any length will do: a last chunk that is not full is filled up, and fillers and padding lie in a bucket of their own,
-    where nobody sees them.
+    Any length will do: a last chunk that is not full is filled up, and fillers and padding lie in a bucket of their
+    own, where nobody sees them.
 
     With a state a call has no chunks. It sees what it would see if one chunk held the sequence so far: the cached keys
-    that lie in its bucket in any round, or all of them with ``across_buckets`` or without rounds. State: ``k (B, S, H,
-    E)``, ``v (B, S, H, Ev)``, and where buckets decide, the ids ``buckets (B, S, H, R)`` and the ``rotations (B, H, E, R,
-    W)``, which a row draws with its first token. A row that is reset draws new ones.
+    that lie in its bucket in any round, or all of them with ``across_buckets`` or without rounds; itself only where
+    that is nothing. State: ``k (B, S, H, E)`` and ``v (B, S, H, Ev)``, and where buckets decide, their ids ``buckets
+    (B, S, H, R)`` and ``rotations (B, H, E, R, W)``. A row draws its rotations with its first token, so that one that
+    is reset draws new ones. With a capacity, buckets that are not given are two for each chunk of the capacity.
 
-    Laws I and II hold where one chunk holds the sequence, or two chunks and R = 1, and buckets do not change: for
-    ``rounds=0``, for ``across_buckets``, or for given choices. Elsewhere a token moves the borders of chunks and so
-    changes *earlier* outputs; see benchmarks/README.md for how much.
+    Laws I and II hold where the sequence fits into one chunk, or into two with R = 1 and ``across_buckets``, as far as
+    buckets do not change: for ``rounds=0``, for ``across_buckets``, or for given choices. Elsewhere a token moves the
+    borders of chunks and so may change *earlier* outputs; benchmarks/README.md says how often and by how much.
 
     Args:
         d_model: D.
@@ -52,7 +55,9 @@ class LSHAttention(nn.Module):
     Raises:
         ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``.
 
-    Source: Kitaev, Kaiser and Levskaya 2020, section 2, equations 2 to 5.
+    Source: Kitaev, Kaiser and Levskaya 2020, section 2.
+    Deviation: a pair that N rounds bring together counts in the first of them, instead of N times with 1/N of its
+    weight. That is the same but for dropout, which drops it or not.
     """
 
     def __init__(
@@ -90,7 +95,8 @@ class LSHAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if state is not None:
             return self._with_state(q, k, v, state, layout, dropout)
-        if not self.hashing.rounds:
+        # Where one chunk holds everything and buckets do not decide, hashing changes nothing.
+        if not self.hashing.rounds or (self.hashing.across_buckets and x.shape[1] <= self.hashing.chunk):
             return Mixed(self.out(exact(q, k, v, layout, self.hashing.see_self, dropout)))
         y, buckets = self._in_windows(q, k, v, layout, dropout)
         return Mixed(self.out(y), choices=buckets)
@@ -108,9 +114,10 @@ class LSHAttention(nn.Module):
             args = (rows, self.n_heads, self.d_head, self.hashing.rounds, count)
             buckets = bucket_ids(q, draw_rotations(q, *args, seed=seeds[0]), count)
         self._check(buckets, (rows, self.n_heads, self.hashing.rounds, steps))
-        arrangement = plan(buckets, layout.lengths, count, self.hashing, layout.causal, dropout, seeds[1])
+        arrangement = arrange(buckets, layout.lengths, count, self.hashing, layout.causal)
+        q, k, v = (t.to(v.dtype).flatten(0, 1) for t in (q, k, v))
         with torch.autocast(q.device.type, enabled=False):
-            y = attend_in_windows(q.flatten(0, 1), k.flatten(0, 1).to(q.dtype), v.flatten(0, 1), arrangement)
+            y = attend_in_windows(q, k, v, arrangement, dropout, seeds[1])
         return y.unflatten(0, (rows, self.n_heads)).transpose(1, 2).flatten(2), buckets
 
     @staticmethod
@@ -125,16 +132,14 @@ class LSHAttention(nn.Module):
     ) -> Mixed:
         start, hashing = state["length"], self.hashing
         ids = hash_into(state, q, layout, hashing)
+        kept = state["past"] if "past" in state else state["slots"]
+        q, k, v = (t.to(kept["k"].dtype) for t in (q, k, v))
         held, state, seen = append_hashed(state, {"k": k, "v": v}, ids, layout)
         own = start[:, None] + torch.arange(q.shape[1], device=q.device)
         places = torch.arange(held["k"].shape[1], device=q.device)
         hidden = ~seen if hashing.see_self else ~seen | (places == own[:, None, :, None])
-        apart = hashing.average and ids is not None  # every round by itself
         parts = []
-        for r in range(hashing.rounds if apart else 1):
-            chosen, keys = ids, held
-            if apart:
-                chosen, keys = ids[:, :, r : r + 1], {"buckets": held["buckets"][..., r : r + 1]}
-            bias = shared_buckets(hidden, chosen, keys, hashing.duplicates, q.dtype)
+        for rounds in round_groups(ids, held, hashing.average):
+            bias = shared_buckets(hidden, *rounds, hashing.duplicates, q.dtype)
             parts.append(attend_to_past(q, held["k"], held["v"], bias, own, dropout))
         return Mixed(self.out(torch.stack(parts).mean(0)), state, choices=ids)

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, scaled_dot_product_attention
 
 from repro.nn.attention.full import attend, key_mask
+from repro.nn.dropout import dropout as drop
 from repro.nn.mixer import Layout
 
 # Entries of a mask that is built at once.
@@ -87,7 +88,5 @@ def _biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float) -> Te
     if dropout and q.device.type == "cpu":
         floor = bias.clamp(min=torch.finfo(q.dtype).min)
         scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(q.shape[-1]) + floor
-        from repro.nn.dropout import dropout as drop
-
         return drop(scores.softmax(-1), dropout) @ v
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+    return scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)

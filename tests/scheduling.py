@@ -1,0 +1,38 @@
+"""How ``pytest -n 2`` shares the tests among its workers, which are processes of pytest-xdist."""
+
+import re
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks.
+UNITS = {
+    "Slurm": re.compile(r"tests/slurm/"),
+    "ranks": re.compile(r"tests/experiment/test_(ranks|resume|signals|watchdogs)\.py"),
+}
+# The long ones begin first, so that no worker is left with one of them at the end.
+FIRST = ("Slurm", "ranks", "tests/tracking/test_mirror.py", "tests/test_configs.py")
+
+
+def unit(nodeid: str) -> str:
+    """What runs on one worker, one test after another: a file, or one of :data:`UNITS`."""
+    path = nodeid.partition("::")[0]
+    return next((name for name, pattern in UNITS.items() if pattern.match(path)), path)
+
+
+def turn(nodeid: str) -> int:
+    """When a test's unit is handed out: the place in :data:`FIRST`, or behind them."""
+    name = unit(nodeid)
+    return FIRST.index(name) if name in FIRST else len(FIRST)
+
+
+class ByUnit(LoadScopeScheduling):
+    """Hands out units in the order in which they were collected."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
