@@ -40,7 +40,7 @@ from repro.nn import (
     ReversibleStack,
     Vocabulary,
 )
-from tests.nn.peak import peak_bytes
+from repro.tasks.peak import peak_bytes
 
 D_MODEL, D_FF, HEADS, CHUNK, VOCAB, LENGTH, LAYERS = 256, 1024, 4, 64, 256, 4096, 6
 # Whom a side is compared with: the same masks first.

@@ -10,9 +10,10 @@ import pytest
 from repro.data.sources import prepare
 from repro.recipe import Config, Recipe, load_recipe
 from tests.data.picture_files import small_store
+from tests.data.speech_folder import write_folder
 from tests.workshop import STORE
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "d_model": 8,
     "d_head": 4,
     "d_ff": 16,
@@ -20,6 +21,12 @@ SIZES = {
     "encoder_layers": 1,
     "decoder_layers": 1,
     "n_layers": 1,
+    "chunk": 4,
+    "loss_chunk": 4,
+    "buckets": 4,
+    "n_mixtures": 2,
+    "shape": [2, 4],
+    "widths": [2, 6],
 }
 LENGTHS = ("seq_len", "stride", "mem_len", "clamp_len", "context", "max_distance", "max_length")
 SEQ_LEN = 8
@@ -28,7 +35,7 @@ BYTES, SENTENCES = "books/bytes", "lm1b/words-min3"
 
 
 def make_texts(folder: Path) -> None:
-    """Writes a data folder with a text in bytes, one in sentences of words, pictures and proteins."""
+    """Writes a data folder with a text in bytes, one in sentences of words, pictures, proteins and recordings."""
     chance = random.Random(0)
     words = [chance.choice("bdklmnprst") + chance.choice("aeiou") for _ in range(60)]
 
@@ -53,6 +60,7 @@ def make_texts(folder: Path) -> None:
         for name in ("mnist", "cifar10"):
             small_store(patch, name, folder / "raw" / name)
         _make_proteins(folder / "raw" / "tape")
+        prepare("wsj", from_dir=write_folder(folder / "raw" / "wsj"), say=lambda line: None)
 
 
 def _make_proteins(folder: Path) -> None:
@@ -75,12 +83,11 @@ def shrunk(experiment: str, scale: str, data_folder: Path) -> Recipe:
     config = recipe.config
     config["trainer"] |= {"max_steps": 1, "val_check_interval": 1, "accelerator": "cpu"}
     config["checkpoints"] |= {"every_steps": 1, "average_last": 1}
-    if config["model"]["class_path"] == "repro.tasks.Translation":
-        _translation(config)
-    elif config["model"]["class_path"] == "repro.tasks.Classification":
-        _classification(config)
-    else:
+    task = config["model"]["class_path"].removeprefix("repro.tasks.")
+    if task == "LanguageModel":
         _language_model(config, data_folder)
+    else:
+        SHRINKERS[task](config)
     return recipe
 
 
@@ -121,6 +128,37 @@ def _classification(config: Config) -> None:
         config["model"]["init_args"]["train_limit"] = 5
 
 
+def _sequence_model(config: Config) -> None:
+    """Puzzles of a few symbols."""
+    symbols, length = 5, 16
+    data = {"batch_size": 4, "length": length, "symbols": symbols, "train_examples": 8, "eval_examples": 6}
+    copying = config["data"]["class_path"] == "repro.data.CopyData"
+    config["data"]["init_args"] = data | ({"shortest": 3, "longest": 6} if copying else {})
+    _resize(config["model"], SIZES | {"size": symbols + 1, "max_length": length, "width": 4})
+
+
+def _picture_model(config: Config) -> None:
+    """Small pictures, few of them, of which a few values are drawn."""
+    _resize(config["model"], SIZES | {"width": 4, "images": 2, "drawn": 1})
+    for timing in config["model"]["init_args"]["timings"].values():
+        timing["values"] = 8
+    config["data"]["init_args"] |= {"store": "mnist", "batch_size": 2, "val_examples": 3}
+
+
+def _transcription(config: Config) -> None:
+    """Recordings of a second, of 3 phonemes."""
+    _resize(config["model"], SIZES | {"n_classes": 4})
+    data = {"batch_size": 2, "phonemes": 3}
+    if config["data"]["class_path"] == "repro.data.AlignmentData":
+        data |= {"shortest": 1, "longest": 3, "train_examples": 4, "eval_examples": 3}
+    config["data"]["init_args"] = data
+
+
+def _scaling(config: Config) -> None:
+    _resize(config, SIZES | {"width": 8})
+    config["model"]["init_args"] |= {"shortest": 4, "longest": 16, "tokens": 16, "repeats": 1}
+
+
 def _language_model(config: Config, data_folder: Path) -> None:
     data, vocabulary = (
         config["data"]["init_args"],
@@ -152,9 +190,9 @@ def _shorten(node: Any, ratio: float) -> None:
             _shorten(value, ratio)
 
 
-def _resize(node: Any, sizes: dict[str, int]) -> None:
+def _resize(node: Any, sizes: dict[str, Any]) -> None:
     for key, value in _items(node):
-        if key in sizes and isinstance(value, int):
+        if key in sizes and type(value) is type(sizes[key]):
             node[key] = sizes[key]
         else:
             _resize(value, sizes)
@@ -164,3 +202,13 @@ def _items(node: Any) -> list[tuple[Any, Any]]:
     if isinstance(node, dict):
         return list(node.items())
     return list(enumerate(node)) if isinstance(node, list) else []
+
+
+SHRINKERS = {
+    "Translation": _translation,
+    "Classification": _classification,
+    "SequenceModel": _sequence_model,
+    "PictureModel": _picture_model,
+    "Transcription": _transcription,
+    "Scaling": _scaling,
+}

@@ -17,6 +17,8 @@ _HOMES = {
     "ExampleData": "repro.data.examples",
     "Examples": "repro.data.examples",
     "PatchData": "repro.data.pixels",
+    "NoiseData": "repro.data.noise",
+    "NoisePixelData": "repro.data.noise",
     "PixelData": "repro.data.raster",
     "Pictures": "repro.data.pictures",
     "HomologyData": "repro.data.proteins",

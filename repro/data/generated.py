@@ -14,7 +14,7 @@ from repro.errors import UserError
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
 # What a stream of random numbers is for: streams of different purposes share nothing.
-WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE = range(6)
+WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE, NOISE = range(7)
 Raw = np.ndarray[Any, np.dtype[np.uint64]]
 
 

@@ -4,7 +4,8 @@ import contextlib
 import copy
 import io
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
@@ -13,7 +14,8 @@ from lightning.pytorch import LightningDataModule, Trainer
 from repro.data.examples import ExampleData
 from repro.errors import UserError
 from repro.experiment.complaints import one_line
-from repro.models import Classifier
+from repro.models import Classifier, Transcriber
+from repro.nn.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
 from repro.tasks.saving import Checkpoints
@@ -78,39 +80,58 @@ def check_together(task: Task, data: LightningDataModule | None) -> None:
         ValueError: says what does not fit.
     """
     task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
-    if isinstance(task.net, Classifier) and isinstance(data, ExampleData):
-        check_classifier(task.net, data)
+    if isinstance(data, ExampleData):
+        check_examples(task.net, data)
     vocabulary = getattr(task.net, "vocabulary", None)
     stored = getattr(data, "vocab_size", None)
     if vocabulary is not None and stored is not None and vocabulary.size != stored:
+        # of examples it follows from other settings
+        both = f"to {stored}" if isinstance(data, ExampleData) else "and data.init_args.vocab_size to one"
         raise ValueError(
             f"the network's vocabulary has {vocabulary.size} entries and the data's {stored}; "
-            "set model.init_args.net.init_args.vocabulary.init_args.size and data.init_args.vocab_size to one"
+            f"set model.init_args.net.init_args.vocabulary.init_args.size {both}"
         )
 
 
-def check_classifier(net: Classifier, data: ExampleData) -> None:
-    """What network and data say of the same things must agree.
+class Shared(NamedTuple):
+    """Something of which network and data both know the number.
+
+    Attributes:
+        setting: of the network, below its ``init_args``.
+        ours: attribute of the network.
+        theirs: attribute of the data.
+        what: the data has so many of.
+    """
+
+    setting: str
+    ours: str
+    theirs: str
+    what: str
+
+
+_INPUT = Shared("input.init_args.size", "input.size", "input_size", "values of an input token")
+_TARGETS = Shared("n_read x per_token", "n_targets", "n_targets", "targets of an example")
+_CLASSES = Shared("n_classes", "n_classes", "n_classes", "classes")
+SHARED = {Classifier: (_INPUT, _TARGETS, _CLASSES), Transcriber: (_INPUT, _CLASSES)}
+
+
+def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
+    """What a network and its examples say of the same things must agree, and it must be able to read one whole.
 
     Raises:
         ValueError: says what does not, and which settings are concerned.
     """
-    pairs = (
-        ("input.init_args.size", net.input.size, "values of an input token", data.input_size),
-        ("n_read x per_token", net.n_targets, "targets of an example", data.n_targets),
-        ("n_classes", net.n_classes, "classes", data.n_classes),
-    )
-    for setting, ours, what, theirs in pairs:
+    for fact in next((facts for kind, facts in SHARED.items() if isinstance(net, kind)), ()):
+        ours, theirs = attrgetter(fact.ours)(net), getattr(data, fact.theirs)
         if ours != theirs:
             raise ValueError(
-                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {what}"
+                f"model.init_args.net.init_args.{fact.setting} is {ours}, the data has {theirs} {fact.what}"
             )
-    if net.n_read > data.seq_len:
+    if isinstance(net, Classifier) and net.n_read > data.seq_len:
         raise ValueError(f"n_read {net.n_read} is more than the {data.seq_len} tokens of an example")
-    if net.max_length is not None and data.seq_len > net.max_length:
-        raise ValueError(
-            f"examples have {data.seq_len} tokens, the network learns {net.max_length} positions only"
-        )
+    longest = longest_window(net)
+    if longest is not None and data.seq_len > longest:
+        raise ValueError(f"examples have {data.seq_len} tokens, the network learns {longest} positions only")
 
 
 def explain(message: str) -> str:

@@ -5,6 +5,7 @@ from repro.tasks.language_model import LanguageModel
 from repro.tasks.optimizers import ClippedRAdam
 from repro.tasks.picture_model import PictureModel, Timing
 from repro.tasks.protocols import Protocol
+from repro.tasks.scaling import Scaling
 from repro.tasks.schedules import Constant, Noam, Plateau, WarmupCosine
 from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import Task
@@ -21,6 +22,7 @@ __all__ = [
     "PictureModel",
     "Protocol",
     "Sampled",
+    "Scaling",
     "SequenceModel",
     "Task",
     "Timing",

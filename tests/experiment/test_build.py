@@ -1,15 +1,31 @@
 """Parts of a recipe that are each right and do not fit each other."""
 
+from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
-from repro.data import BitMemoryData, BitXorData
+from repro.data import AlignmentData, BitMemoryData, BitXorData, DuplicationData, ExampleData, PixelData
 from repro.errors import UserError
-from repro.experiment.build import build, check_classifier
-from repro.models import Classifier, Gpt2
-from repro.nn import VectorEmbedding
+from repro.experiment.build import build, check_examples, check_together
+from repro.models import Body, Classifier, DecoderLM, Gpt2, Transcriber
+from repro.nn import (
+    Added,
+    AxialPositions,
+    BidirectionalLSTM,
+    Blocks,
+    FeedForward,
+    FullAttention,
+    LearnedPositions,
+    PixelVocabulary,
+    Plain,
+    PreNorm,
+    VectorEmbedding,
+    Vocabulary,
+)
 from repro.recipe import Recipe
+from repro.tasks import Constant, SequenceModel, Task
 
 DATA: dict[str, Any] = {"batch_size": 2, "bits": 8, "patch": 4}
 
@@ -22,7 +38,7 @@ def classifier(
 
 
 def test_parts_that_fit() -> None:
-    check_classifier(classifier(), BitMemoryData(**DATA))
+    check_examples(classifier(), BitMemoryData(**DATA))
 
 
 @pytest.mark.parametrize(
@@ -36,18 +52,78 @@ def test_parts_that_fit() -> None:
 )
 def test_parts_that_do_not_fit_are_refused(wrong: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        check_classifier(classifier(**wrong), BitMemoryData(**DATA))
+        check_examples(classifier(**wrong), BitMemoryData(**DATA))
 
 
 def test_more_tokens_read_than_there_are() -> None:
     with pytest.raises(ValueError, match="n_read 5 is more than the 2 tokens of an example"):
-        check_classifier(classifier(size=1, n_read=5, per_token=1), _Short(batch_size=2, bits=1))
+        check_examples(classifier(size=1, n_read=5, per_token=1), _Short(batch_size=2, bits=1))
 
 
 class _Short(BitXorData):
     def __init__(self, batch_size: int, bits: int) -> None:
         super().__init__(batch_size, bits)
         self.n_targets = 5
+
+
+def transcriber(size: int = 40, n_classes: int = 4, longest: int = 40) -> Transcriber:
+    blocks = Blocks([BidirectionalLSTM], feed_forward=None, sublayer=partial(Plain, dropout=0.0))
+    learned = partial(Added, table=partial(LearnedPositions, max_length=longest))
+    body = Body(8, 1, blocks, learned, causal=False, dropout=0.0)
+    return Transcriber(partial(VectorEmbedding, size=size), body, n_classes)
+
+
+def test_a_transcriber_and_recordings() -> None:
+    """Of at most 4 phonemes of at most 8 frames behind 2 of silence."""
+    data = AlignmentData(2, phonemes=3, shortest=2, longest=4)
+    check_examples(transcriber(), data)
+    for wrong, said in (
+        ({"size": 39}, "input.init_args.size is 39, the data has 40 values of an input token"),
+        ({"n_classes": 3}, "n_classes is 3, the data has 4 classes"),
+        ({"longest": 39}, "examples have 40 tokens, the network learns 39 positions only"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            check_examples(transcriber(**wrong), data)
+
+
+def decoder(table: Any, vocabulary: Any) -> Task:
+    blocks = Blocks(
+        [partial(FullAttention, n_heads=2)], partial(FeedForward, d_ff=8), partial(PreNorm, dropout=0.0)
+    )
+    net = DecoderLM(4, 1, vocabulary, blocks, partial(Added, table=table))
+    return SequenceModel(net, partial(torch.optim.SGD, lr=0.1), Constant)
+
+
+def axial(length: int) -> Any:
+    return partial(AxialPositions, shape=[length // 4, 4], widths=[2, 2])
+
+
+PUZZLES, PICTURES = DuplicationData(2, length=12, symbols=4), PixelData("mnist", 2)
+SYMBOLS, LEVELS = partial(Vocabulary, size=5), PixelVocabulary
+
+
+@pytest.mark.parametrize(("data", "vocabulary", "longest"), [(PUZZLES, SYMBOLS, 12), (PICTURES, LEVELS, 784)])
+def test_positions_of_whole_examples(data: ExampleData, vocabulary: Any, longest: int) -> None:
+    for fits in (axial(longest), partial(LearnedPositions, max_length=data.seq_len)):
+        check_together(decoder(fits, vocabulary), data)
+    short = data.seq_len - 1
+    for table, there in (
+        (axial(longest - 4), longest - 4),
+        (partial(LearnedPositions, max_length=short), short),
+    ):
+        with pytest.raises(
+            ValueError, match=f"examples have {data.seq_len} tokens, .* learns {there} positions"
+        ):
+            check_together(decoder(table, vocabulary), data)
+
+
+@pytest.mark.parametrize(("data", "stored"), [(PUZZLES, 5), (PICTURES, 256)])
+def test_a_vocabulary_of_another_size_than_that_of_examples(data: ExampleData, stored: int) -> None:
+    task = decoder(partial(LearnedPositions, max_length=784), partial(Vocabulary, size=6))
+    with pytest.raises(
+        ValueError, match=rf"has 6 entries and the data's {stored}; .*vocabulary.init_args.size to {stored}$"
+    ):
+        check_together(task, data)
 
 
 def test_a_recipe_says_it_in_one_line() -> None:
@@ -71,3 +147,31 @@ def test_a_recipe_says_it_in_one_line() -> None:
     config = {"trainer": {"max_steps": 1}, "model": model, "data": data}
     with pytest.raises(UserError, match=r"^p/r \(paper\): .*n_read x per_token is 4, the data has 5 targets"):
         build(Recipe("p/r", "paper", config), meta=True)
+
+
+def test_hashings_without_hashing_are_said_in_one_line() -> None:
+    net = {
+        "class_path": "repro.models.DecoderLM",
+        "init_args": {
+            "d_model": 8,
+            "n_layers": 1,
+            "vocabulary": {"class_path": "repro.nn.Vocabulary", "init_args": {"size": 5}},
+            "blocks": {
+                "mixers": [{"class_path": "repro.nn.FullAttention", "init_args": {"n_heads": 2}}],
+                "feed_forward": {"class_path": "repro.nn.FeedForward", "init_args": {"d_ff": 8}},
+                "sublayer": {"class_path": "repro.nn.PreNorm", "init_args": {"dropout": 0.0}},
+            },
+        },
+    }
+    model = {
+        "class_path": "repro.tasks.SequenceModel",
+        "init_args": {
+            "net": net, "optimizer": "torch.optim.Adam", "schedule": "repro.tasks.Constant",
+            "hashings": {"lsh1": {"rounds": 1}},
+        },
+    }  # fmt: skip
+    data = {"class_path": "repro.data.DuplicationData", "init_args": {"batch_size": 2, "symbols": 4}}
+    config = {"trainer": {"max_steps": 1}, "model": model, "data": data}
+    with pytest.raises(UserError, match=r"^p/r \(paper\): .*no mixer of this model hashes") as caught:
+        build(Recipe("p/r", "paper", config), meta=True)
+    assert "\n" not in str(caught.value)

@@ -10,15 +10,25 @@ from torch import Tensor, nn
 from repro.nn import (
     FeedForward,
     FullAttention,
+    Hashing,
     InfusedAttention,
     Layout,
     LearnedPositions,
     LinearAttention,
+    LocalAttention,
+    LSHAttention,
     NormedLSTM,
     RelativeAttention,
     ShawAttention,
 )
-from tests.nn import reference, reference_infused, reference_linear, reference_recurrent, reference_relative
+from tests.nn import (
+    reference,
+    reference_infused,
+    reference_linear,
+    reference_lsh,
+    reference_recurrent,
+    reference_relative,
+)
 
 D_MODEL = 12
 
@@ -93,6 +103,20 @@ MIXERS = {
     "linear, other features, chunks of 1": Case(
         lambda: LinearAttention(D_MODEL, 4, bias=False, feature_map=TwoSided, chunk=1),
         reference_linear.linear,
+    ),
+    # One chunk covers everything, and every output depends on its own token; the rest is in test_attention_lsh.py.
+    "lsh, unit keys": Case(
+        lambda: LSHAttention(
+            D_MODEL, 2, Hashing(2, across_buckets=True, see_self=True), d_head=5, d_value=3, bias=True
+        ),
+        reference_lsh.covering,
+    ),
+    "lsh, plain keys": Case(
+        lambda: LSHAttention(D_MODEL, 2, Hashing(0, unit_keys=False, see_self=True)), reference_lsh.covering
+    ),
+    "local": Case(lambda: LocalAttention(D_MODEL, 3, chunk=4, bias=True), reference_lsh.local),
+    "local, wide": Case(
+        lambda: LocalAttention(D_MODEL, 2, chunk=3, before=2, after=1, d_head=5), reference_lsh.local
     ),
     "lstm": Case(lambda: NormedLSTM(D_MODEL), reference_recurrent.lstm, directions=(True,)),
     "feed-forward": Case(lambda: FeedForward(D_MODEL, 20), reference.feed_forward),

@@ -72,6 +72,11 @@ def test_linear_attention_costs_what_the_formula_says(steps: int, chunk: int) ->
     assert both_ways(mixer, steps) == linear_formula(steps, chunk)
 
 
+def test_a_token_more_than_a_chunk_does_not_cost_a_whole_one() -> None:
+    mixer = LinearAttention(D_MODEL, HEADS, chunk=32)
+    assert both_ways(mixer, 33)[0] < both_ways(mixer, 32)[0]  # two chunks of 17
+
+
 @pytest.mark.parametrize("rounds", [1, 4])
 @pytest.mark.parametrize("steps", LENGTHS)
 def test_hashed_attention_costs_what_the_formula_says(steps: int, rounds: int) -> None:

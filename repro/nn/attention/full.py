@@ -24,6 +24,8 @@ class FullAttention(nn.Module):
         d_value: Ev, width of values; default ``d_head``.
         bias: biases in the projections.
         dropout: on the attention weights, in [0, 1).
+        fused: torch's kernels, which make no table of weights where they can do without; False makes it, as the code
+            of the first years did: slower, and its memory grows with the square of the length.
 
     Raises:
         ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``.
@@ -39,6 +41,7 @@ class FullAttention(nn.Module):
         d_value: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        fused: bool = True,
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
@@ -47,6 +50,7 @@ class FullAttention(nn.Module):
         self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
         self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
         self.dropout = dropout
+        self.fused = fused
 
     def init_state(self, batch: int, capacity: int | None = None) -> State:
         widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_value)}
@@ -64,7 +68,7 @@ class FullAttention(nn.Module):
             k, v = keys["k"], keys["v"]
         # Right padding needs no mask under causality: a valid query sees no later key.
         causal = layout.causal and seen is None
-        return Mixed(self.out(attend(q, k, v, seen, causal, self.dropout if self.training else 0.0)), state)
+        return Mixed(self.out(self._attend(q, k, v, seen, causal)), state)
 
     def _last(self, x: Tensor, layout: Layout, last: int) -> Mixed:
         """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
@@ -77,7 +81,10 @@ class FullAttention(nn.Module):
         if layout.causal:
             steps = torch.arange(x.shape[1], device=x.device)
             seen = steps <= steps[-last:, None]
-        return Mixed(self.out(attend(q, k, v, seen, False, self.dropout if self.training else 0.0)))
+        return Mixed(self.out(self._attend(q, k, v, seen, False)))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
+        return attend(q, k, v, seen, causal, self.dropout if self.training else 0.0, self.fused)
 
 
 class CrossAttention(nn.Module):
@@ -148,10 +155,12 @@ def key_mask(lengths: Tensor | None, size: int) -> Tensor | None:
     return (torch.arange(size, device=lengths.device) < lengths[:, None])[:, None, None]
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, dropout: float) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, dropout: float, fused: bool = True
+) -> Tensor:
     """Softmax attention with the heads on axis 2; ``q (B, T, H, E)`` to ``(B, T, H·Ev)``."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    if dropout and q.device.type == "cpu":
+    if not fused or (dropout and q.device.type == "cpu"):
         y = spelled_out(q, k, v, seen, causal, dropout)
     else:
         y = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal)

@@ -1,0 +1,161 @@
+"""What attention costs against the length of its sequence: time and memory of a forward and a backward pass."""
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities.types import STEP_OUTPUT
+from torch import Tensor, nn
+
+from repro.nn.mixer import Layout
+from repro.record import Measurement
+from repro.tasks.peak import peak_bytes
+from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
+
+LONGEST = 3  # lengths over which growth is measured
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one length came to.
+
+    Attributes:
+        length: N.
+        batch: sequences side by side.
+        seconds: of a forward and a backward pass, the median.
+        peak: bytes held at a time beyond weights and input.
+    """
+
+    length: int
+    batch: int
+    seconds: float
+    peak: int
+
+
+class Scaling(Task):
+    """Measures a mixer, by itself and causal, at growing lengths and a fixed number of tokens; trains next to nothing.
+
+    Lengths are powers of two from ``shortest`` on, in as many sequences as fit ``tokens``, until the next one would be
+    expected to take more than ``memory`` (at a fixed number of tokens a peak at most doubles with the length). Growth is the slope of the
+    logarithm of what a *sequence* takes over that of its length, over the longest three lengths: 1 is linear.
+
+    Args:
+        net: a mixer; its ``d_model`` is that of the data.
+        optimizer: maker of the optimiser.
+        schedule: maker of the schedule.
+        shortest: first length.
+        longest: last length, at most.
+        tokens: of a pass, a multiple of ``longest``.
+        repeats: passes whose median counts.
+        memory: bytes that a pass may hold.
+
+    Raises:
+        ValueError: lengths that do not fit.
+
+    Source: Katharopoulos et al. 2020, section 4.1.2, figure 1: lengths 2^9 to 2^16 on a GPU with 11 GB.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: OptimizerMaker,
+        schedule: ScheduleMaker,
+        shortest: int = 512,
+        longest: int = 65536,
+        tokens: int = 65536,
+        repeats: int = 5,
+        memory: float = 11e9,
+    ) -> None:
+        super().__init__(net, optimizer, schedule)
+        if shortest < 1 or longest < shortest * 2 ** (LONGEST - 1) or tokens % longest:
+            raise ValueError(
+                f"lengths {shortest} to {longest} with {tokens} tokens: give {LONGEST} powers of two at least, and "
+                "tokens that the longest divides"
+            )
+        if repeats < 1:
+            raise ValueError(f"repeats must be at least 1, not {repeats}")
+        self.lengths = [n for n in (shortest << i for i in range(32)) if n <= longest]
+        self.tokens = tokens
+        self.repeats = repeats
+        self.memory = memory
+        self.points: list[Point] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
+        """An update on random vectors; a run must have one."""
+        y = self.net(batch.examples.inputs, None, Layout(True)).y
+        loss = y.square().mean()
+        sums = {"loss": loss.detach().double(), "tokens": torch.tensor(1, device=loss.device)}
+        return {"loss": loss, "sums": sums}
+
+    def test_batches(self) -> Any:
+        """Nothing of the data: one batch without rows, at which the measuring is done."""
+        return self.trainer.datamodule.eval_loader("test", 0)  # type: ignore[attr-defined]
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        """Measures."""
+        self.points = []
+        for length in self.lengths:
+            if self.points and 2 * self.points[-1].peak > self.memory:
+                break
+            with torch.enable_grad(), torch.inference_mode(False):
+                self.points.append(self._measure(length))
+
+    def _measure(self, length: int) -> Point:
+        batch = self.tokens // length
+        width = self.trainer.datamodule.input_size  # type: ignore[attr-defined]
+        x = torch.randn(batch, length, width, device=self.device).requires_grad_()
+        grad = torch.randn_like(x)
+        parameters = [p for p in self.net.parameters() if p.requires_grad]
+
+        def run() -> float:
+            began = self._now()
+            y: Tensor = self.net(x, None, Layout(True)).y
+            torch.autograd.grad(y, [x, *parameters], grad)
+            return self._now() - began
+
+        peak = peak_bytes(run, self.device)  # warms up
+        return Point(length, batch, statistics.median(run() for _ in range(self.repeats)), peak)
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    # --- the record ---------------------------------------------------------------------------------------------
+
+    def measurements(self) -> list[Measurement]:
+        """Growth, the longest length, and what a token takes at each length, as sweeps."""
+        found = self._growth() if len(self.points) >= LONGEST else []
+        longest = max((p.length for p in self.points if p.peak / p.batch <= self.memory), default=0)
+        found.append(self._of("cost/max_length", longest, "tokens", {"memory": self.memory}))
+        for point in self.points:
+            tokens = point.length * point.batch
+            values = {
+                "cost/microseconds_per_token": (1e6 * point.seconds / tokens, "microseconds per token"),
+                "cost/bytes_per_token": (point.peak / tokens, "bytes per token"),
+            }
+            for name, (value, unit) in values.items():
+                sweep = {"sweep": "length", "of": name, "length": point.length, "sequences": point.batch}
+                found.append(self._of(f"{name}_{point.length}", value, unit, sweep))
+        return found
+
+    def _growth(self) -> list[Measurement]:
+        last = self.points[-LONGEST:]
+        lengths = [p.length for p in last]
+        said = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
+        values = {"time": [p.seconds / p.batch for p in last], "memory": [p.peak / p.batch for p in last]}
+        return [
+            self._of(f"cost/{name}_exponent", slope(lengths, taken), "exponent", said)
+            for name, taken in values.items()
+        ]
+
+    def _of(self, name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:
+        return Measurement(name, value, unit, "none", protocol)
+
+
+def slope(x: list[int], y: list[float]) -> float:
+    """Of the logarithm of y over that of x, by least squares."""
+    logs = [torch.tensor(values, dtype=torch.float64).log().tolist() for values in (x, y)]
+    return statistics.linear_regression(*logs).slope

@@ -1,0 +1,128 @@
+"""Hash settings, rotations and buckets."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.nn import FullAttention, Hashing, Layout, LSHAttention, hashing_as
+from repro.nn.attention.hashing import bucket_ids, draw_rotations, factors, id_dtype
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": -1}, "rounds must be at least 0, not -1"),
+        ({"chunk": 0}, "chunk must be at least 1, not 0"),
+        ({"buckets": 7}, "buckets must be even and at least 2, not 7"),
+        ({"buckets": 0}, "buckets must be even and at least 2, not 0"),
+        ({"average": True}, "needs duplicates: true"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Hashing(**settings)  # type: ignore[arg-type]
+
+
+def test_the_later_variant_has_a_name() -> None:
+    assert Hashing.across(4, 32) == Hashing(4, 32, across_buckets=True, duplicates=True)
+
+
+@pytest.mark.parametrize(
+    ("length", "buckets"), [(1, 2), (64, 2), (65, 4), (1024, 32), (4096, 128), (4160, 132), (65_536, 2048)]
+)
+def test_two_buckets_for_each_chunk(length: int, buckets: int) -> None:
+    assert Hashing().count(length) == buckets
+    assert Hashing(buckets=8).count(length) == 8
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(2, [2]), (128, [128]), (130, [130]), (256, [16, 16]), (512, [16, 32]), (132, [6, 22])],
+)
+def test_large_hashes_are_two_even_ones(count: int, sizes: list[int]) -> None:
+    assert factors(count) == sizes
+
+
+def naive(vector: Tensor, rotations: Tensor, sizes: list[int]) -> int:
+    """The bucket of one vector ``(E,)`` under rotations ``(E, W)``."""
+    found, scale, first = 0, 1, 0
+    for size in sizes:
+        turned = [float(vector @ rotations[:, first + i]) for i in range(size // 2)]
+        both = turned + [-t for t in turned]
+        found += scale * max(range(size), key=lambda i: both[i])
+        scale *= size
+        first += size // 2
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 6, 256])
+def test_buckets_are_those_of_the_formula(count: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 9, 5, dtype=torch.float64)
+    rotations = draw_rotations(x, 2, 3, 5, 4, count)
+    assert rotations.shape == (2, 3, 5, 4, sum(factors(count)) // 2)
+    ids = bucket_ids(x, rotations, count)
+    assert ids.shape == (2, 3, 4, 9)
+    for b, h, r, t in [(0, 0, 0, 0), (1, 2, 3, 8), (0, 1, 2, 5), (1, 0, 1, 7), (0, 2, 3, 4)]:
+        assert int(ids[b, h, r, t]) == naive(x[b, h, t], rotations[b, h, :, r], factors(count))
+    assert int(ids.max()) < count
+    if count > 2:
+        assert len(ids.unique()) > 4
+
+
+def test_rotations_differ_by_row_head_and_round_and_follow_the_seed() -> None:
+    like = torch.zeros(())
+    first = draw_rotations(like, 2, 2, 3, 2, 4, seed=1)
+    assert len(first.flatten().unique()) == first.numel()
+    assert torch.equal(first, draw_rotations(like, 2, 2, 3, 2, 4, seed=1))
+    assert not torch.equal(first, draw_rotations(like, 2, 2, 3, 2, 4, seed=2))
+    assert draw_rotations(like.half(), 1, 1, 3, 1, 4).dtype == torch.float32
+
+
+def test_near_vectors_share_buckets_and_length_does_not_matter() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 1, 50, 16)
+    rotations = draw_rotations(x, 1, 1, 16, 64, 8)
+    ids = bucket_ids(x, rotations, 8)
+    assert torch.equal(bucket_ids(7.0 * x, rotations, 8), ids)
+    near = (bucket_ids(x + 0.1 * torch.randn_like(x), rotations, 8) == ids).float().mean()
+    far = (bucket_ids(torch.randn_like(x), rotations, 8) == ids).float().mean()
+    assert near > 0.8
+    assert far < 0.2
+
+
+@pytest.mark.parametrize(
+    ("count", "dtype"), [(126, torch.int8), (128, torch.int16), (2048, torch.int16), (40_000, torch.int32)]
+)
+def test_the_smallest_type_holds_padding_too(count: int, dtype: torch.dtype) -> None:
+    assert id_dtype(count) == dtype
+    assert count <= torch.iinfo(dtype).max
+
+
+def test_rotations_of_the_wrong_width_are_refused() -> None:
+    x = torch.randn(1, 1, 4, 6)
+    with pytest.raises(ValueError, match="rotations turn vectors of width 5, not of 6"):
+        bucket_ids(x, draw_rotations(x, 1, 1, 5, 1, 4), 4)
+    with pytest.raises(ValueError, match="rotations for 8 buckets have 4 columns, not 2"):
+        bucket_ids(x, draw_rotations(x, 1, 1, 6, 1, 4), 8)
+
+
+def test_an_evaluation_hashes_otherwise_for_as_long_as_it_wants() -> None:
+    torch.manual_seed(0)
+    own, other = Hashing(1, 8), Hashing(0)
+    model = nn.ModuleList([LSHAttention(8, 2, own), FullAttention(8, 2), LSHAttention(8, 2, Hashing(2, 8))])
+    first = model[0]
+    x = torch.randn(1, 32, 8)
+    with hashing_as(model, other):
+        assert first.hashing == other
+        assert model[2].hashing == other
+        assert first(x, None, Layout(True)).choices is None
+    assert first.hashing == own
+    assert model[2].hashing == Hashing(2, 8)
+    with hashing_as(model, None):
+        assert first.hashing == own
+    with pytest.raises(RuntimeError, match="inside"), hashing_as(model, other):
+        raise RuntimeError("inside")
+    assert first.hashing == own
+    with pytest.raises(ValueError, match="no mixer of this model hashes"), hashing_as(model[1], other):
+        pass
