@@ -17,9 +17,11 @@ transformers                       no           counted as often as met     2 T 
 exact (torch's fused attention)    -            -                           -
 =================================  ===========  ==========================  =======
 
-The sides take turns, and a ratio is the median of the ratios of neighbours. Peak memory is that of a fresh process over
-what it held before its first step. The leakage: the last eighth of a sequence is drawn anew, with the rotations kept, and
-the outputs at the places before are compared. Prints tables and one line of JSON.
+The sides take turns, and a ratio is the median of the ratios of neighbours. Peak memory is that of a fresh process
+over what it held before its first step at this length. The leakage: the last token, or the last 128, are drawn anew,
+with the rotations kept, and outputs at the places before are compared. Tokens are standard normal and weights as torch
+draws them; ``clustered`` tokens have a random one of 8 vectors added, ten times as long as the rest, so that their
+buckets overflow the chunks. Prints tables and one line of JSON.
 
 The official file is imported as it is; it names four packages at its top that its attention does not use, for which
 empty stand-ins are put in memory.
@@ -33,10 +35,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 from types import ModuleType
+from typing import Any
 
 import torch
+from tabulate import tabulate
 from torch import Tensor, nn
 
 from benchmarks.memory import status_bytes
@@ -112,7 +115,9 @@ def official(folder: str, rounds: int, masks: bool) -> nn.Module:
     from reformer_pytorch.reformer_pytorch import LSHSelfAttention
 
     options = {"attend_across_buckets": not masks, "allow_duplicate_attention": not masks}
-    return LSHSelfAttention(D_MODEL, HEADS, CHUNK, rounds, causal=True, random_rotations_per_head=True, **options)
+    return LSHSelfAttention(
+        D_MODEL, HEADS, CHUNK, rounds, causal=True, random_rotations_per_head=True, **options
+    )
 
 
 class Unused(nn.Module):
@@ -148,23 +153,25 @@ def sides(folder: str | None) -> list[str]:
     return found + (["official", "official, masks of the paper"] if folder else [])
 
 
-def step(side: nn.Module, x: Tensor) -> float:
+def step(side: nn.Module, x: Tensor, now: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of one forward and backward pass."""
     side.zero_grad(set_to_none=True)
     x = x.clone().requires_grad_()
-    begin = time.perf_counter()
+    begin = now()
     side(x).square().mean().backward()
-    return time.perf_counter() - begin
+    return now() - begin
 
 
-def compare(length: int, rounds: int, folder: str | None, repeats: int) -> dict[str, Any]:
+def compare(
+    length: int, rounds: int, folder: str | None, repeats: int, now: Callable[[], float]
+) -> dict[str, Any]:
     """Times all sides in turn at one length and number of rounds."""
     models = {name: build(name, length, rounds, folder) for name in sides(folder)}
     x = torch.randn(1, length, D_MODEL)
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for turn in range(repeats + 1):
         for name, side in models.items():
-            took = step(side, x)
+            took = step(side, x, now)
             if turn:  # the first turn warms up
                 seconds[name].append(took)
     peaks = {name: peak_of(name, length, rounds, folder) for name in models}
@@ -198,39 +205,60 @@ def measure_peak(name: str, length: int, rounds: int, folder: str | None) -> int
 
 
 @torch.no_grad()
-def leakage(length: int, rounds: int, changed: int, rows: int = 4) -> dict[str, float]:
+def leakage(
+    hashing: Hashing, changed: int, clustered: bool, length: int = 1024, rows: int = 4
+) -> dict[str, Any]:
     """How outputs before the last ``changed`` tokens change when these are drawn anew.
 
     Returns:
-        The share of earlier outputs (one for each row, head and place) that change at all, and by how much those
-        change, relative to the size of a typical output.
+        The share of earlier outputs (one for each row, head and place) that change, and by how much those do in the
+        median, relative to the root mean square of an output.
     """
     torch.manual_seed(1)
-    mixer = LSHAttention(D_MODEL, HEADS, Hashing(rounds, CHUNK))
+    mixer = LSHAttention(D_MODEL, HEADS, hashing)
     mixer.out = nn.Identity()  # type: ignore[assignment]
     x = torch.randn(rows, length, D_MODEL)
     other = x.clone()
     other[:, -changed:] = torch.randn(rows, changed, D_MODEL)
+    if clustered:
+        shift = 10.0 * torch.randn(8, D_MODEL)[torch.randint(8, (2, rows, length))]
+        x, other = (
+            x + shift[0],
+            torch.cat([(other + shift[0])[:, :-changed], (other + shift[1])[:, -changed:]], 1),
+        )
     outputs = []
     for tokens in (x, other):
         torch.manual_seed(2)  # the same rotations
         outputs.append(mixer(tokens, None, Layout(True)).y[:, :-changed].unflatten(-1, (HEADS, -1)))
-    gap = (outputs[0] - outputs[1]).norm(dim=-1)
-    moved = gap > 1e-4
-    typical = outputs[0].norm(dim=-1).square().mean().sqrt()
+    gap, typical = (outputs[0] - outputs[1]).norm(dim=-1), outputs[0].norm(dim=-1).square().mean().sqrt()
+    moved = gap > 1e-4 * typical
     size = float(gap[moved].median() / typical) if bool(moved.any()) else 0.0
-    return {"rounds": rounds, "changed": changed, "share": float(moved.float().mean()), "relative": size}
+    kind = "across" if hashing.across_buckets else "bucket mask"
+    settings = {"masks": kind, "rounds": hashing.rounds, "chunk": hashing.chunk, "clustered": clustered}
+    return {**settings, "changed": changed, "share": float(moved.float().mean()), "relative": size}
+
+
+def leaks(length: int = 1024) -> list[dict[str, Any]]:
+    """The leakage of both kinds of masks with 1 and 4 rounds; the last two have chunks that cover everything."""
+    kinds = [make(rounds, CHUNK) for make in (Hashing, Hashing.across) for rounds in (1, 4)]
+    found = [leakage(h, n, clustered) for clustered in (False, True) for h in kinds for n in (1, 128)]
+    covering = [Hashing(1, length // 2, across_buckets=True), Hashing.across(4, length)]
+    return found + [leakage(h, 128, True) for h in covering]
 
 
 def table(found: list[dict[str, Any]]) -> str:
     """Times and memory for people."""
-    from tabulate import tabulate
-
     rows = [
-        [one["length"], one["rounds"], name, 1e3 * one["seconds"][name], one["over_ours"][name]]
-        + [one["peak_bytes"][name] / 2**20]
+        [
+            one["length"],
+            one["rounds"],
+            name,
+            1e3 * took,
+            one["over_ours"][name],
+            one["peak_bytes"][name] / 2**20,
+        ]
         for one in found
-        for name in one["seconds"]
+        for name, took in one["seconds"].items()
     ]
     heads = ["length", "rounds", "side", "ms", "over ours", "peak MiB"]
     return tabulate(rows, heads, floatfmt=("", "", "", ".0f", ".2f", ".0f"))
@@ -244,18 +272,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--repeats", type=int, default=3, help="timed turns of each side")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="seconds of computing, not on the clock")
     parser.add_argument("--peak", metavar="SIDE", help="print one side's peak memory and end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if args.peak:
         print(measure_peak(args.peak, args.lengths[0], args.rounds[0], args.official))
         return
-    found = [compare(n, r, args.official, args.repeats) for n in args.lengths for r in args.rounds]
+    now = time.process_time if args.cpu_time else time.perf_counter
+    found = [compare(n, r, args.official, args.repeats, now) for n in args.lengths for r in args.rounds]
     print(table(found))
-    leaks = [leakage(1024, rounds, changed) for rounds in args.rounds for changed in (1, 128)]
-    for leak in leaks:
-        print("leakage at length 1024:", leak)
-    print(json.dumps({"benchmark": "lsh", "threads": args.threads, "times": found, "leakage": leaks}))
+    leaking = leaks()
+    print("\nleakage at length 1024")
+    print(tabulate(leaking, headers="keys", floatfmt=".4f"))
+    settings = {"threads": args.threads, "cpu_time": args.cpu_time, "torch": torch.__version__}
+    print(json.dumps({"benchmark": "lsh", **settings, "times": found, "leakage": leaking}))
 
 
 if __name__ == "__main__":

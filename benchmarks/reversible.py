@@ -202,18 +202,24 @@ def memory(rounds: int, length: int) -> list[dict[str, Any]]:
     return found
 
 
-def tables(times: list[dict[str, Any]], peaks: list[dict[str, Any]]) -> str:
-    """The report for people."""
+def time_table(times: list[dict[str, Any]]) -> str:
+    """Seconds for people."""
     from tabulate import tabulate
 
     rows = [[t["rounds"], n, 1e3 * s, t["over_ours"][n]] for t in times for n, s in t["seconds"].items()]
-    text = tabulate(rows, ["rounds", "side", "ms/step", "over ours"], floatfmt=("", "", ".0f", ".2f"))
-    sizes = [
+    return tabulate(rows, ["rounds", "side", "ms/step", "over ours"], floatfmt=("", "", ".0f", ".2f"))
+
+
+def memory_table(peaks: list[dict[str, Any]]) -> str:
+    """Bytes for people."""
+    from tabulate import tabulate
+
+    rows = [
         [p["rounds"], p["kind"], *(size / 2**20 for size in p["peak_bytes"].values()), p["growth"]]
         for p in peaks
     ]
     heads = ["rounds", "stack", "6 layers, MiB", "24 layers, MiB", "growth"]
-    return text + "\n\n" + tabulate(sizes, heads, floatfmt=("", "", ".1f", ".1f", ".3f"))
+    return tabulate(rows, heads, floatfmt=("", "", ".1f", ".1f", ".3f"))
 
 
 def main() -> None:
@@ -229,8 +235,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     times = [compare(rounds, args.official, args.repeats) for rounds in args.rounds if args.repeats]
-    peaks = [p for rounds in args.rounds for p in memory(rounds, args.memory_length) if args.memory_length]
-    print(tables(times, peaks))
+    print(time_table(times), flush=True)
+    peaks = [p for rounds in args.rounds if args.memory_length for p in memory(rounds, args.memory_length)]
+    print(memory_table(peaks))
     report = {"threads": args.threads, "torch": torch.__version__, "times": times, "memory": peaks}
     print(json.dumps({"benchmark": "reversible", **report}))
 

@@ -139,10 +139,15 @@ def _sequence_model(config: Config) -> None:
 
 def _picture_model(config: Config) -> None:
     """Small pictures, few of them, of which a few values are drawn."""
-    _resize(config["model"], SIZES | {"width": 4, "images": 2, "drawn": 1})
+    _resize(config["model"], SIZES | {"width": 4, "images": 2})
+    if config["model"]["init_args"]["drawn"]:
+        config["model"]["init_args"]["drawn"] = 1
     for timing in config["model"]["init_args"]["timings"].values():
         timing["values"] = 8
-    config["data"]["init_args"] |= {"store": "mnist", "batch_size": 2, "val_examples": 3}
+    data = config["data"]["init_args"] | {"batch_size": 2}
+    noise = config["data"]["class_path"] == "repro.data.NoisePixelData"
+    own = {"shape": [4, 4, 1], "examples": 2} if noise else {"store": "mnist", "val_examples": 3}
+    config["data"]["init_args"] = data | own
 
 
 def _transcription(config: Config) -> None:

@@ -89,6 +89,8 @@ class Entry:
         """Why there is no recipe; None where there is one."""
         if self.cells:
             return None
+        if self.metric is not None and self.metric.no_recipe:
+            return self.metric.no_recipe
         if "no_recipe" in self.row.settings:
             return str(self.row.settings["no_recipe"])
         if self.table.third_party:

@@ -23,7 +23,11 @@ SCHEMA = Path(__file__).with_name("published.schema.json")
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of a published table."""
+    """A column of a published table.
+
+    Attributes:
+        no_recipe: why no run measures it, or None.
+    """
 
     name: str
     unit: str
@@ -31,6 +35,7 @@ class Metric:
     description: str
     dataset: str
     split: str
+    no_recipe: str | None = None
 
     @property
     def sign(self) -> int:
@@ -191,6 +196,7 @@ def _table(raw: dict[str, Any]) -> Table:
             description=m["description"],
             dataset=m.get("dataset", raw["dataset"]),
             split=m.get("split", raw["split"]),
+            no_recipe=m.get("no_recipe"),
         )
         for name, m in raw["metrics"].items()
     }

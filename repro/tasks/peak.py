@@ -1,10 +1,13 @@
 """Memory that a computation takes, to the byte."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler says on every use that it begins and ends
 
 
 def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> int:

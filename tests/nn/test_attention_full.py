@@ -95,3 +95,16 @@ def test_dropout_acts_on_the_attention_weights_in_training_only(kind: type) -> N
     assert difference(first, second) > 1e-3
     mixer.eval()
     assert torch.equal(mixer(x, state, NO_TIME).y, mixer(x, state, NO_TIME).y)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_table_of_weights_changes_nothing_but_what_is_kept(causal: bool) -> None:
+    fused, spelled = FullAttention(D_MODEL, 2).double(), FullAttention(D_MODEL, 2, fused=False).double()
+    spelled.load_state_dict(fused.state_dict())
+    x = randn(2, 9, D_MODEL).double()
+    layout = Layout(causal, lengths=None if causal else torch.tensor([9, 4]))
+    torch.testing.assert_close(spelled(x, None, layout).y[0], fused(x, None, layout).y[0], rtol=0, atol=1e-12)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+        spelled(randn(1, 64, D_MODEL).double(), None, Layout(True))
+    assert max(kept) == 2 * 64 * 64

@@ -6,7 +6,7 @@ import pytest
 from repro.errors import UserError
 from repro.record import Measurement, write_record
 from repro.report.compare import compare, list_rows
-from tests.report.fakes import make_record
+from tests.report.fakes import PUBLISHED, make_record
 
 GOAL = "{table: table1, row: %s, metric: %s, measured: test/bleu%s}"
 
@@ -58,6 +58,14 @@ def test_no_config_says_why(house):
     assert reasons["table1", "big"] == "not built yet"
     assert reasons["table1", "rival"] == "not the paper's own model"
     assert reasons["external-rerun", "rerun"] == "third-party reproduction"
+
+
+def test_what_no_run_measures_says_why(house):
+    text = "better: lower, description: 'per word'"
+    house.publish(PUBLISHED.replace(text, f"{text}, no_recipe: 'a ratio of rows'"))
+    reasons = {(r["row"], r["metric"]): r["reason"] for r in list_rows() if r["table"] == "table1"}
+    assert reasons["big", "ppl"] == "a ratio of rows"
+    assert reasons["big", "bleu"] == "not built yet"
 
 
 def test_not_run(house):

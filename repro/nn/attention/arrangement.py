@@ -121,7 +121,7 @@ def arrange(
     slots = torch.empty_like(order).scatter_(-1, order, places.expand_as(order))[..., :steps]
     codes = None
     if rounds > 1 and not hashing.duplicates:
-        codes = _codes(ids, chunk, hashing).gather(-1, slots - places[:, :1]).contiguous()
+        codes = _codes(ids, chunk, count, hashing).gather(-1, slots - places[:, :1]).contiguous()
     whole = causal or (lengths is None and per_round == steps)  # causality hides what stands behind
     group = _groups(ids, count, hashing, whole)
     shape = (rows * heads, -1, chunk)
@@ -139,13 +139,13 @@ def _groups(ids: Tensor, count: int, hashing: Hashing, whole: bool) -> Tensor | 
     return None if whole else (ids == count).int()
 
 
-def _codes(ids: Tensor, chunk: int, hashing: Hashing) -> Tensor:
+def _codes(ids: Tensor, chunk: int, count: int, hashing: Hashing) -> Tensor:
     """Codes of sorted bucket ids ``(N, R, T)``: a new chunk adds 1, a new bucket 2."""
     slot = torch.arange(ids.shape[-1], device=ids.device)
     steps = (slot % chunk == 0).int().expand_as(ids).clone()
     if not hashing.across_buckets:
         steps[..., 1:] += 2 * (ids[..., 1:] != ids[..., :-1])
-    most = -(-ids.shape[-1] // chunk) + 2 * ids.shape[-1]
+    most = ids.shape[-1] // chunk + 2 * (count + 1)
     return steps.cumsum(-1).to(torch.int16 if most < torch.iinfo(torch.int16).max - 8 else torch.int32)
 
 
@@ -179,7 +179,9 @@ def _unseen_before(a: Arrangement, b: Block) -> Tensor | None:
     unseen: Tensor | None = None
     for earlier in range((b.chunks.stop - 1) // per_round):
         own, other = (_of_tokens(codes[:, earlier], tokens, a.steps) for tokens in (b.queries, b.keys))
-        own = own.masked_fill((rounds <= earlier)[:, None], -8)  # not earlier for these chunks
+        own = own.masked_fill(
+            (rounds <= earlier)[:, None], -8
+        )  # no code is so low: not earlier for these chunks
         apart = (own[..., :, None] - other[..., None, :]).bitwise_right_shift_(1).clamp_(-1, 1)
         unseen = apart if unseen is None else unseen.mul_(apart)
     return unseen

@@ -1,0 +1,200 @@
+"""What tasks over examples share: whole splits counted once, over ranks, and what of it stands in the record."""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repro.data.examples import Examples, Reader
+from repro.data.generated import GeneratedData
+from repro.data.loader import FixedLoader
+from repro.tasks import Constant
+from repro.tasks.example_task import Evaluation, ExampleTask, Scored, drawing_from
+from tests.tasks.streams import trainer
+
+TRAIN, EVAL = 12, 9
+
+
+class Counting(GeneratedData):
+    """Example i of a split is the number i, but for 100 times more in ``val`` and ten times in training."""
+
+    store_name = "counting"
+    input_size = seq_len = n_classes = 1
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, eval_batch_size: int = 4) -> None:
+        super().__init__(4, TRAIN, EVAL, eval_batch_size, 0, 0)
+
+    def reader(self, split: str) -> Reader:
+        times = {"train": 10, "val": 100, "test": 1}[split]
+
+        def read(indices: Any, epoch: int | None) -> Examples:
+            values = torch.from_numpy(times * np.asarray(indices)).float()[:, None]
+            return Examples(values, torch.zeros(len(values), 1, dtype=torch.long))
+
+        return read
+
+
+class Adding(ExampleTask):
+    """Adds its examples up, times a factor, and a random number for each batch."""
+
+    SUMS = ("total", "noise")
+    UNITS: ClassVar[dict[str, str]] = {"mean": "apples", "noise": "pears"}
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(1, 1), partial(torch.optim.SGD, lr=0.1), Constant)
+        self.factor = 1.0
+        self.drawn: list[float] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        self.drawn.append(float(torch.rand(())))
+        sums = {"loss": torch.zeros((), dtype=torch.float64), "tokens": torch.tensor(4)}
+        return {"loss": self.net(batch.examples.inputs).sum() * 0.0, "sums": sums}
+
+    def score(self, examples: Any) -> list[Tensor]:
+        assert len(examples.inputs), "nothing to score"
+        return [self.factor * examples.inputs.sum(), torch.rand(())]
+
+    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+        return {"mean": sums["total"] / EVAL, "noise": sums["noise"]}
+
+
+class Several(Adding):
+    """In further ways: by threes, and the first five of training."""
+
+    def evaluations(self) -> list[Evaluation]:
+        more = [Evaluation(kind, kind, "threefold") for kind in ("test", "val")]
+        return [*super().evaluations(), *more, Evaluation("train", "train", limit=5)]
+
+    @contextlib.contextmanager
+    def scored_as(self, evaluation: Evaluation) -> Iterator[None]:
+        self.factor = 3.0 if evaluation.name else 1.0
+        yield
+        self.factor = 1.0
+
+    def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
+        return {**super().protocol(metric, scored), "metric": metric, "name": scored.evaluation.name}
+
+
+def tested(task: Adding, data: Counting | None = None) -> dict[str, Any]:
+    trainer(1).test(task, datamodule=data or Counting(), verbose=False)
+    found = {m.name: m for m in task.measurements()}
+    assert len(found) == len(task.measurements()), "no name twice"
+    return found
+
+
+def test_names() -> None:
+    assert Evaluation("test", "split").called("loss") == "test/loss"
+    assert Evaluation("val", "split", "lsh8").called("accuracy") == "val/accuracy_lsh8"
+
+
+@pytest.mark.parametrize("size", [1, 4, 9, 50])
+def test_every_example_counts_once(size: int) -> None:
+    found = tested(Several(), Counting(size))
+    assert found["test/mean"].value == sum(range(EVAL)) / EVAL
+    assert found["val/mean"].value == 100 * sum(range(EVAL)) / EVAL
+    assert found["test/mean_threefold"].value == 3 * sum(range(EVAL)) / EVAL
+    assert found["train/mean"].value == 10 * sum(range(5)) / EVAL
+
+
+def test_what_stands_in_the_record() -> None:
+    """Every metric of every evaluation, but what validated a further one: that stands beside it."""
+    found = tested(Several())
+    kinds = ("test/{}", "val/{}", "test/{}_threefold", "train/{}")
+    assert set(found) == {kind.format(metric) for kind in kinds for metric in ("mean", "noise")}
+    mean, further, trained = found["test/mean"], found["test/mean_threefold"], found["train/mean"]
+    assert (mean.unit, found["test/noise"].unit) == ("apples", "pears")
+    assert mean.validation == found["val/mean"].value
+    assert further.validation == 3 * found["val/mean"].value
+    assert found["val/mean"].validation is None
+    assert trained.validation is None
+    assert [one.split for one in (mean, found["val/mean"], trained)] == ["test", "val", "train"]
+    assert (mean.count, trained.count) == (EVAL, 5)
+    assert further.protocol == {"examples": EVAL, "metric": "mean", "name": "threefold"}
+    assert trained.protocol == {"examples": 5, "metric": "mean", "name": ""}
+
+
+def test_validation_in_training_is_of_the_whole_split() -> None:
+    run = trainer(4, val_check_interval=2)
+    run.fit(Adding(), datamodule=Counting())
+    assert float(run.callback_metrics["val/mean"]) == pytest.approx(100 * sum(range(EVAL)) / EVAL)
+    assert set(run.callback_metrics) == {"val/mean", "val/noise"}
+
+
+class Short(Counting):
+    def eval_loader(self, split: str, limit: int | None = None) -> FixedLoader[Any, Any]:
+        return super().eval_loader(split, EVAL - 1 if split == "test" else limit)
+
+
+def test_an_example_too_few_is_noticed() -> None:
+    with pytest.raises(RuntimeError, match="test: 8 examples scored, there are 9"):
+        tested(Adding(), Short())
+
+
+@pytest.mark.parametrize("world", [2, 4, 12])
+def test_shares_of_ranks_add_up(world: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rank after another; with 12 ranks three of them have no example and wait for the others all the same."""
+    shares: list[Tensor] = []
+
+    def add(task: Any, values: Tensor) -> Tensor:
+        assert values.dtype == torch.float64
+        shares.append(values)
+        return torch.stack(shares).sum(0)
+
+    monkeypatch.setattr(Adding, "sum_over_ranks", add)
+    for rank in range(world):
+        monkeypatch.setattr(Counting, "_share", lambda data, rank=rank: (rank, world, 1))
+        if rank < min(world, EVAL) - 1:  # until all have been there some are missing
+            with pytest.raises(RuntimeError, match="examples scored, there are 9"):
+                tested(Adding())
+        else:
+            found = tested(Adding())
+    assert found["test/mean"].value == sum(range(EVAL)) / EVAL
+    assert [float(share[0, -1]) for share in shares] == [
+        len(range(rank, EVAL, world)) for rank in range(world)
+    ]
+
+
+# --- random numbers -------------------------------------------------------------------------------------------------
+
+
+def test_random_numbers_depend_on_a_place_alone() -> None:
+    def drawn(place: int) -> list[float]:
+        with drawing_from(place, torch.device("cpu")):
+            return torch.rand(3).tolist()
+
+    torch.manual_seed(5)
+    first = [drawn(0), drawn(4)]
+    goes_on = torch.rand(3).tolist()
+    torch.manual_seed(5)
+    assert torch.rand(3).tolist() == goes_on, "as if nothing was drawn"
+    assert [drawn(0), drawn(4)] == first
+    assert first[0] != first[1]
+
+
+def test_a_batch_draws_what_its_first_example_says() -> None:
+    wanted = 0.0
+    for place in (0, 4, 8):
+        with drawing_from(place, torch.device("cpu")):
+            wanted += float(torch.rand(()))
+    torch.manual_seed(6)
+    for task in (Adding(), Several()):
+        found = tested(task)
+        assert found["test/noise"].value == pytest.approx(wanted, rel=1e-6)
+        assert found["val/noise"].value == found["test/noise"].value, "the same for each evaluation"
+
+
+def test_training_goes_on_as_if_nothing_was_scored() -> None:
+    drawn = []
+    for settings in ({"val_check_interval": 1}, {"limit_val_batches": 0}):
+        task = Adding()
+        torch.manual_seed(7)
+        trainer(5, **settings).fit(task, datamodule=Counting())
+        drawn.append(task.drawn)
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) == 5
