@@ -19,6 +19,7 @@ KINDS = {
 
 
 def make(hashing: Hashing, **options: float) -> LSHAttention:
+    """A mixer in float64 whose widths all differ, every weight and bias random."""
     torch.manual_seed(0)
     mixer = LSHAttention(D_MODEL, 2, hashing, d_head=5, d_value=3, bias=True, **options)  # type: ignore[arg-type]
     randomise(mixer)
@@ -26,15 +27,18 @@ def make(hashing: Hashing, **options: float) -> LSHAttention:
 
 
 def tokens(steps: int, rows: int = 2, seed: int = 3) -> Tensor:
+    """Random inputs ``(B, T, D)``."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(rows, steps, D_MODEL, generator=generator, dtype=torch.float64).requires_grad_()
 
 
 def weighted(y: Tensor) -> Tensor:
+    """A scalar that treats no two outputs alike."""
     return (y * torch.randn(y.shape, generator=torch.Generator().manual_seed(5), dtype=y.dtype)).sum()
 
 
 def same(mixer: LSHAttention, got: Tensor, wanted: Tensor, x: Tensor) -> None:
+    """Outputs and the gradients of input and every parameter agree."""
     assert difference(got, wanted) < TOLERANCE
     expected = gradients(weighted(wanted), [x], mixer)
     for key, grad in gradients(weighted(got), [x], mixer).items():

@@ -81,7 +81,7 @@ class Several(Adding):
         return {**super().protocol(metric, scored), "metric": metric, "name": scored.evaluation.name}
 
 
-def tested(task: Adding, data: Counting | None = None) -> dict[str, Any]:
+def measured(task: Adding, data: Counting | None = None) -> dict[str, Any]:
     trainer(1).test(task, datamodule=data or Counting(), verbose=False)
     found = {m.name: m for m in task.measurements()}
     assert len(found) == len(task.measurements()), "no name twice"
@@ -95,7 +95,7 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 9, 50])
 def test_every_example_counts_once(size: int) -> None:
-    found = tested(Several(), Counting(size))
+    found = measured(Several(), Counting(size))
     assert found["test/mean"].value == sum(range(EVAL)) / EVAL
     assert found["val/mean"].value == 100 * sum(range(EVAL)) / EVAL
     assert found["test/mean_threefold"].value == 3 * sum(range(EVAL)) / EVAL
@@ -104,7 +104,7 @@ def test_every_example_counts_once(size: int) -> None:
 
 def test_what_stands_in_the_record() -> None:
     """Every metric of every evaluation, but what validated a further one: that stands beside it."""
-    found = tested(Several())
+    found = measured(Several())
     kinds = ("test/{}", "val/{}", "test/{}_threefold", "train/{}")
     assert set(found) == {kind.format(metric) for kind in kinds for metric in ("mean", "noise")}
     mean, further, trained = found["test/mean"], found["test/mean_threefold"], found["train/mean"]
@@ -133,7 +133,7 @@ class Short(Counting):
 
 def test_an_example_too_few_is_noticed() -> None:
     with pytest.raises(RuntimeError, match="test: 8 examples scored, there are 9"):
-        tested(Adding(), Short())
+        measured(Adding(), Short())
 
 
 @pytest.mark.parametrize("world", [2, 4, 12])
@@ -151,9 +151,9 @@ def test_shares_of_ranks_add_up(world: int, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(Counting, "_share", lambda data, rank=rank: (rank, world, 1))
         if rank < min(world, EVAL) - 1:  # until all have been there some are missing
             with pytest.raises(RuntimeError, match="examples scored, there are 9"):
-                tested(Adding())
+                measured(Adding())
         else:
-            found = tested(Adding())
+            found = measured(Adding())
     assert found["test/mean"].value == sum(range(EVAL)) / EVAL
     assert [float(share[0, -1]) for share in shares] == [
         len(range(rank, EVAL, world)) for rank in range(world)
@@ -184,7 +184,7 @@ def test_a_batch_draws_what_its_first_example_says() -> None:
             wanted += float(torch.rand(()))
     torch.manual_seed(6)
     for task in (Adding(), Several()):
-        found = tested(task)
+        found = measured(task)
         assert found["test/noise"].value == pytest.approx(wanted, rel=1e-6)
         assert found["val/noise"].value == found["test/noise"].value, "the same for each evaluation"
 
