@@ -124,7 +124,7 @@ def measure(name: str, args: argparse.Namespace, clock: Callable[[], float]) -> 
         turns.append({n: step.run() for n, step in steps.items()})
     points = []
     for n in steps:
-        growth = statistics.median(turn[n][1] / turn.get(2048, turn[n])[1] for turn in turns)
+        growth = statistics.median(turn[n][1] / turn[2048][1] for turn in turns) if 2048 in steps else None
         forward, both = (statistics.median(turn[n][i] for turn in turns) for i in (0, 1))
         points.append(
             {"mixer": name, "length": n, "batch": TOKENS // n, "turns": len(turns), "times_2048": growth}
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="turns of all lengths; default 5")
     parser.add_argument("--seconds", type=float, default=60, help="no further turn after so many; default 60")
     parser.add_argument(
-        "--gigabytes", type=float, default=2, help="for weights that are spelled out; default 2"
+        "--gigabytes", type=float, default=8, help="for weights that are spelled out; default 8"
     )
     parser.add_argument("--tokens", type=int, default=200, help="generated at each place; default 200")
     parser.add_argument("--threads", type=int, default=2, help="default 2")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from repro.nn.settings import having, replaced
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -49,14 +51,8 @@ def reaching(model: nn.Module, reach: Reach | None) -> Iterator[None]:
     Raises:
         ValueError: no mixer of the model has a memory.
     """
-    mixers = [m for m in model.modules() if isinstance(getattr(m, "reach", None), Reach)] if reach else []
+    mixers = having(model, "reach", Reach) if reach else []
     if reach and reach.mem_len and not mixers:
         raise ValueError(f"mem_len {reach.mem_len} is asked for, but no mixer of this model has a memory")
-    own = [mixer.reach for mixer in mixers]
-    try:
-        for mixer in mixers:
-            mixer.reach = reach  # type: ignore[assignment]
+    with replaced(mixers, "reach", reach):
         yield
-    finally:
-        for mixer, before in zip(mixers, own, strict=True):
-            mixer.reach = before

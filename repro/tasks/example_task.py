@@ -54,7 +54,8 @@ class ExampleTask(Task):
 
     Subclasses say what they sum up (``SUMS``, :meth:`score`), what follows from it (:meth:`summary`, ``UNITS``), and in
     which ways they are scored (:meth:`evaluations`). Sums are float64 and go over all ranks; that every example was
-    scored once is checked. What a network draws while it is scored depends on the examples alone.
+    scored once is checked. What a network draws while it is scored depends on the examples of a batch alone, so on the
+    size of evaluation batches and on the number of ranks, which share the examples out.
 
     Attributes:
         tested: what the last test came to.

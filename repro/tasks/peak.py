@@ -26,7 +26,7 @@ def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> i
         return torch.cuda.max_memory_allocated(device) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         kept = work()
-    events = watched.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = watched.profiler.kineto_results.events()
     held = most = 0
     for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
         held += event.nbytes()

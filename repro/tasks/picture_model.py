@@ -81,7 +81,11 @@ class PictureModel(SequenceModel):
 
     def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """The curve of training, in bits."""
-        return {"loss": sums["nll"].double(), "bits_per_dim": sums["nll"].double() / LN2, "tokens": sums["targets"]}
+        return {
+            "loss": sums["nll"].double(),
+            "bits_per_dim": sums["nll"].double() / LN2,
+            "tokens": sums["targets"],
+        }
 
     def summary(self, sums: dict[str, float]) -> dict[str, float]:
         """Mean over all values that are predicted, in nats and in bits."""
@@ -118,7 +122,9 @@ class PictureModel(SequenceModel):
         values = {"images_per_s": found.images_per_s, "seconds": found.seconds_per_image}
         units = {"images_per_s": "pictures per second", "seconds": "seconds per picture"}
         return [
-            Measurement(f"draw/{metric}_{device}_{name}", value, units[metric], self.data.test_split, protocol)
+            Measurement(
+                f"draw/{metric}_{device}_{name}", value, units[metric], self.data.test_split, protocol
+            )
             for metric, value in values.items()
         ]
 

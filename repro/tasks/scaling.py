@@ -38,8 +38,9 @@ class Scaling(Task):
     """Measures a mixer, by itself and causal, at growing lengths and a fixed number of tokens; trains next to nothing.
 
     Lengths are powers of two from ``shortest`` on, in as many sequences as fit ``tokens``, until the next one would be
-    expected to take more than ``memory`` (at a fixed number of tokens a peak at most doubles with the length). Growth is the slope of the
-    logarithm of what a *sequence* takes over that of its length, over the longest three lengths: 1 is linear.
+    expected to take more than ``memory``: at a fixed number of tokens a peak at most doubles with the length. Growth is
+    the slope of the logarithm of what a *sequence* takes over that of its length, over the longest three lengths: 1 is
+    linear.
 
     Args:
         net: a mixer; its ``d_model`` is that of the data.

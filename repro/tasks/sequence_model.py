@@ -95,7 +95,13 @@ class SequenceModel(ExampleTask):
             return said
         hashing = self.hashings[evaluation.name]
         of = replace(evaluation, name="").called(metric)
-        return {**said, **asdict(hashing), "rounds": hashing.rounds or evaluation.name, "sweep": "rounds", "of": of}
+        return {
+            **said,
+            **asdict(hashing),
+            "rounds": hashing.rounds or evaluation.name,
+            "sweep": "rounds",
+            "of": of,
+        }
 
     def summary(self, sums: dict[str, float]) -> dict[str, float]:
         """Loss and accuracy over all targets that count."""

@@ -184,7 +184,10 @@ class Translation(Task):
         test, val = self.tested
         beam = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
         protocols: dict[str, dict[str, Any]] = {
-            **{way: {**beam, "max_extra": self.search.max_extra, "signature": test.bleu(way)[1]} for way in WAYS},
+            **{
+                way: {**beam, "max_extra": self.search.max_extra, "signature": test.bleu(way)[1]}
+                for way in WAYS
+            },
             "exact_match": {**beam, "max_extra": self.search.max_extra},
         }
         beside = val.summary()

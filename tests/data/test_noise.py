@@ -28,7 +28,9 @@ def test_pictures_are_shifted_sequences_of_all_levels() -> None:
 def test_examples_differ_by_index_split_and_epoch_only() -> None:
     data = NoisePixelData(2, [4, 4, 1])
     first = data.reader("train")(np.array([3]), 1).inputs
-    torch.testing.assert_close(first, NoisePixelData(7, [4, 4, 1], seed=5).reader("train")(np.array([3]), 1).inputs)
+    torch.testing.assert_close(
+        first, NoisePixelData(7, [4, 4, 1], seed=5).reader("train")(np.array([3]), 1).inputs
+    )
     for other in (data.reader("train")(np.array([4]), 1), data.reader("train")(np.array([3]), 2)):
         assert not torch.equal(first, other.inputs)
     assert not torch.equal(first, data.reader("val")(np.array([3]), 1).inputs)

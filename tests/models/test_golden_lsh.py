@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from repro.nn import Hashing, Layout, LocalAttention, LSHAttention
 from repro.nn.attention.arrangement import Arrangement, arrange
 from repro.nn.attention.hashing import bucket_ids
+from repro.nn.attention.shared import key_scale
 from repro.nn.attention.windows import attend_in_windows
 from tests.models import golden
 from tests.nn import reference_lsh
@@ -59,9 +60,9 @@ class Packaged:
     def output(self, hashing: Hashing, small: float = 1e-6) -> Tensor:
         """Their keys have something small within their norm."""
         query, value = (self.heads(weight) for weight in self.weights)
-        key = query * (query.square().mean(-1, keepdim=True) + small).rsqrt() / query.shape[-1] ** 0.5
-        q, k, v = (t.flatten(0, 1) for t in (query, key, value))
-        y = attend_in_windows(q, k, v, self.arranged(hashing), 0.0, 0)
+        scale = (query.square().mean(-1, keepdim=True) + small).rsqrt() / query.shape[-1] ** 0.5
+        q, scale, v = (t.flatten(0, 1) for t in (query, scale, value))
+        y = attend_in_windows(q, scale, v, self.arranged(hashing), 0.0, 0)
         return y.unflatten(0, (2, 2)).transpose(1, 2).flatten(2)
 
 
@@ -140,8 +141,9 @@ class Independent:
 
     def output(self, hashing: Hashing, scale: float = 1.0) -> Tensor:
         q, v = self.inputs
-        key = nn.functional.normalize(q, dim=-1) * scale
-        return attend_in_windows(q, key, v, arrange(self.ids(), None, 4, hashing, True), 0.0, 0)
+        return attend_in_windows(
+            q, key_scale(q, True) * scale, v, arrange(self.ids(), None, 4, hashing, True), 0.0, 0
+        )
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)

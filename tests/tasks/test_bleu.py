@@ -30,6 +30,7 @@ def test_the_ways_differ_in_case_and_in_what_a_token_is() -> None:
     assert "tok:intl" in signature
     assert "case:lc" in uncased_signature
     assert "tok:intl" in uncased_signature
-    dots = ["a–b c d e f"], ["a – b c d e f"]  # a dash is a token of its own for one of them only
+    dash = "\u2013"  # a token of its own for one of them only
+    dots = [f"a{dash}b c d e f"], [f"a {dash} b c d e f"]
     assert bleu(*dots, "bleu_intl")[0] == pytest.approx(100.0)
     assert bleu(*dots)[0] < 100.0

@@ -1,4 +1,4 @@
-"""Growth is the slope over the longest lengths; every length is measured at as many tokens, until memory would not do."""
+"""Growth is the slope over the longest lengths; every length has as many tokens, until memory would not do."""
 
 from functools import partial
 from typing import Any
@@ -72,7 +72,9 @@ def test_it_ends_before_memory_does() -> None:
     sizes: dict[str, Any] = {"shortest": 16, "longest": 256, "tokens": 256, "repeats": 1}
     task, _ = measured(Held(True), **sizes)
     assert [p.length for p in task.points] == [16, 32, 64, 128, 256]
-    task, found = measured(Held(True), **sizes, memory=2.0 * task.points[1].peak)  # what the third may come to
+    task, found = measured(
+        Held(True), **sizes, memory=2.0 * task.points[1].peak
+    )  # what the third may come to
     assert [p.length for p in task.points] == [16, 32, 64]
     assert found["cost/max_length"].value == 64
     assert found["cost/max_length"].protocol == {"memory": 2.0 * task.points[1].peak}
@@ -91,5 +93,5 @@ def test_slopes_are_those_of_powers() -> None:
 
 @pytest.mark.parametrize("wrong", [{"shortest": 0}, {"longest": 1024}, {"tokens": 65537}, {"repeats": 0}])
 def test_lengths_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="tokens|repeats"):
+    with pytest.raises(ValueError, match=r"tokens|repeats"):
         Scaling(Held(False), partial(torch.optim.SGD, lr=0.1), Constant, **wrong)

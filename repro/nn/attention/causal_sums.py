@@ -67,7 +67,7 @@ class _CausalMean(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, y, total, *borders)
         ctx.cuts = cuts
         heads = q.shape[0], q.shape[2]
-        return y, s.unflatten(0, heads).clone(), z.unflatten(0, heads).clone()
+        return y, s.unflatten(0, heads), z.unflatten(0, heads)
 
     @staticmethod
     @once_differentiable
@@ -130,7 +130,7 @@ def _running(parts: Tensor, first: Tensor, back: bool = False) -> tuple[Tensor, 
         first.reshape(rows, 1, -1), ones.expand(rows, -1, -1), parts.reshape(rows, n, -1)
     ).view(rows, n + 1, *parts.shape[1:])
     each, total = (sums[:, 1:], sums[:, 0]) if back else (sums[:, :-1], sums[:, -1])
-    return each.reshape(parts.shape), total
+    return each.reshape(parts.shape), total.clone()  # which is kept: a view would keep all
 
 
 class _Cuts:

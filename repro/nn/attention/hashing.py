@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from repro.nn.settings import having, replaced
+
 # Above this many buckets the hash is made of two smaller ones: their rotations cost less than the attention.
 LARGEST_FACTOR = 128
 
@@ -91,19 +93,11 @@ def hashing_as(model: nn.Module, hashing: Hashing | None) -> Iterator[None]:
     Raises:
         ValueError: no mixer of the model hashes.
     """
-    mixers = (
-        [m for m in model.modules() if isinstance(getattr(m, "hashing", None), Hashing)] if hashing else []
-    )
+    mixers = having(model, "hashing", Hashing) if hashing else []
     if hashing and not mixers:
         raise ValueError("another hashing is asked for, but no mixer of this model hashes")
-    own = [mixer.hashing for mixer in mixers]
-    try:
-        for mixer in mixers:
-            mixer.hashing = hashing  # type: ignore[assignment]
+    with replaced(mixers, "hashing", hashing):
         yield
-    finally:
-        for mixer, before in zip(mixers, own, strict=True):
-            mixer.hashing = before
 
 
 def factors(count: int) -> list[int]:

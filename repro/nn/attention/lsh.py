@@ -1,7 +1,5 @@
 """Attention to the keys that hash into the same bucket, in chunks of the sorted sequence."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +7,7 @@ from repro.nn.attention.arrangement import arrange
 from repro.nn.attention.buckets import append_hashed, empty_buckets, hash_into, round_groups, shared_buckets
 from repro.nn.attention.full import head_widths, split_heads
 from repro.nn.attention.hashing import Hashing, bucket_ids, draw_rotations
-from repro.nn.attention.shared import attend_to_past, exact, unit
+from repro.nn.attention.shared import attend_to_past, exact, key_scale
 from repro.nn.attention.windows import attend_in_windows
 from repro.nn.mixer import Layout, Mixed, State
 
@@ -91,22 +89,22 @@ class LSHAttention(nn.Module):
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         q, v = (split_heads(part, self.n_heads) for part in self.qk_v(x).split(self.widths, dim=-1))
-        k = unit(q) if self.hashing.unit_keys else q / math.sqrt(self.d_head)
+        scale = key_scale(q, self.hashing.unit_keys)
         dropout = self.dropout if self.training else 0.0
         if state is not None:
-            return self._with_state(q, k, v, state, layout, dropout)
+            return self._with_state(q, q * scale, v, state, layout, dropout)
         # Where one chunk holds everything and buckets do not decide, hashing changes nothing.
         if not self.hashing.rounds or (self.hashing.across_buckets and x.shape[1] <= self.hashing.chunk):
-            return Mixed(self.out(exact(q, k, v, layout, self.hashing.see_self, dropout)))
-        y, buckets = self._in_windows(q, k, v, layout, dropout)
+            return Mixed(self.out(exact(q, q * scale, v, layout, self.hashing.see_self, dropout)))
+        y, buckets = self._in_windows(q, scale, v, layout, dropout)
         return Mixed(self.out(y), choices=buckets)
 
     def _in_windows(
-        self, q: Tensor, k: Tensor, v: Tensor, layout: Layout, dropout: float
+        self, q: Tensor, scale: Tensor, v: Tensor, layout: Layout, dropout: float
     ) -> tuple[Tensor, Tensor]:
         rows, steps = q.shape[:2]
         count = self.hashing.count(steps)
-        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        q, scale, v = (t.transpose(1, 2) for t in (q, scale, v))
         # Always both, so that a call that is given its choices leaves torch's generator where the first left it.
         seeds = torch.randint(1 << 62, (2,)).tolist()
         buckets = layout.choices
@@ -115,9 +113,9 @@ class LSHAttention(nn.Module):
             buckets = bucket_ids(q, draw_rotations(q, *args, seed=seeds[0]), count)
         self._check(buckets, (rows, self.n_heads, self.hashing.rounds, steps))
         arrangement = arrange(buckets, layout.lengths, count, self.hashing, layout.causal)
-        q, k, v = (t.to(v.dtype).flatten(0, 1) for t in (q, k, v))
+        q, scale, v = (t.to(v.dtype).flatten(0, 1) for t in (q, scale, v))
         with torch.autocast(q.device.type, enabled=False):
-            y = attend_in_windows(q, k, v, arrangement, dropout, seeds[1])
+            y = attend_in_windows(q, scale, v, arrangement, dropout, seeds[1])
         return y.unflatten(0, (rows, self.n_heads)).transpose(1, 2).flatten(2), buckets
 
     @staticmethod

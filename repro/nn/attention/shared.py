@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
 from repro.nn.attention.full import attend, key_mask
 from repro.nn.dropout import dropout as drop
@@ -15,10 +15,16 @@ from repro.nn.mixer import Layout
 _MASK = 1 << 22
 
 
-def unit(query: Tensor) -> Tensor:
-    """Keys: queries of length 1; a query of length 0 stays 0."""
+def key_scale(query: Tensor, unit: bool) -> Tensor:
+    """What makes keys of queries ``(..., E)``, by multiplication: ``1 / |q|`` where ``unit``, else ``1 / sqrt(E)``.
+
+    Returns:
+        ``(..., 1)``; a query of length 0 stays 0.
+    """
+    if not unit:
+        return query.new_full((*query.shape[:-1], 1), 1.0 / math.sqrt(query.shape[-1]))
     small = 1e-12 if query.dtype in (torch.float32, torch.float64) else 1e-4
-    return normalize(query, dim=-1, eps=small)
+    return torch.linalg.vector_norm(query, dim=-1, keepdim=True).clamp(min=small).reciprocal().to(query.dtype)
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, layout: Layout, see_self: bool, dropout: float) -> Tensor:

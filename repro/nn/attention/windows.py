@@ -15,12 +15,14 @@ from repro.nn.attention.arrangement import HIDDEN, Arrangement, Block, hiding
 _STEPS = 1 << 16
 
 
-def attend_in_windows(q: Tensor, k: Tensor, v: Tensor, a: Arrangement, dropout: float, seed: int) -> Tensor:
-    """Attends in float32 at least; scores are ``q · k``.
+def attend_in_windows(
+    q: Tensor, scale: Tensor, v: Tensor, a: Arrangement, dropout: float, seed: int
+) -> Tensor:
+    """Attends in float32 at least. Keys are queries times a number, which costs less than to have them.
 
     Args:
         q: queries ``(N, T, E)``.
-        k: keys ``(N, T, E)``.
+        scale: of the keys, ``(N, T, 1)``: the score of i and j is ``q_i · q_j scale_j``.
         v: values ``(N, T, Ev)``.
         a: who sees whom.
         dropout: on the weights.
@@ -29,7 +31,7 @@ def attend_in_windows(q: Tensor, k: Tensor, v: Tensor, a: Arrangement, dropout: 
     Returns:
         ``(N, T, Ev)``.
     """
-    return _Windowed.apply(q.contiguous(), k.contiguous(), v.contiguous(), a, dropout, seed)
+    return _Windowed.apply(q.contiguous(), scale.contiguous(), v.contiguous(), a, dropout, seed)
 
 
 class _Windowed(torch.autograd.Function):
@@ -37,46 +39,50 @@ class _Windowed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, a: Arrangement, dropout: float, seed: int
+        ctx: Any, q: Tensor, scale: Tensor, v: Tensor, a: Arrangement, dropout: float, seed: int
     ) -> Tensor:
         wide = torch.promote_types(q.dtype, torch.float32)
         out = torch.empty_like(v)
         shares = q.new_empty(a.order.shape, dtype=wide)
         alone = torch.empty(*a.slots.shape[:2], a.steps, dtype=torch.bool, device=q.device)
         for rows in a.groups():
-            parts, partition = _forward_blocks(a, rows, q, k, v, dropout, seed)
+            parts, partition = _forward_blocks(a, rows, q, scale, v, dropout, seed)
             out[rows], share, alone[rows] = _combine(a, rows, parts, partition, v[rows])
             # Fillers have no share.
             spread = torch.zeros_like(partition).scatter_(1, a.slots[rows].flatten(1), share.flatten(1))
             shares[rows] = spread.view(shares[rows].shape)
-        ctx.save_for_backward(q, k, v, out, shares, alone)
+        ctx.save_for_backward(q, scale, v, out, shares, alone)
         ctx.a, ctx.dropout, ctx.seed = a, dropout, seed
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, shares, alone = ctx.saved_tensors
-        a, grad = ctx.a, grads[0].contiguous()
-        found = [torch.empty_like(t) for t in (q, k, v)]
+        q, scale, v, out, shares, alone = ctx.saved_tensors
+        a, grad, wide = ctx.a, grads[0].contiguous(), shares.dtype
+        d_q, d_scale, d_v = torch.empty_like(q), torch.empty_like(scale), torch.empty_like(v)
         for rows in a.groups():
-            dots = (
-                None
-                if a.hashing.average
-                else (out[rows].to(shares.dtype) * grad[rows].to(shares.dtype)).sum(-1)
-            )
-            sorted_grads = _backward_blocks(
-                a, rows, (q, k, v, grad), shares[rows], dots, ctx.dropout, ctx.seed
-            )
-            for whole, part in zip(found, sorted_grads, strict=True):
-                whole[rows] = _by_token(part, a.slots[rows]).sum(1)
+            dots = None if a.hashing.average else (out[rows].to(wide) * grad[rows].to(wide)).sum(-1)
+            given = (q, scale, v, grad)
+            by_slot = _backward_blocks(a, rows, given, shares[rows], dots, ctx.dropout, ctx.seed)
+            by_query, by_key = (_over_rounds(part, a.slots[rows]) for part in by_slot[:2])
+            torch.addcmul(by_query, by_key, scale[rows], out=d_q[rows])
+            d_scale[rows] = by_key.mul_(q[rows]).sum(-1, keepdim=True)
             # A token that saw nothing but itself gave its own value.
             lonely = alone[rows].to(grad.dtype).mean(1)
-            found[2][rows] += grad[rows] * lonely[..., None]
-        return (*found, None, None, None)
+            torch.addcmul(
+                _over_rounds(by_slot[2], a.slots[rows]), grad[rows], lonely[..., None], out=d_v[rows]
+            )
+        return d_q, d_scale, d_v, None, None, None
+
+
+def _over_rounds(part: Tensor, slots: Tensor) -> Tensor:
+    """The sum over a token's slots, ``(n, C·m, E)`` to ``(n, T, E)``."""
+    by_token = _by_token(part, slots)
+    return by_token[:, 0] if by_token.shape[1] == 1 else by_token.sum(1)
 
 
 def _forward_blocks(
-    a: Arrangement, rows: slice, q: Tensor, k: Tensor, v: Tensor, dropout: float, seed: int
+    a: Arrangement, rows: slice, q: Tensor, scale: Tensor, v: Tensor, dropout: float, seed: int
 ) -> tuple[Tensor, Tensor]:
     """Every slot's output ``(n, C·m, Ev)`` and log-partition ``(n, C·m)`` within its window; -inf where it is empty."""
     wide = torch.promote_types(q.dtype, torch.float32)
@@ -84,14 +90,14 @@ def _forward_blocks(
     parts = v.new_empty(*shape, v.shape[-1])
     partition = q.new_empty(shape, dtype=wide)
     for b in a.blocks(rows):
-        scores = _scores(a, b, _take(q, b.rows, b.queries), _take(k, b.rows, b.keys))
+        scores = _scores(a, b, _take(q, rows, b.queries), _looked_at(b, q, scale))
         weights = scores.softmax(-1)
         top = scores.amax(-1)
         z = (top - weights.amax(-1).log_()).masked_fill_(top < -HIDDEN / 4, -torch.inf)
         partition[:, b.chunks] = z.view(b.queries.shape)
         kept = _kept(weights, b, dropout, seed)
         weights = weights if kept is None else weights.mul_(kept)
-        o = torch.bmm(weights.to(v.dtype), _take(v, b.rows, b.keys))
+        o = torch.bmm(weights.to(v.dtype), _looked_at(b, v))
         parts[:, b.chunks] = o.view(*b.queries.shape, -1)
     return parts.flatten(1, 2), partition.flatten(1)
 
@@ -111,12 +117,14 @@ def _combine(
     z = partition.gather(1, slots.flatten(1)).view(slots.shape)
     empty = z.isinf()
     alone = empty if a.hashing.average else empty.all(1, keepdim=True).expand_as(z)
+    o = _by_token(parts, slots)
     if a.hashing.average:
         share = (~empty).to(z.dtype) / z.shape[1]
-    else:
-        share = z.masked_fill(alone, 0.0).softmax(1).masked_fill(alone, 0.0)
-    mixed = (share[..., None].to(v.dtype) * _by_token(parts, slots)).sum(1)
-    return mixed + v * alone.to(v.dtype).mean(1)[..., None], share, alone
+        mixed = torch.where(alone[..., None], v[:, None], o).mean(1)
+        return mixed, share, alone
+    share = z.masked_fill(alone, 0.0).softmax(1).masked_fill(alone, 0.0)
+    mixed = o[:, 0] if z.shape[1] == 1 else (share[..., None].to(v.dtype) * o).sum(1)
+    return torch.where(alone[:, 0, :, None], v, mixed), share, alone
 
 
 def _backward_blocks(
@@ -129,12 +137,12 @@ def _backward_blocks(
     seed: int,
 ) -> list[Tensor]:
     """Gradients of every slot's query, key and value, each ``(n, C·m, E)``."""
-    q, k, v, grad = given
+    q, scale, v, grad = given
     shape = (rows.stop - rows.start, *a.order.shape[1:])
-    d_q, d_k = q.new_empty(*shape, q.shape[-1]), k.new_zeros(*shape, k.shape[-1])
+    d_q, d_k = q.new_empty(*shape, q.shape[-1]), q.new_zeros(*shape, q.shape[-1])
     d_v = v.new_zeros(*shape, v.shape[-1])
     for b in a.blocks(rows):
-        q_b, k_b, v_b = _take(q, rows, b.queries), _take(k, rows, b.keys), _take(v, rows, b.keys)
+        q_b, k_b, v_b = _take(q, rows, b.queries), _looked_at(b, q, scale), _looked_at(b, v)
         share = shares[:, b.chunks].reshape(-1, shape[2], 1)
         g_b = _take(grad, rows, b.queries).mul_(share.to(grad.dtype))
         weights = _scores(a, b, q_b, k_b).softmax(-1)
@@ -151,6 +159,22 @@ def _backward_blocks(
         _add(d_k, b, torch.bmm(d_s.transpose(1, 2), q_b))
         _add(d_v, b, torch.bmm(dropped.transpose(1, 2), g_b))
     return [d.flatten(1, 2) for d in (d_q, d_k, d_v)]
+
+
+def _looked_at(b: Block, x: Tensor, scale: Tensor | None = None) -> Tensor:
+    """What the chunks of a block look at, of ``x (N, T, E)`` times ``scale (N, T, 1)``: ``(n·G, W, E)``."""
+    count, chunks, size = b.queries.shape
+    tokens = b.keys
+    overlapping = count == 1 and b.keys.shape[2] > size
+    if overlapping:  # every chunk is taken once, and the windows are views
+        tokens = torch.cat([b.keys[:, :1, :size], b.queries], dim=1)
+    found = _take(x, b.rows, tokens)
+    if scale is not None:
+        found.mul_(_take(scale, b.rows, tokens))
+    if not overlapping:
+        return found
+    width = x.shape[2]
+    return found.as_strided((chunks, 2 * size, width), (size * width, width, 1))
 
 
 def _scores(a: Arrangement, b: Block, q: Tensor, k: Tensor) -> Tensor:

@@ -1,0 +1,84 @@
+"""What tests know of recipes that no recipe says: what may differ, what nothing trains, what must be there."""
+
+import re
+
+PROTOCOLS = r"model\.init_args\.(protocol|protocols|validation)\..*"
+LENGTH = (PROTOCOLS, r"data\..*\.seq_len")
+MIXER, POSITIONS = r"model\..*\.mixers\..*", r"model\..*\.positions(\..*)?"
+# What the points of an ablation may change of the recipe it ablates, as patterns of flattened keys.
+ABLATION_KEYS = {
+    "attention-is-all-you-need/big": {
+        r"trainer\.max_steps", r"checkpoints\.average_last", r"model\..*\.d_model", r"model\..*\.n_heads",
+        r"model\..*\.d_ff", r"model\..*\.dropout",
+    },
+    "transformer-xl/shaw": {MIXER, PROTOCOLS, r"data\..*\.context"},
+    "transformer-xl/half": {MIXER, PROTOCOLS, r"data\..*\.context"},
+    "transformer-xl/memory": {MIXER, *LENGTH, r"data\..*\.context", r"data\..*\.batch_tokens"},
+    "transformer-xl/vaswani": {MIXER, POSITIONS, PROTOCOLS, r"data\..*\.context", r"model\..*\.d_ff"},
+    "transformer-xl/al-rfou": {POSITIONS, r"model\..*\.d_ff"},
+    "transformer-xl/enwik8-18l": {MIXER, r"model\..*\.d_model", r"model\..*\.n_layers", r"model\..*\.d_ff"},
+    "transformer-xl/text8-24l": {r"data\..*\.store", r"data\..*\.vocab_size", r"model\..*\.size"},
+    "shortformer/length": {*LENGTH},
+    "shortformer/pia-caching": {MIXER, POSITIONS, *LENGTH, r"data\..*\.order"},
+    "shortformer/staged-training": {r"data\..*\.stages\..*"},
+    "shortformer/staged": {PROTOCOLS, r"data\..*\.stages\..*"},
+    "shortformer/staged-final": {*LENGTH},
+    "shortformer/cache-only": {POSITIONS, r"model\..*\.mixers\..*\.table"},
+    "shortformer/pia": {MIXER, *LENGTH},
+    "shortformer/shortformer": {r"data\..*\.stages\..*", r"model\..*\.memory_as_input"},
+    "shortformer/section5": {MIXER, POSITIONS, PROTOCOLS, r"data\..*\.order"},
+}  # fmt: skip
+# Rows of the papers' own models whose numbers are not a trained model's likelihood: tools and clocks measure them.
+MEASURED_OTHERWISE = {
+    "attention-is-all-you-need": {"table3", "table4"},
+    "transformer-xl": {"table8", "table9"},
+    "shortformer": {"table6", "table7", "table8", "table10"},
+    "frozen-pretrained-transformer": set(),
+    "linear-transformer": set(),
+    # formulas, and what others measured
+    "reformer": {"table1", "table3", "external-fastai2021-duplication"},
+}
+# Symbols of stores that recipes cannot be tried on here, and models whose printed size the headers explain.
+SYMBOLS = {
+    "wikitext-103/words": 267735, "enwik8/bytes-nonl": 204, "enwik8/bytes": 205, "text8/chars": 27,
+    "lm1b/words": 793471,
+}  # fmt: skip
+MEASURED = ("test/", "val/", "train/", "parameters/", "draw/", "cost/")
+OTHER_SIZE = (
+    "transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b-ablation@shaw",
+    "frozen-pretrained-transformer/",  # printed with the table of tokens, which is not used
+)  # fmt: skip
+# Keys that decide nothing about how a recipe is trained in small, where all data are small and on a CPU.
+IDLE = re.compile(
+    r"trainer\.accelerator|.*\.dropout|data\.init_args\.(length|shortest|longest|symbols|(val|train|eval)_examples)"
+    r"|model\.init_args\.(longest|tokens|repeats|memory)"
+)
+# Best validated metric by task, where it does not go by the unit of a text.
+BEST = {
+    "Classification": "accuracy", "SequenceModel": "loss", "PictureModel": "bits_per_dim", "Transcription": "per",
+}  # fmt: skip
+# Baselines that the papers' authors trained themselves, or that a recipe trains beside their models.
+TRAINED_BASELINES = {
+    "transformer-xl": {("table6", row) for row in (
+        "xl-128m-shaw", "norec-shaw-full", "norec-shaw-half", "norec-vaswani-half", "al-rfou-128m",
+    )} | {("table7", "xl-shaw"), ("table7", "norec")},
+    "shortformer": {("table1", f"l{n}") for n in (32, 64, 128, 256, 512, 1024, 1536, 3072)}
+    | {(t, f"baseline-{m}") for t in ("table5", "table11") for m in ("no", "sw")}
+    | {("section5-ablation", "baseline"), ("section5-ablation", "cache-only"), ("table12", "baseline-no")}
+    | {("table3", f"baseline-{m}") for m in ("nonoverlapping", "token-by-token")},
+    "frozen-pretrained-transformer": {("table1", row) for row in ("full", "lstm")}
+    | {("table2", row) for row in ("random", "bit", "vit")}
+    | {("table3", row) for row in ("transformer", "lstm", "lstm-star")}
+    | {("table9", row) for row in ("statistics-only", "default")}
+    | {("table13", row) for row in ("feedforward", "attention", "both")}
+    | {("table14", row) for row in ("all-feedforward", "all-feedforward-last-attention")}
+    | {("table6", "random"), ("table16", "random")}
+    | {("external-rothermel2021-table1", f"{a}-{b}") for a in ("frozen", "unfrozen") for b in ("random", "pretrained")},
+    "linear-transformer": {("figure1", row) for row in ("softmax", "lsh-4", "lsh-8")}
+    | {("figure2", row) for row in ("softmax", "lsh-4")}
+    | {(table, row) for table in ("table1", "table2") for row in ("softmax", "lsh-1", "lsh-4")}
+    | {("table3", row) for row in ("bi-lstm", "softmax", "lsh-4")}
+    | {(f"{table}-{data}", row) for table in ("table4", "table5") for data in ("mnist", "cifar10")
+       for row in ("softmax", "stateful-softmax", "lsh-1", "lsh-4")},
+    "reformer": {("table2", "train-full-eval-full"), ("table4", "vaswani-base"), ("table4", "vaswani-big")},
+}  # fmt: skip
