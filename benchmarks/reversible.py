@@ -7,8 +7,9 @@ either only ours are timed. 6 layers of hashed attention (width 256, 4 heads, ch
 tokens, one row of 4096 in float32, no dropout: forward, mean loss and backward, no optimiser. Ours once with the
 paper's masks and once across buckets, and each peer beside the one of ours that masks as it does (see
 benchmarks/lsh.py). ``ordinary`` is ours without undoing. All have positions, whole feed-forward layers, and ReLU.
-Sides take turns, and a ratio is the median of the ratios of neighbours. That ours computes what transformers' computes
-is the business of tests/models/test_golden_reversible.py.
+Sides take turns, and a ratio is the median of the ratios of neighbours; ``--cpu-time`` counts seconds of computing
+instead of seconds on the clock, for one thread on a machine that others use. That ours computes what transformers'
+computes is the business of tests/models/test_golden_reversible.py.
 
 Memory: the most bytes held at a time in a step beyond parameters and gradients, to the byte as torch's profiler counts
 them, for 6 and 24 layers. ``chunks`` cuts feed-forward layers by 512 tokens and losses likewise. Prints tables and one
@@ -19,6 +20,7 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,6 +44,7 @@ from repro.nn import (
 )
 from repro.tasks.peak import peak_bytes
 
+Clock = Callable[[], float]
 D_MODEL, D_FF, HEADS, CHUNK, VOCAB, LENGTH, LAYERS = 256, 1024, 4, 64, 256, 4096, 6
 # Whom a side is compared with: the same masks first.
 AGAINST = {"transformers": "ours, across", "official": "ours, across", "official, masks of the paper": "ours"}
@@ -149,16 +152,16 @@ def sides(rounds: int, folder: str | None) -> dict[str, nn.Module]:
     return found
 
 
-def step(side: nn.Module, ids: Tensor) -> tuple[float, float]:
+def step(side: nn.Module, ids: Tensor, clock: Clock) -> tuple[float, float]:
     """Seconds and loss of one forward and backward pass."""
     side.zero_grad(set_to_none=True)
-    begin = time.perf_counter()
+    begin = clock()
     loss = side(ids)
     loss.backward()
-    return time.perf_counter() - begin, loss.item()
+    return clock() - begin, loss.item()
 
 
-def compare(rounds: int, folder: str | None, repeats: int) -> dict[str, Any]:
+def compare(rounds: int, folder: str | None, repeats: int, clock: Clock) -> dict[str, Any]:
     """Times all sides in turn with one number of rounds."""
     models = sides(rounds, folder)
     ids = torch.randint(VOCAB, (1, LENGTH + 1), generator=torch.Generator().manual_seed(1))
@@ -166,7 +169,7 @@ def compare(rounds: int, folder: str | None, repeats: int) -> dict[str, Any]:
     losses: dict[str, float] = {}
     for turn in range(repeats + 1):
         for name, side in models.items():
-            took, losses[name] = step(side, ids)
+            took, losses[name] = step(side, ids, clock)
             if turn:  # the first turn warms up
                 seconds[name].append(took)
     ratios = {
@@ -232,13 +235,21 @@ def main() -> None:
         "--memory-length", type=int, default=LENGTH, help="tokens of a row; 0 measures no memory"
     )
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="count seconds of computing, of all threads")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    times = [compare(rounds, args.official, args.repeats) for rounds in args.rounds if args.repeats]
+    clock = time.process_time if args.cpu_time else time.perf_counter
+    times = [compare(rounds, args.official, args.repeats, clock) for rounds in args.rounds if args.repeats]
     print(time_table(times), flush=True)
     peaks = [p for rounds in args.rounds if args.memory_length for p in memory(rounds, args.memory_length)]
     print(memory_table(peaks))
-    report = {"threads": args.threads, "torch": torch.__version__, "times": times, "memory": peaks}
+    report = {
+        "threads": args.threads,
+        "cpu_time": args.cpu_time,
+        "torch": torch.__version__,
+        "times": times,
+        "memory": peaks,
+    }
     print(json.dumps({"benchmark": "reversible", **report}))
 
 
