@@ -240,9 +240,11 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.cpu_time else time.perf_counter
     times = [compare(rounds, args.official, args.repeats, clock) for rounds in args.rounds if args.repeats]
-    print(time_table(times), flush=True)
+    if times:
+        print(time_table(times), flush=True)
     peaks = [p for rounds in args.rounds if args.memory_length for p in memory(rounds, args.memory_length)]
-    print(memory_table(peaks))
+    if peaks:
+        print(memory_table(peaks))
     report = {
         "threads": args.threads,
         "cpu_time": args.cpu_time,

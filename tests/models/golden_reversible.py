@@ -115,10 +115,10 @@ def rotated_by(rotations: Tensor, count: int) -> Any:
 def their_keys() -> Iterator[None]:
     """Keys as theirs, of length 1 but for a millionth under the root."""
 
-    def nearly_unit(query: Tensor) -> Tensor:
-        scale = (query.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-        return query * scale / query.shape[-1] ** 0.5
+    def nearly_unit(query: Tensor, unit: bool) -> Tensor:
+        assert unit
+        return (query.square().mean(-1, keepdim=True) + 1e-6).rsqrt() / query.shape[-1] ** 0.5
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lsh, "unit", nearly_unit)
+        patch.setattr(lsh, "key_scale", nearly_unit)
         yield
