@@ -139,7 +139,7 @@ def _sequence_model(config: Config) -> None:
 
 def _picture_model(config: Config) -> None:
     """Small pictures, few of them, of which a few values are drawn."""
-    _resize(config["model"], SIZES | {"width": 4, "images": 2})
+    _resize(config["model"], SIZES | {"width": 4, "images": 2, "shape": [28, 28]})
     if config["model"]["init_args"]["drawn"]:
         config["model"]["init_args"]["drawn"] = 1
     for timing in config["model"]["init_args"]["timings"].values():

@@ -44,7 +44,8 @@ def test_a_run_leaves_model_tokeniser_status_and_record(workshop: Workshop) -> N
     assert RunRecord.from_json(written.read_text()).to_json() == record.to_json()
     assert written.with_suffix(".outputs.txt").read_text().count("\n") == 15
     names = {m.name for m in record.metrics}
-    assert names == {"test/bleu", "test/exact_match", "test/nll", "test/ppl", "test/loss"}
+    bleus = {"test/bleu", "test/bleu_intl", "test/bleu_intl_uncased"}
+    assert names == {*bleus, "test/exact_match", "test/nll", "test/ppl", "test/loss"}
     assert all(m.validation is not None for m in record.metrics)
     assert str(workshop.root) not in record.to_json(), "a record holds no absolute path"
     mean = checkpoint.average(checkpoints(folder / "checkpoints"))

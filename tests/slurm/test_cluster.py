@@ -144,7 +144,8 @@ def test_a_machine_that_cannot_says_why_in_one_line(cluster: Cluster, tmp_path: 
     for command in ("bash", "cksum", "cut", "dirname", "mkdir", "id", "xargs", "rm", "awk", "sleep"):
         (bare / command).symlink_to(f"/usr/bin/{command}")
 
-    done = Cluster(tmp_path).verb("up", PATH=str(bare))
+    with own_folder() as folder:  # names of sockets must be short, shorter than those below tmp_path
+        done = Cluster(folder).verb("up", PATH=str(bare))
 
     assert done.returncode == CANNOT
     assert "slurmctld" in done.stderr
