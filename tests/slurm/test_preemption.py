@@ -88,9 +88,9 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     cluster.wait(job, "COMPLETED", 240)
     log = cluster.log(job)
     resumed = [int(step) for step in re.findall(r"resuming from step (\d+)", log)]
-    # A slow attempt 4 was seen to be asked to stop, too, a minute after the crash: Slurm repeats what was not answered.
+    # On a busy machine a slow attempt 4 was seen to be asked to stop, too; whatever comes behind it comes with grace.
     assert len(resumed) == status(project)["attempt"] - 1
-    assert len(resumed) in (3, 4)
+    assert len(resumed) >= 3
     assert all(f"saved at step {step}" in log for step in (*resumed[:2], *resumed[3:])), "with grace"
     assert resumed[:2] == [first, second]
     third = resumed[2]
