@@ -45,6 +45,7 @@ class Body(nn.Module):
     ) -> None:
         super().__init__()
         self.d_model = d_model
+        self.d_out = blocks.d_out(d_model)
         self.causal = causal
         self.positions = positions(d_model)
         self.norm = norm or nn.Identity()
@@ -60,7 +61,7 @@ class Body(nn.Module):
             last: only those of so many last tokens are wanted.
 
         Returns:
-            ``(B, T, D)``, or ``(B, last, D)``.
+            ``(B, T, d_out)``, or ``(B, last, d_out)``; ``d_out`` is D but where streams are set side by side.
         """
         where = torch.arange(x.shape[1], device=x.device)
         layout = Layout(causal=self.causal, lengths=lengths, positions=where)

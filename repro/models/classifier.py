@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from repro.models.body import Body
 from repro.nn.heads import LinearHead
-from repro.nn.positions import longest_window
 from repro.nn.recurrent import NormedLSTM
 
 Group = Literal["input", "output", "norms", "positions", "attention", "feed_forward", "last_attention"]
@@ -46,7 +45,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.input = input(body.d_model)
         self.body = body
-        self.head = LinearHead(body.d_model, per_token * n_classes, bias=True)
+        self.head = LinearHead(body.d_out, per_token * n_classes, bias=True)
         self.n_classes = n_classes
         self.n_read = n_read
         self.n_targets = n_read * per_token
@@ -62,11 +61,6 @@ class Classifier(nn.Module):
             back = torch.arange(-self.n_read, 0, device=lengths.device)
             read = hidden.gather(1, (lengths[:, None] + back)[..., None].expand(-1, -1, hidden.shape[-1]))
         return self.head.logits(read).view(len(inputs), self.n_targets, self.n_classes)
-
-    @property
-    def max_length(self) -> int | None:
-        """Tokens that it can read at most; None where there is no limit."""
-        return longest_window(self)
 
 
 def groups(net: Classifier) -> dict[str, list[nn.Module]]:

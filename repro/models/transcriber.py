@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from repro.models.body import Body
 from repro.nn.ctc import CtcHead
-from repro.nn.positions import longest_window
 
 
 class Transcriber(nn.Module):
@@ -37,14 +36,9 @@ class Transcriber(nn.Module):
             raise ValueError("a transcriber hears the whole recording: set causal of its body to false")
         self.input = input(body.positions.token_width)
         self.body = body
-        self.head = CtcHead(body.d_model, n_classes)
+        self.head = CtcHead(body.d_out, n_classes)
         self.n_classes = n_classes
 
     def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Hidden states ``(B, T, D)`` of frames ``(B, T, C)``, of which ``lengths (B,)`` are valid."""
         return self.body(self.input(inputs), lengths)
-
-    @property
-    def max_length(self) -> int | None:
-        """Frames that it can hear at most; None where there is no limit."""
-        return longest_window(self)

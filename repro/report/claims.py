@@ -110,7 +110,8 @@ def _claim(
     problem = _incomparable(standings, chosen)
     if problem:
         return Claim(paper, trend, scale, tuple(standings), "undecided", (problem, *notes))
-    verdict, why = _decide(standings, _sign(metric, chosen), _tolerance(trend, chosen), _ties(paper, trend))
+    tolerance = _tolerance(trend, chosen)
+    verdict, why = _decide(standings, _sign(metric, chosen), tolerance, _ties(paper, trend, tolerance))
     return Claim(paper, trend, scale, tuple(standings), verdict, (*why, *notes))
 
 
@@ -157,13 +158,16 @@ def _below(advantage: tuple[float, float, float] | None, bound: float) -> bool:
     return advantage is not None and advantage[2] < bound
 
 
-def _ties(paper: Paper, trend: Trend) -> set[str]:
-    """Rows whose published lead over the next one is within the trend's tolerance."""
+def _ties(paper: Paper, trend: Trend, tolerance: float) -> set[str]:
+    """Rows that the paper shows level with the next one: equal, or within the trend's own tolerance.
+
+    Without a ``tolerance`` of ours nothing counts as level, and so there are none.
+    """
     values = {r: row.values.get(trend.metric) for r, row in paper.tables[trend.table].rows.items()}
     found = set()
     for a, b in itertools.pairwise(trend.order_best_first):
         first, second = values[a], values[b]
-        if first is not None and second is not None and 0 < trend.tolerance >= abs(first - second):
+        if tolerance and first is not None and second is not None and abs(first - second) <= trend.tolerance:
             found.add(a)
     return found
 

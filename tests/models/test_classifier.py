@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from repro.data import BitXorData
 from repro.models import Bert, Body, Classifier, Gpt2, Recurrent, VisionTransformer
 from repro.models.classifier import groups
-from repro.nn import TokenEmbedding, VectorEmbedding
+from repro.nn import (
+    Blocks,
+    FeedForward,
+    FullAttention,
+    PreNorm,
+    ReversibleStack,
+    TokenEmbedding,
+    VectorEmbedding,
+)
 from repro.tasks import Classification, Constant
 from tests.nn.mixers import difference
 
@@ -32,7 +40,7 @@ class Same(Body):
 
     def __init__(self) -> None:
         nn.Module.__init__(self)
-        self.d_model = 1
+        self.d_model = self.d_out = 1
 
     def forward(self, x: Tensor, lengths: Tensor | None = None, last: int | None = None) -> Tensor:
         return x if last is None else x[:, -last:]
@@ -42,6 +50,15 @@ def classifier(name: str = "gpt2", trained: list[Any] | None = None, **settings:
     torch.manual_seed(0)
     vectors = partial(VectorEmbedding, size=1)
     return Classifier(vectors, BODIES[name](), 2, **({"n_read": 5} | settings), trained=trained)
+
+
+def test_two_streams_are_read_side_by_side() -> None:
+    blocks = Blocks(
+        [partial(FullAttention, n_heads=2)], partial(FeedForward, d_ff=16), PreNorm, stack=ReversibleStack
+    )
+    net = Classifier(partial(VectorEmbedding, size=1), Body(D, 2, blocks), 3)
+    assert net.head.proj.in_features == 2 * D
+    assert net(torch.zeros(4, 5, 1)).shape == (4, 1, 3)
 
 
 def reading(n_read: int, per_token: int, n_classes: int = 3) -> Classifier:
@@ -100,9 +117,7 @@ def test_ids_go_in_as_well() -> None:
     torch.manual_seed(0)
     net = Classifier(partial(TokenEmbedding, size=15), Gpt2(D, 1, 2, 16), n_classes=10)
     assert net(torch.randint(15, (4, 12))).shape == (4, 1, 10)
-    assert net.max_length == 16
     assert net.n_targets == 1
-    assert classifier("lstm").max_length is None
     assert classifier(per_token=3).n_targets == 15
 
 

@@ -18,7 +18,6 @@ from repro.nn import (
     Plain,
     VectorEmbedding,
 )
-from repro.nn.positions import Added, LearnedPositions
 
 D, C, V = 8, 5, 4
 
@@ -83,12 +82,6 @@ def test_positions_may_be_set_behind_the_frames() -> None:
     assert isinstance(net.input.proj, nn.Linear)
     assert net.input.proj.out_features == D - 2
     assert net(frames(1, 3)).shape == (1, 3, D)
-
-
-def test_how_much_can_be_heard() -> None:
-    assert network().max_length is None
-    learned = partial(Added, table=partial(LearnedPositions, max_length=9))
-    assert network(positions=learned).max_length == 9
 
 
 def test_a_body_that_sees_only_the_past_is_refused() -> None:

@@ -106,9 +106,9 @@ def test_one_row_alone_is_no_claim_at_a_reduced_scale(house):
     assert [c.scale for c in claims(compare()) if c.trend.id == "bigger-is-better"] == ["paper"]
 
 
-def support(house, row, values, extra="", unit="BLEU"):
+def support(house, row, values, extra="", unit="BLEU", trend="bigger-is-better"):
     name = house.write(row, "title: x\nreproduces: []\n")
-    entry = f"{{trend: bigger-is-better, as: {row}, measured: test/bleu{extra}}}"
+    entry = f"{{trend: {trend}, as: {row}, measured: test/bleu{extra}}}"
     house.write(row, f"supports: [{entry}]\nmodel: {{a: {row}}}\n", "cpu")
     for seed, value in enumerate(values):
         numbers = [Measurement("test/bleu", value, unit, "test")]
@@ -146,3 +146,20 @@ def test_weak_records_are_marked_in_the_claim(house):
     run_rows(house, base=around(28), small=around(26))
     house.run(house.recipe("big"), around(30), dirty=True)
     assert "big: uncommitted changes (seeds 0, 1, 2)" in found("bigger-is-better").notes
+
+
+def level(house, extra):
+    """The claim that base and small are alike, of numbers in a unit of their own."""
+    for row, value in (("base", 1), ("small", 9)):
+        support(house, row, around(value), f", better: lower{extra}", "nats", "base-ties-small")
+    return found("base-ties-small", "cpu")
+
+
+def test_what_the_paper_shows_level_must_be_level_in_our_unit_too(house):
+    assert level(house, ", tolerance: 20.0").verdict == "holds"
+
+
+def test_what_the_paper_shows_level_and_is_not_here_is_not_shown(house):
+    claim = level(house, ", tolerance: 2.0")
+    assert claim.verdict == "undecided"
+    assert claim.notes == ("base, small: a tie in the paper, further apart here",)
