@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
     "contact_sheet": {"errors"},
+    "heat_maps": {"errors"},
     "tracking": {"tracking", *BOTTOM},
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
@@ -31,6 +32,7 @@ MAY_IMPORT = {
     "data": {"data", *BOTTOM},
     "experiment": {
         "experiment",
+        "heat_maps",
         "tasks",
         "models",
         "nn",

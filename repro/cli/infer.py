@@ -3,10 +3,12 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from repro.errors import UserError
 from repro.recipe import SCALES
+from repro.record import write_atomic
 
 
 def register(verbs: Any) -> None:
@@ -16,6 +18,12 @@ def register(verbs: Any) -> None:
     translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
     translate.add_argument(
         "--batch", type=int, default=32, metavar="N", help="lines translated at once (default 32)"
+    )
+    translate.add_argument(
+        "--attention",
+        type=Path,
+        metavar="PNG",
+        help="draw what the first translation looked at, to this file",
     )
     translate.set_defaults(handler=translate_lines)
 
@@ -53,7 +61,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def translate_lines(args: argparse.Namespace) -> int:
-    from repro.experiment.trained import load_trained, translate_batch
+    from repro.experiment.trained import draw_attention, load_trained, translate_batch
 
     if args.beam is not None and args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
@@ -61,9 +69,14 @@ def translate_lines(args: argparse.Namespace) -> int:
         raise UserError(f"--batch must be at least 1, not {args.batch}")
     trained = load_trained(args.run, args.scale, args.run_seed)
     trained.require_encoder("translate")
+    picture: Path | None = args.attention
     for lines in batches(args.batch):
-        for text in translate_batch(trained, lines, args.beam):
+        found = translate_batch(trained, lines, args.beam)
+        for text in found:
             print(text, flush=True)
+        if picture is not None:
+            write_atomic(picture, draw_attention(trained, lines[0], found[0]))
+            picture = None
     return 0
 
 

@@ -10,6 +10,7 @@ import torch
 from repro.data.batches import SourceBatch, source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
+from repro.experiment.attention import attention_sheet
 from repro.experiment.build import build
 from repro.experiment.session import MODEL_FILE
 from repro.models.generate import continue_prompt, sample
@@ -151,6 +152,16 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
     source, lengths = trained.sources(lines)
     ids = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search)
     return [one_line(trained.tokenizer.decode(row)) for row in ids]
+
+
+def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
+    """What the model looks at when it writes a translation, as a PNG.
+
+    Raises:
+        UserError: it makes no weights that could be shown.
+    """
+    ids = [trained.encode(line), trained.tokenizer.encode(translation)]
+    return attention_sheet(trained.task.net, trained.tokenizer, *ids)
 
 
 @dataclass(frozen=True)

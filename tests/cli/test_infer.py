@@ -140,3 +140,19 @@ def test_padding_and_batch_mates_change_nothing(trained: TrainedRun) -> None:
 
 def test_an_experiment_never_run_says_how(workshop: Workshop) -> None:
     call("generate", TINY, stdin=b"one\n").refused(f"{TINY} has no finished run here", f"repro run {TINY}")
+
+
+def test_what_a_translation_looked_at_is_drawn(trained: TrainedRun, tmp_path: Path) -> None:
+    from PIL import Image
+
+    picture = tmp_path / "deep" / "attention.png"
+    plain = call("translate", trained.run_id, stdin=LINES.encode())
+    drawn = call("translate", trained.run_id, "--attention", str(picture), stdin=LINES.encode())
+    assert drawn.out == plain.out
+    with Image.open(picture) as sheet:
+        assert sheet.format == "PNG"
+        assert min(sheet.size) > 100
+    (tmp_path / "file").write_text("")
+    call(
+        "translate", trained.run_id, "--attention", str(tmp_path / "file" / "x.png"), stdin=b"one\n"
+    ).refused("cannot write")

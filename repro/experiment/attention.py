@@ -1,0 +1,87 @@
+"""What a translator looked at: attention weights and positions of one sentence, as a sheet of heat maps."""
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from repro.data.batches import source_batch
+from repro.errors import UserError
+from repro.heat_maps import Band, HeatMap, draw
+from repro.nn.watching import watched
+
+_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(mix|cross)\.")
+_KINDS = {
+    ("encoder", "mix"): "Encoder to itself",
+    ("decoder", "mix"): "Decoder to itself",
+    ("decoder", "cross"): "Decoder to the source",
+}
+_HIGH = 200  # pixels of the picture of positions, about
+
+
+@torch.no_grad()
+def attention_sheet(net: Any, tokenizer: Any, source: list[int], target: list[int]) -> bytes:
+    """One translation as a PNG: every head of every layer, and the positions.
+
+    Args:
+        net: an encoder-decoder, in evaluation mode.
+        tokenizer: of both sides, for the labels.
+        source: ids, without the end symbol.
+        target: ids of the translation, without begin and end symbols: the network reads it, as in training.
+
+    Returns:
+        The sheet. In each map a row is the token that attends, a column what it attends to.
+
+    Raises:
+        UserError: no layer of the network attends in a way that has weights.
+    """
+    ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
+    given = [tokenizer.bos_id, *target]
+    with watched(net) as found:
+        net(ids, lengths, torch.tensor([given]))
+    labels = {
+        "source": [*_words(tokenizer, source), "<end>"],
+        "target": ["<begin>", *_words(tokenizer, target)],
+    }
+    bands = [_band(name, weights[0], labels) for name, weights in found.items() if _LAYER.match(name)]
+    if not bands:
+        raise UserError("no layer of this network makes attention weights that could be shown")
+    title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"
+    return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(given)))])
+
+
+def _words(tokenizer: Any, ids: list[int]) -> list[str]:
+    return [tokenizer.decode([i]).strip() or "\N{OPEN BOX}" for i in ids]
+
+
+def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
+    """The heads of one layer, ``(H, T, S)``, side by side."""
+    found = _LAYER.match(name)
+    assert found is not None
+    side, layer, part = found.groups()
+    rows = labels["source" if side == "encoder" else "target"]
+    columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
+    maps = [
+        HeatMap(f"head {head + 1}", table.tolist(), rows if head == 0 else (), columns)
+        for head, table in enumerate(weights)
+    ]
+    return Band(f"{_KINDS[side, part]}, layer {int(layer) + 1}", maps)
+
+
+def _positions(net: Any, steps: int) -> list[Band]:
+    """What is added to the token at each place; nothing for networks that add no vectors."""
+    table = getattr(net.positions, "table", None)
+    if not isinstance(table, nn.Module):
+        return []
+    vectors = table(torch.arange(steps), torch.float32)
+    vectors = vectors / vectors.abs().max().clamp(min=1e-12)
+    wide = max(1, 1024 // vectors.shape[1])
+    places = HeatMap(
+        "",
+        vectors.tolist(),
+        [str(i) for i in range(steps)],
+        signed=True,
+        cell=(wide, max(11, _HIGH // steps)),
+    )
+    return [Band("Positions: a row is a place in the sentence, a column a channel", [places])]

@@ -1,0 +1,84 @@
+"""Attention weights, seen from outside while a network computes: no mixer knows that it is watched."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+
+@contextmanager
+def watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Collects the weights of softmax attention of all calls of a model.
+
+    Only what goes through torch's fused attention is seen: exact attention in evaluation. Hashed, linear and relative
+    attention compute otherwise, and do not appear.
+
+    Args:
+        model: any module.
+
+    Yields:
+        By the name of the module that attends, the weights of its last call, ``(B, H, T, S)``; filled as modules are
+        called, in the order of their calls.
+    """
+    found: dict[str, Tensor] = {}
+    inside: list[str] = []
+
+    def enter(name: str, *_: Any) -> None:
+        inside.append(name)
+
+    def leave(*_: Any) -> None:
+        inside.pop()
+
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            hooks.callback(module.register_forward_pre_hook(partial(enter, name)).remove)
+            hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
+        with _Watch(lambda weights: found.update({inside[-1] if inside else "": weights})):
+            yield found
+
+
+def weights_of(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **_: Any,
+) -> Tensor:
+    """The weights that :func:`torch.nn.functional.scaled_dot_product_attention` gives the values, before dropout.
+
+    Args: as that function's, with queries ``(..., T, E)`` and keys ``(..., S, E)``.
+
+    Returns:
+        ``(..., T, S)``; of a query that sees nothing, zeros.
+    """
+    scores = query @ key.transpose(-1, -2) * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return scores.softmax(-1).nan_to_num(0.0)
+
+
+class _Watch(TorchFunctionMode):
+    """Tells of the weights of every fused attention."""
+
+    def __init__(self, tell: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is scaled_dot_product_attention:
+            self.tell(weights_of(*args, **kwargs).detach())
+        return func(*args, **kwargs)
