@@ -175,7 +175,7 @@ class Translation(Task):
             raise RuntimeError(
                 f"{split}: {tokens} tokens scored, the store has {data.expected_tokens(split)}"
             )
-        return ScoredSplit(split, rows, data.sources(split), references)
+        return ScoredSplit(split, rows, data.sources(split), references, data.target_language)
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -237,14 +237,15 @@ class ScoredSplit(NamedTuple):
     rows: list[Scored]
     sources: list[str]
     references: list[str]
+    language: str  # of the references
 
     @property
     def tokens(self) -> int:
         return sum(row.tokens for row in self.rows)
 
     def bleu(self, way: str) -> tuple[float, str]:
-        """sacreBLEU in one of its ways, and its signature."""
-        return bleu([row.text for row in self.rows], self.references, way)
+        """BLEU in one of its ways, and its signature."""
+        return bleu([row.text for row in self.rows], self.references, way, self.language)
 
     def summary(self) -> dict[str, float]:
         """Every metric of the split; sums in float64 in the order of the split, so ranks cannot change them."""

@@ -17,6 +17,7 @@ from repro.experiment.session import MODEL_FILE, RECORD_FILE, prepare
 from repro.experiment.trainer import make_trainer
 from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
+from repro.tasks.bleu import WAYS
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -44,7 +45,7 @@ def test_a_run_leaves_model_tokeniser_status_and_record(workshop: Workshop) -> N
     assert RunRecord.from_json(written.read_text()).to_json() == record.to_json()
     assert written.with_suffix(".outputs.txt").read_text().count("\n") == 15
     names = {m.name for m in record.metrics}
-    bleus = {"test/bleu", "test/bleu_intl", "test/bleu_intl_uncased"}
+    bleus = {f"test/{way}" for way in WAYS}
     assert names == {*bleus, "test/exact_match", "test/nll", "test/ppl", "test/loss"}
     assert all(m.validation is not None for m in record.metrics)
     assert str(workshop.root) not in record.to_json(), "a record holds no absolute path"

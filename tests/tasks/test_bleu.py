@@ -1,8 +1,14 @@
 """BLEU through sacrebleu."""
 
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
-from repro.tasks.bleu import bleu
+from repro.tasks.bleu import bleu, moses, split_compounds
 
 REFERENCES = ["Ein Hund rennt über die Wiese.", "Zwei Männer sitzen auf einer Bank im Park."]
 
@@ -34,3 +40,69 @@ def test_the_ways_differ_in_case_and_in_what_a_token_is() -> None:
     dots = [f"a{dash}b c d e f"], [f"a {dash} b c d e f"]
     assert bleu(*dots, "bleu_intl")[0] == pytest.approx(100.0)
     assert bleu(*dots)[0] < 100.0
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("der E-Mail-Verkehr", "der E ##AT##-##AT## Mail ##AT##-##AT## Verkehr"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # b cannot stand on both sides of one pass
+        ("ab - cd -ef gh-", "ab - cd -ef gh-"),
+        ("3-5 %", "3 ##AT##-##AT## 5 %"),
+        ("x--y", "x ##AT##-##AT## -y"),
+        ("", ""),
+    ],
+)
+def test_compounds_are_split_at_hyphens_within_words(line: str, wanted: str) -> None:
+    assert split_compounds(line) == wanted
+
+
+def test_moses_tokens() -> None:
+    lines = ['Er sagt: "Das kostet z.B. 3,50 Euro."', "E-Mail-Verkehr"]
+    assert moses(lines, "de") == [
+        "Er sagt : &quot; Das kostet z.B. 3,50 Euro . &quot;",
+        "E-Mail-Verkehr",
+    ]
+    assert moses(lines, "de", split=True)[1] == "E ##AT##-##AT## Mail ##AT##-##AT## Verkehr"
+    assert moses(["L'homme n'est pas là."], "fr") == ["L&apos; homme n&apos; est pas là ."]
+
+
+def counted(hypotheses: list[str], references: list[str]) -> float:
+    """BLEU-4 of tokens between spaces, cased, one reference, without smoothing, as its definition says."""
+    right, all_of = [0] * 4, [0] * 4
+    for said, wanted in zip(hypotheses, references, strict=True):
+        for n in range(1, 5):
+            mine, theirs = (
+                Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+                for words in (said.split(), wanted.split())
+            )
+            right[n - 1] += sum((mine & theirs).values())
+            all_of[n - 1] += sum(mine.values())
+    lengths = [sum(len(line.split()) for line in lines) for lines in (hypotheses, references)]
+    short = min(0.0, 1 - lengths[1] / lengths[0])
+    return 100 * math.exp(short + sum(math.log(r / a) for r, a in zip(right, all_of, strict=True)) / 4)
+
+
+DEGRADED = ["Ein Hund rennt über die grüne Wiese.", "Zwei alte Männer sitzen auf der Bank im Stadt-Park."]
+WANTED = ["Ein Hund rennt schnell über die Wiese.", "Zwei Männer sitzen auf der Bank im Stadt-Park heute."]
+
+
+def test_tokenised_bleu_is_that_of_its_definition() -> None:
+    for way, split in (("bleu_tokenised", False), ("bleu_compound_split", True)):
+        score, signature = bleu(DEGRADED, WANTED, way)
+        cut = [moses(lines, "de", split) for lines in (DEGRADED, WANTED)]
+        assert score == pytest.approx(counted(*cut), abs=1e-9)
+        assert signature.startswith(f"moses:de|split:{'hyphens' if split else 'no'}|nrefs:1|case:mixed")
+        assert "smooth:none" in signature
+    split_score, plain_score = (
+        bleu(DEGRADED, WANTED, f"bleu_{way}")[0] for way in ("compound_split", "tokenised")
+    )
+    assert split_score > plain_score, "a compound that is right counts as three tokens"
+
+
+def test_the_score_is_that_of_the_command(tmp_path: Path) -> None:
+    for name, lines in (("said", DEGRADED), ("wanted", WANTED)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    command = [sys.executable, "-m", "sacrebleu", "wanted", "-i", "said", "-b", "-w", "10"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{bleu(DEGRADED, WANTED)[0]:.10f}"

@@ -84,7 +84,7 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
 
 def test_a_summary_weighs_tokens_and_sentences() -> None:
     rows = [Scored(2.0, 3.0, 4, "eins"), Scored(6.0, 7.0, 1, "zwo")]
-    found = ScoredSplit("test", rows, ["one", "two"], ["eins", "zwei"]).summary()
+    found = ScoredSplit("test", rows, ["one", "two"], ["eins", "zwei"], "de").summary()
     assert found["nll"] == pytest.approx(8.0 / 5)
     assert found["loss"] == pytest.approx(10.0 / 5)
     assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)
@@ -92,7 +92,7 @@ def test_a_summary_weighs_tokens_and_sentences() -> None:
 
 
 class FakeData:
-    val_split, test_split = "val", "test"
+    val_split, test_split, target_language = "val", "test", "de"
 
     def references(self, split: str) -> list[str]:
         return ["eins", "zwei"]
