@@ -164,6 +164,18 @@ def _scaling(config: Config) -> None:
     config["model"]["init_args"] |= {"shortest": 4, "longest": 16, "tokens": 16, "repeats": 1}
 
 
+def _layer_costs(config: Config) -> None:
+    sizes = [4, 8, 16, 32]
+    config["model"]["init_args"] |= {
+        "width": 8,
+        "length": 8,
+        "lengths": sizes,
+        "widths": sizes,
+        "depths": sizes,
+    }
+    config["data"]["init_args"] |= {"width": 8}
+
+
 def _language_model(config: Config, data_folder: Path) -> None:
     data, vocabulary = (
         config["data"]["init_args"],
@@ -216,4 +228,5 @@ SHRINKERS = {
     "PictureModel": _picture_model,
     "Transcription": _transcription,
     "Scaling": _scaling,
+    "LayerCosts": _layer_costs,
 }

@@ -19,6 +19,7 @@ from repro.recipe import (
     recipe_files,
     scales_of,
 )
+from repro.tasks.measuring import Measuring
 from tests.recipe_tables import (
     ABLATION_KEYS,
     BEST,
@@ -202,7 +203,7 @@ def test_a_recipe_builds_on_the_meta_device(name: str, scale: str) -> None:
         size = sum(parameter.numel() for parameter in parts.task.parameters())
         printed = published_count(recipe) or size
         assert abs(size - printed) <= 0.03 * printed or experiment.startswith(OTHER_SIZE)
-        assert size > 50_000
+        assert size > 50_000 or isinstance(parts.task, Measuring)
         assert parts.trainer["max_steps"] > 0
         assert parts.checkpoints is not None
         assert parts.checkpoints.average_last * parts.checkpoints.every_steps <= parts.trainer["max_steps"]

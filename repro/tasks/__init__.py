@@ -2,6 +2,7 @@
 
 from repro.tasks.classification import Classification, Sampled
 from repro.tasks.language_model import LanguageModel
+from repro.tasks.layer_costs import LayerCosts
 from repro.tasks.optimizers import ClippedRAdam
 from repro.tasks.picture_model import PictureModel, Timing
 from repro.tasks.protocols import Protocol
@@ -17,6 +18,7 @@ __all__ = [
     "ClippedRAdam",
     "Constant",
     "LanguageModel",
+    "LayerCosts",
     "Noam",
     "PictureModel",
     "Plateau",

@@ -1,18 +1,16 @@
 """What attention costs against the length of its sequence: time and memory of a forward and a backward pass."""
 
 import statistics
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
 from repro.nn.mixer import Layout
 from repro.record import Measurement
+from repro.tasks.measuring import Measuring, slope, taken
 from repro.tasks.peak import peak_bytes
-from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
+from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 LONGEST = 3  # lengths over which growth is measured
 
@@ -34,7 +32,7 @@ class Point:
     peak: int
 
 
-class Scaling(Task):
+class Scaling(Measuring):
     """Measures a mixer, by itself and causal, at growing lengths and a fixed number of tokens; trains next to nothing.
 
     Lengths are powers of two from ``shortest`` on, in as many sequences as fit ``tokens``, until the next one would be
@@ -83,25 +81,17 @@ class Scaling(Task):
         self.memory = memory
         self.points: list[Point] = []
 
-    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
-        """An update on random vectors; a run must have one."""
-        y = self.net(batch.examples.inputs, None, Layout(True)).y
-        loss = y.square().mean()
-        sums = {"loss": loss.detach().double(), "tokens": torch.tensor(1, device=loss.device)}
-        return {"loss": loss, "sums": sums}
+    def output(self, x: Tensor) -> Tensor:
+        """What the mixer makes of random vectors."""
+        y: Tensor = self.net(x, None, Layout(True)).y
+        return y
 
-    def test_batches(self) -> Any:
-        """Nothing of the data: one batch without rows, at which the measuring is done."""
-        return self.trainer.datamodule.eval_loader("test", 0)  # type: ignore[attr-defined]
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        """Measures."""
+    def measure(self) -> None:
         self.points = []
         for length in self.lengths:
             if self.points and 2 * self.points[-1].peak > self.memory:
                 break
-            with torch.enable_grad(), torch.inference_mode(False):
-                self.points.append(self._measure(length))
+            self.points.append(self._measure(length))
 
     def _measure(self, length: int) -> Point:
         batch = self.tokens // length
@@ -111,18 +101,12 @@ class Scaling(Task):
         parameters = [p for p in self.net.parameters() if p.requires_grad]
 
         def run() -> float:
-            began = self._now()
-            y: Tensor = self.net(x, None, Layout(True)).y
-            torch.autograd.grad(y, [x, *parameters], grad)
-            return self._now() - began
+            began = self.now()
+            torch.autograd.grad(self.output(x), [x, *parameters], grad)
+            return self.now() - began
 
         peak = peak_bytes(run, self.device)  # warms up
         return Point(length, batch, statistics.median(run() for _ in range(self.repeats)), peak)
-
-    def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -130,7 +114,7 @@ class Scaling(Task):
         """Growth, the longest length, and what a token takes at each length, as sweeps."""
         found = self._growth() if len(self.points) >= LONGEST else []
         longest = max((p.length for p in self.points if p.peak / p.batch <= self.memory), default=0)
-        found.append(self._of("cost/max_length", longest, "tokens", {"memory": self.memory}))
+        found.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
         for point in self.points:
             tokens = point.length * point.batch
             values = {
@@ -139,7 +123,7 @@ class Scaling(Task):
             }
             for name, (value, unit) in values.items():
                 sweep = {"sweep": "length", "of": name, "length": point.length, "sequences": point.batch}
-                found.append(self._of(f"{name}_{point.length}", value, unit, sweep))
+                found.append(taken(f"{name}_{point.length}", value, unit, sweep))
         return found
 
     def _growth(self) -> list[Measurement]:
@@ -148,15 +132,6 @@ class Scaling(Task):
         said = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
         values = {"time": [p.seconds / p.batch for p in last], "memory": [p.peak / p.batch for p in last]}
         return [
-            self._of(f"cost/{name}_exponent", slope(lengths, taken), "exponent", said)
-            for name, taken in values.items()
+            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", said)
+            for name, cost in values.items()
         ]
-
-    def _of(self, name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:
-        return Measurement(name, value, unit, "none", protocol)
-
-
-def slope(x: list[int], y: list[float]) -> float:
-    """Of the logarithm of y over that of x, by least squares."""
-    logs = [torch.tensor(values, dtype=torch.float64).log().tolist() for values in (x, y)]
-    return statistics.linear_regression(*logs).slope

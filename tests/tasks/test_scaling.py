@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from repro.data import NoiseData
 from repro.nn import FullAttention, Layout, LinearAttention, Mixed
 from repro.tasks import Constant, Scaling
-from repro.tasks.scaling import slope
+from repro.tasks.measuring import slope
 
 WIDTH = 8
 
