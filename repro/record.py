@@ -102,7 +102,7 @@ class RunRecord:
                 raise ReproError(f"{m.name} is {m.value}: a diverged run has no such number; leave it out")
         raw = dataclasses.asdict(self)
         for name, points in self.curves.items():
-            raw["curves"][name] = [[x, y if math.isfinite(y) else None] for x, y in points]
+            raw["curves"][name] = [[x, y if y is not None and math.isfinite(y) else None] for x, y in points]
         return json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod

@@ -20,6 +20,11 @@ def register(verbs: Any) -> None:
 
     tables = verbs.add_parser("tables", help="regenerate results/ from the records")
     tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    tables.add_argument(
+        "--from-wandb",
+        metavar="ENTITY/PROJECT",
+        help="first take in the records that others' runs uploaded there, marked external; 1 if any is refused",
+    )
     tables.set_defaults(handler=make_tables)
 
     completion = verbs.add_parser("completion", help='shell completion: eval "$(repro completion bash)"')
@@ -49,6 +54,8 @@ def list_rows(args: argparse.Namespace) -> None:
 def make_tables(args: argparse.Namespace) -> int:
     from repro.report.render import check_tables, write_tables
 
+    if args.check and args.from_wandb:
+        raise UserError("--check writes nothing and --from-wandb does; give one of them")
     if args.check:
         differences = check_tables()
         for line in differences:
@@ -56,9 +63,28 @@ def make_tables(args: argparse.Namespace) -> int:
         if not differences:
             print("results are up to date")
         return 1 if differences else 0
+    good = pull_records(args.from_wandb) if args.from_wandb else True
     for path in write_tables():
         print(path)
-    return 0
+    return 0 if good else 1
+
+
+def pull_records(target: str) -> bool:
+    """Takes in others' records, with a line for each; False where one was refused."""
+    from repro.report.external import refused, take
+    from repro.tracking.pull import pull
+
+    states = []
+    for one in pull(target):
+        if one.problem is not None:
+            outcome = refused(one.name, one.problem)
+        else:
+            outcome = take(one.name, one.record, one.outputs, target, results_dir() / "runs")
+        print(outcome, flush=True)
+        states.append(outcome.state)
+    counts = ", ".join(f"{states.count(state)} {state}" for state in ("taken", "there", "refused"))
+    print(f"records of {target}: {counts}")
+    return "refused" not in states
 
 
 def print_completion(args: argparse.Namespace) -> None:

@@ -1,0 +1,68 @@
+"""The verb that builds W&B's dashboards from code: dashboard."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from repro.errors import UserError
+from repro.record import write_atomic
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    from repro.cli.results import complete_papers
+
+    parser = verbs.add_parser(
+        "dashboard", help="a paper's W&B workspace and report: made, or brought up to date"
+    )
+    parser.add_argument("paper", metavar="PAPER").completer = complete_papers
+    parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
+    parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
+    parser.add_argument("--dry-run", action="store_true", help="print the specification; asks no server")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the specification there")
+    parser.set_defaults(handler=make_dashboard)
+
+
+def make_dashboard(args: argparse.Namespace) -> None:
+    from repro.report.dashboard import dashboard
+    from repro.report.dashboard_models import as_json, require, specification
+    from repro.tracking import PROJECT_NAME
+    from repro.tracking.pull import split_target
+
+    require()
+    board = dashboard(args.paper)
+    entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
+    project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
+    split_target(f"{entity or 'entity'}/{project}")
+    if args.dry_run or args.out:
+        written = as_json(specification(board, entity, project))
+        if args.out is None:
+            sys.stdout.write(written)
+        else:
+            write_atomic(args.out, written.encode())
+            print(args.out)
+    if not args.dry_run:
+        _publish(board, entity, project)
+
+
+def _publish(board: Any, entity: str, project: str) -> None:
+    from wandb_workspaces._graphql import execute_graphql, get_app_url
+
+    from repro.report.dashboard_models import specification
+    from repro.report.dashboard_publish import publish
+    from repro.tracking.pull import connect, plainly
+
+    api = connect()
+    with plainly(f"dashboard of {board.paper.key}"):
+        entity = entity or api.default_entity or ""
+        if not entity:
+            raise UserError("W&B names no entity for this key; say --entity")
+        site = str(get_app_url(api))
+        spec = specification(board, entity, project, site)
+        saved = publish(
+            spec, lambda query, said: dict(execute_graphql(api, query, said)), api.create_project, site
+        )
+    for one in saved:
+        print(f"{'created' if one.created else 'updated'} {one.kind:<9} {one.url}")
