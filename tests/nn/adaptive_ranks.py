@@ -3,15 +3,12 @@
 Usage: python adaptive_ranks.py WORLD RANK FOLDER
 """
 
-import sys
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.nn.adaptive import CUTOFFS, VARIANTS, build
+from tests.nn.ranks import be_a_rank
 
 assert CUTOFFS == [7, 12, 16]  # the batches below are made for these
 # Steps of rows, half of them for each of two ranks. Rank 0 never has a token of tail 3, rank 1 none of tail 1, nobody
@@ -46,15 +43,5 @@ def gradients(name: str, world: int, rank: int) -> dict[str, Tensor]:
     return {key: parameter.grad for key, parameter in model.named_parameters() if parameter.grad is not None}
 
 
-def main(world: int, rank: int, folder: Path) -> None:
-    if world > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", world_size=world, rank=rank)
-    found = {name: gradients(name, world, rank) for name in NAMES}
-    torch.save(found, folder / f"{world}-{rank}.pt")
-    if world > 1:
-        dist.barrier()
-        dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    be_a_rank(gradients, NAMES)

@@ -3,17 +3,15 @@
 Usage: python reversible_ranks.py WORLD RANK FOLDER
 """
 
-import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from repro.nn import Layout
 from repro.nn.dropout import Dropout
+from tests.nn.ranks import be_a_rank
 from tests.nn.reversible import STEPS, D, everything, inputs, objective
 
 # Whether data-parallel training looks for unused parameters, and whether it averages after every batch.
@@ -56,15 +54,5 @@ def gradients(name: str, world: int, rank: int) -> dict[str, Tensor]:
     return {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
 
 
-def main(world: int, rank: int, folder: Path) -> None:
-    if world > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", world_size=world, rank=rank)
-    found = {name: gradients(name, world, rank) for name in VARIANTS}
-    torch.save(found, folder / f"{world}-{rank}.pt")
-    if world > 1:
-        dist.barrier()
-        dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    be_a_rank(gradients, VARIANTS)

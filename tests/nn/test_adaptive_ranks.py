@@ -1,39 +1,22 @@
 """An empty cluster on one rank does not stop data-parallel training, and changes no gradient."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from repro.paths import PROJECT
 from tests.nn import adaptive_ranks
 from tests.nn.mixers import difference
+from tests.nn.ranks import of_two_ranks
 
 pytestmark = pytest.mark.ddp
 
 
 def test_two_ranks_with_different_clusters_follow_one_process(tmp_path: Path) -> None:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
-    words = [sys.executable, adaptive_ranks.__file__, "2"]
-    ranks = [
-        subprocess.Popen([*words, str(r), str(tmp_path)], env=env, stderr=subprocess.PIPE, text=True)
-        for r in (0, 1)
-    ]
-    try:
-        for rank in ranks:
-            error = rank.communicate(timeout=100)[1]
-            assert rank.returncode == 0, error[-3000:]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    ranks = of_two_ranks(adaptive_ranks, tmp_path)
     for name in adaptive_ranks.NAMES:
         alone = adaptive_ranks.gradients(name, 1, 0)
         assert max(float(grad.abs().max()) for grad in alone.values()) > 1e-2
-        for number in (0, 1):
-            together = torch.load(tmp_path / f"2-{number}.pt")[name]
+        for together in (found[name] for found in ranks):
             assert together.keys() == alone.keys()
             for key, grad in alone.items():
                 assert difference(together[key], grad) < 1e-12, (name, key)

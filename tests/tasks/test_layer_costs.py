@@ -3,14 +3,13 @@
 from functools import partial
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 
-from repro.data import NoiseData
 from repro.nn.connections import AllPairs, Connection, Convolution, NearPairs, Recurrence
 from repro.tasks import Constant, LayerCosts
 from repro.tasks.layer_costs import crossover, layers_to_connect, operations, sequential_steps
+from tests.tasks.measured import measured
 
 D, N, K, R = 8, 16, 3, 17
 SIZES: dict[str, Any] = {
@@ -26,25 +25,16 @@ TABLE: dict[type[Connection], tuple[int, list[float]]] = {
 }
 
 
-def measured(layer: Any, **settings: Any) -> dict[str, Any]:
+def costs(layer: Any, **settings: Any) -> dict[str, Any]:
     torch.manual_seed(0)
-    task = LayerCosts(layer, partial(torch.optim.SGD, lr=0.1), Constant, **{**SIZES, **settings})
-    trainer = pl.Trainer(
-        max_steps=1, limit_val_batches=0, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(task, datamodule=NoiseData(2, D, 4, 2))
-    trainer.test(task, datamodule=NoiseData(2, D, 4, 2), verbose=False)
-    found = {m.name: m for m in task.measurements()}
-    assert len(found) == len(task.measurements())
-    return found
+    return measured(LayerCosts(layer, partial(torch.optim.SGD, lr=0.1), Constant, **{**SIZES, **settings}), D)
 
 
 @pytest.mark.parametrize("kind", TABLE)
 def test_counted_exponents_are_exact(kind: type[Connection]) -> None:
     count, exponents = TABLE[kind]
     assert operations(kind(D), torch.randn(1, N, D)) == count
-    found = measured(kind, rows=2)
+    found = costs(kind, rows=2)
     names = [
         "operations_exponent_n",
         "operations_exponent_d",
@@ -88,10 +78,10 @@ def test_only_products_that_wait_for_each_other_count() -> None:
 
 
 def test_where_two_layers_cost_the_same() -> None:
-    found = measured(AllPairs, against=Recurrence)
+    found = costs(AllPairs, against=Recurrence)
     assert found["cost/crossover_operations"].value == pytest.approx(D, rel=1e-9)
     assert found["cost/crossover_operations"].protocol == {"against": "Recurrence", "width": D}
-    assert "cost/crossover_operations" not in measured(AllPairs)
+    assert "cost/crossover_operations" not in costs(AllPairs)
     assert crossover([1, 10, 100], [0.01, 0.1, 10.0]) == pytest.approx(10 * 10**0.5)
     assert crossover([1, 2], [0.5, 0.7]) is None
     assert crossover([1, 2, 4], [4.0, 1.0, 0.25]) == pytest.approx(2.0)

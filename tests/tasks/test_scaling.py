@@ -3,30 +3,21 @@
 from functools import partial
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.data import NoiseData
 from repro.nn import FullAttention, Layout, LinearAttention, Mixed
 from repro.tasks import Constant, Scaling
 from repro.tasks.measuring import slope
+from tests.tasks.measured import measured
 
 WIDTH = 8
 
 
-def measured(net: nn.Module, **settings: Any) -> tuple[Scaling, dict[str, Any]]:
+def scaling(net: nn.Module, **settings: Any) -> tuple[Scaling, dict[str, Any]]:
     task = Scaling(net, partial(torch.optim.SGD, lr=0.1), Constant, **settings)
-    trainer = pl.Trainer(
-        max_steps=1, limit_val_batches=0, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(task, datamodule=NoiseData(2, WIDTH, 4, 2))
-    trainer.test(task, datamodule=NoiseData(2, WIDTH, 4, 2), verbose=False)
-    found = {m.name: m for m in task.measurements()}
-    assert len(found) == len(task.measurements())
-    return task, found
+    return task, measured(task, WIDTH)
 
 
 class Held(nn.Module):
@@ -47,15 +38,15 @@ class Held(nn.Module):
 
 def test_tables_of_pairs_grow_with_the_square_and_numbers_of_tokens_do_not() -> None:
     sizes: dict[str, Any] = {"shortest": 64, "longest": 512, "tokens": 512, "repeats": 1}
-    _, pairs = measured(Held(True), **sizes)
-    _, tokens = measured(Held(False), **sizes)
+    _, pairs = scaling(Held(True), **sizes)
+    _, tokens = scaling(Held(False), **sizes)
     assert pairs["cost/memory_exponent"].value == pytest.approx(2.0, abs=0.15)
     assert tokens["cost/memory_exponent"].value == pytest.approx(1.0, abs=0.01)
     assert tokens["cost/memory_exponent"].protocol["lengths"] == [128, 256, 512]
 
 
 def test_every_length_has_as_many_tokens_and_is_a_point_of_a_sweep() -> None:
-    task, found = measured(net := Held(False), shortest=16, longest=128, tokens=256, repeats=2)
+    task, found = scaling(net := Held(False), shortest=16, longest=128, tokens=256, repeats=2)
     assert [(p.length, p.batch) for p in task.points] == [(16, 16), (32, 8), (64, 4), (128, 2)]
     passes = [shape for shape in net.seen if shape[0] * shape[1] == 256]
     assert passes == [(256 // n, n, WIDTH) for n in (16, 32, 64, 128) for _ in range(3)]  # one for the peak
@@ -70,11 +61,9 @@ def test_every_length_has_as_many_tokens_and_is_a_point_of_a_sweep() -> None:
 
 def test_it_ends_before_memory_does() -> None:
     sizes: dict[str, Any] = {"shortest": 16, "longest": 256, "tokens": 256, "repeats": 1}
-    task, _ = measured(Held(True), **sizes)
+    task, _ = scaling(Held(True), **sizes)
     assert [p.length for p in task.points] == [16, 32, 64, 128, 256]
-    task, found = measured(
-        Held(True), **sizes, memory=2.0 * task.points[1].peak
-    )  # what the third may come to
+    task, found = scaling(Held(True), **sizes, memory=2.0 * task.points[1].peak)  # what the third may come to
     assert [p.length for p in task.points] == [16, 32, 64]
     assert found["cost/max_length"].value == 64
     assert found["cost/max_length"].protocol == {"memory": 2.0 * task.points[1].peak}
@@ -82,7 +71,7 @@ def test_it_ends_before_memory_does() -> None:
 
 def test_mixers_are_measured_with_their_gradients() -> None:
     for mixer in (LinearAttention(WIDTH, 2), FullAttention(WIDTH, 2, fused=False)):
-        _, found = measured(mixer, shortest=16, longest=64, tokens=64, repeats=1)
+        _, found = scaling(mixer, shortest=16, longest=64, tokens=64, repeats=1)
         assert {"cost/time_exponent", "cost/memory_exponent", "cost/max_length"} <= found.keys()
 
 
