@@ -96,6 +96,7 @@ def _translation(config: Config) -> None:
     config["model"]["init_args"] |= {"max_extra": 2}
     config["data"]["init_args"] |= {
         "store": STORE, "vocab_size": 300, "batch_tokens": 200, "val_split": "val", "test_split": "test",
+        "source_language": "en", "target_language": "de",
     }  # fmt: skip
 
 

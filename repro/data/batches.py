@@ -15,6 +15,7 @@ from torch import Tensor
 from repro.errors import UserError
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Lengths = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]  # of 32 bits where there are millions
 _SHORTER_SIDE_BUCKET = 4
 
 
@@ -52,14 +53,14 @@ class PairBatch(NamedTuple):
     step_tokens: Tensor
 
 
-def fitting(lengths: Int64s, budget_tokens: int, max_length: int | None = None) -> Int64s:
+def fitting(lengths: Lengths, budget_tokens: int, max_length: int | None = None) -> Int64s:
     """Indices ``(M,)`` of the pairs that training uses: no side longer than ``max_length`` or the budget."""
     limit = budget_tokens if max_length is None else min(budget_tokens, max_length)
     return np.flatnonzero(lengths.max(axis=1, initial=0) <= limit).astype(np.int64)
 
 
 def token_batches(
-    lengths: Int64s, budget_tokens: int, seed: int, epoch: int, max_length: int | None = None
+    lengths: Lengths, budget_tokens: int, seed: int, epoch: int, max_length: int | None = None
 ) -> list[Int64s]:
     """Plans the global batches of one epoch.
 
@@ -93,11 +94,12 @@ def token_batches(
     skew = (lengths[used, 0] - lengths[used, 1]) // _SHORTER_SIDE_BUCKET
     order = np.lexsort((random.random_raw(used.size), skew, -longer))
     edges = _cut(longer[order], budget_tokens)
-    batches = [used[order[start:end]] for start, end in pairwise(edges)]
+    used = used[order]  # batches are views of it: one array instead of two
+    batches = [used[start:end] for start, end in pairwise(edges)]
     return [batches[i] for i in np.argsort(random.random_raw(len(batches)), kind="stable")]
 
 
-def _cut(widths: Int64s, budget: int) -> list[int]:
+def _cut(widths: Lengths, budget: int) -> list[int]:
     """Where batches begin and end in a list of descending widths; the first row of a batch is its widest."""
     edges = [0]
     while edges[-1] < len(widths):
@@ -152,7 +154,7 @@ def rank_rows(batch: Int64s, rank: int, world: int, part: int = 0, parts: int = 
     return batch[rank * parts + part :: shares]
 
 
-def eval_batches(lengths: Int64s, budget_tokens: int) -> list[Int64s]:
+def eval_batches(lengths: Lengths, budget_tokens: int) -> list[Int64s]:
     """The fixed global list of evaluation batches, longest first; nothing is left out.
 
     A rank takes whole batches (``batches[rank::world]``): a sentence has the same batch mates at any world

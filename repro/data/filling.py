@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from repro.data import corpus, obtain
+from repro.data import corpus, obtain, parallel
 from repro.data.manifest import Manifest
 from repro.data.pair_store import fill_pairs
+from repro.data.parallel_store import fill_parallel
 from repro.data.registry import Source
 from repro.data.store import StoreWriter
 from repro.data.text_store import fill_text
@@ -42,8 +43,11 @@ def filler(
     if source.text is not None:
         text = _text(source, variant, from_dir)
         return partial(fill_text, source, variant, text, given, learned.vocab_size if learned else None), []
-    raw = _pairs(source, from_dir, size)
     vocab_size = learned.vocab_size if learned else source.vocab_size
+    if source.parallel is not None:
+        bitext = parallel.from_files(source, from_dir) if from_dir is not None else parallel.from_hub(source)
+        return partial(fill_parallel, source, variant, bitext, given, vocab_size), []
+    raw = _pairs(source, from_dir, size)
     return partial(fill_pairs, source, variant, raw, given, vocab_size), raw.missing
 
 

@@ -56,8 +56,8 @@ def from_files(source: Source, folder: Path) -> RawText:
         content = {part: read_file(path) for part, path in paths.items() if path is not None}
         for part, found in content.items():
             compare(source, f"{split}.{part}", found, str(paths[part]), stripped_too=False)
-        raw.lines[split] = {part: _lines(found, str(paths[part])) for part, found in content.items()}
-    _check_lengths(raw)
+        raw.lines[split] = {part: to_lines(found, str(paths[part])) for part, found in content.items()}
+    check_lengths(raw.lines)
     return raw
 
 
@@ -79,7 +79,12 @@ def read_file(path: Path) -> bytes:
         raise UserError(f"cannot read {path}: {error}; get the file again") from None
 
 
-def _lines(content: bytes, where: str) -> list[str]:
+def to_lines(content: bytes, where: str) -> list[str]:
+    """The lines of some UTF-8 text; nothing but a line feed ends one.
+
+    Raises:
+        UserError: it is not UTF-8; says where it came from.
+    """
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -113,8 +118,13 @@ def compare(source: Source, key: str, content: bytes, where: str, stripped_too: 
         )
 
 
-def _check_lengths(raw: RawText) -> None:
-    for split, parts in raw.lines.items():
+def check_lengths(splits: dict[str, dict[str, list[str]]]) -> None:
+    """Compares the sides of each split, ``{split: {part: lines}}``.
+
+    Raises:
+        UserError: they differ in length, or are empty.
+    """
+    for split, parts in splits.items():
         counts = {part: len(lines) for part, lines in parts.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
             told = ", ".join(f"{split}.{part} has {n} lines" for part, n in counts.items())
@@ -126,8 +136,18 @@ def remedy(source: Source) -> str:
     return f"put the files into a folder and give it: repro data prepare {source.name} --from DIR"
 
 
-def download(source: Source) -> tuple[Any, dict[str, Any]]:
+def unreachable(source: Source, error: Exception) -> UserError:
+    """What to raise when the hub fails, in one line."""
+    said = str(error).strip().split("\n", 1)[0]
+    return UserError(f"cannot get {source.hub_id} from the hub ({said:.160}); {remedy(source)}")
+
+
+def download(source: Source, streaming: bool = False) -> tuple[Any, dict[str, Any]]:
     """Downloads through ``datasets``.
+
+    Args:
+        source: which names a data set on the hub.
+        streaming: the splits give rows as they come, and nothing is kept.
 
     Returns:
         The splits as the library gives them, and their origin for the manifest.
@@ -140,12 +160,21 @@ def download(source: Source) -> tuple[Any, dict[str, Any]]:
     except ImportError:
         raise UserError(f"the package `datasets` is not installed; install it, or {remedy(source)}") from None
     which = (source.hub_id,) if source.hub_config is None else (source.hub_id, source.hub_config)
+    how = {"streaming": True} if streaming else {}
     try:
-        found = datasets.load_dataset(*which, revision=source.revision)
+        # a stream does not tell which revision it is of, so that is asked first
+        revision = source.revision or (_latest(source) if streaming else None)
+        found = datasets.load_dataset(*which, revision=revision, **how)
     except Exception as error:  # the library raises many kinds: offline, not found, damaged download
-        said = str(error).split("\n", 1)[0]
-        raise UserError(f"cannot get {source.hub_id} from the hub ({said:.160}); {remedy(source)}") from None
-    return found, {"kind": "hub", "id": source.hub_id, "revision": source.revision or _resolved(found)}
+        raise unreachable(source, error) from None
+    return found, {"kind": "hub", "id": source.hub_id, "revision": revision or _resolved(found)}
+
+
+def _latest(source: Source) -> str | None:
+    """The newest revision on the hub."""
+    from huggingface_hub import HfApi
+
+    return HfApi().dataset_info(str(source.hub_id)).sha
 
 
 def from_hub(source: Source) -> RawText:
@@ -165,7 +194,7 @@ def from_hub(source: Source) -> RawText:
     absent = [split for split in source.required if split in raw.missing]
     if absent:
         raise UserError(f"{source.hub_id} on the hub has no split {absent[0]}; {remedy(source)}")
-    _check_lengths(raw)
+    check_lengths(raw.lines)
     return raw
 
 

@@ -51,6 +51,42 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Parallel:
+    """How a large corpus of sentence pairs is found, read and cleaned, one pair after another, never whole.
+
+    Attributes:
+        documents: for each split the documents it consists of, and for each document the names of its files, the
+            recipe's own first; another one in its place is a deviation. ``{part}`` stands for the language,
+            ``{role}`` for ``src`` or ``ref``. ``.sgm`` and ``.xml`` are read as segments, ``train.tags.*`` as
+            talks with tags.
+        ready: names of files that are a whole split already, which go first.
+        folders: patterns of folders below the given one to look in as well.
+        lines: known numbers of pairs, by split.
+        max_words: longer training pairs (words and punctuation marks, on either side) are dropped; 0: none are.
+        ratio: training pairs with more words on one side, by this factor, are dropped; 0: none are.
+        lower: all text is lower-cased.
+        straight: in segments, a curly apostrophe is read as a straight one.
+        held_every: every n-th clean training pair is for validation, where there are no files for it.
+        vocabulary_every: the vocabulary is learned from every n-th training pair.
+        hub_column: of the pairs on the hub.
+        deviations: from the recipe, for the manifest.
+    """
+
+    documents: dict[str, tuple[tuple[str, ...], ...]]
+    ready: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    lines: dict[str, int] = field(default_factory=dict)
+    max_words: int = 0
+    ratio: float = 0.0
+    lower: bool = False
+    straight: bool = False
+    held_every: int = 0
+    vocabulary_every: int = 1
+    hub_column: str = "translation"
+    deviations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Source:
     """Where a data set comes from and what is known about it.
 
@@ -63,7 +99,7 @@ class Source:
         splits: every split the source has, the required ones first.
         required: splits that must be at hand.
         aliases: other names for splits (``test``).
-        obtained: ``hub`` (or files), ``files``, ``generated``, or ``none``: its loader is not there yet.
+        obtained: ``hub`` (or files), ``files``, or ``generated``.
         hub_id: data set on the hub, or None.
         hub_config: its configuration there, or None.
         revision: its pinned revision; None is shown as ``unpinned``.
@@ -73,6 +109,7 @@ class Source:
             on the hub are stored so; both forms are accepted from there.
         vocab_size: default size of a learned vocabulary.
         text: how it is read as text for language models; None for all else.
+        parallel: how it is read where it is too large to be held as lines; None for all else.
         kind: what it holds.
         variant: the name of its only store; empty where tokenisation makes several.
         files: names of the files that are needed, where they do not follow from splits and parts;
@@ -96,6 +133,7 @@ class Source:
     sha256_stripped: dict[str, str] = field(default_factory=dict)
     vocab_size: int = 8000
     text: Text | None = None
+    parallel: Parallel | None = None
     kind: Kind = "pairs"
     variant: str = ""
     files: tuple[str, ...] = ()

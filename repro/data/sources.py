@@ -11,6 +11,7 @@ from typing import Any
 
 from repro.data import store
 from repro.data.filling import filler
+from repro.data.parallel_cleaning import told_in_words
 from repro.data.registry import SOURCES, Source, find_source
 from repro.data.tokenizers import ByteBpe, SentencePiece, Subwords, load_tokenizer
 from repro.data.variants import Variant, given_variant, is_subwords, prepare_command, sized, unsized
@@ -31,7 +32,7 @@ class SourceInfo:
         splits: its splits.
         languages: its parts.
         levels: what a token may be: ``bpe`` for sentence pairs, for text its levels; else the name of the only store.
-        obtained: ``hub or --from``, ``--from``, ``generated``, ``generated or --from``, or ``loader: none yet``.
+        obtained: ``hub or --from``, ``--from``, ``generated``, or ``generated or --from``.
         hub_id: data set on the hub, or None.
         revision: pinned revision, ``unpinned``, or ``-`` where there is nothing to pin.
         stores: variants that are prepared here.
@@ -65,7 +66,7 @@ def list_sources() -> list[SourceInfo]:
 def _way(source: Source) -> str:
     if source.obtained == "generated":
         return "generated or --from" if source.files else "generated"
-    return {"hub": "hub or --from", "files": "--from", "none": "loader: none yet"}[source.obtained]
+    return {"hub": "hub or --from", "files": "--from"}[source.obtained]
 
 
 def _say(line: str) -> None:
@@ -96,7 +97,7 @@ def prepare(
         The store's folder.
 
     Raises:
-        UserError: unknown source, no loader yet, contradicting options, or whatever the source's files lack.
+        UserError: unknown source, contradicting options, or whatever the source's files lack.
     """
     source = find_source(name)
     _check_options(source, from_dir, vocab_size, size, tokenizer)
@@ -115,6 +116,9 @@ def prepare(
     path = store.make_store(name, variant, fill, lambda: _problem(name, variant) is None)
     manifest = store.open_store(name, variant).manifest
     say(f"made {name}/{variant}: " + ", ".join(_told(split, n) for split, n in manifest.counts.items()))
+    if "cleaning" in manifest.source:
+        say(told_in_words(manifest.source["cleaning"]))
+        say(f"other than in the recipe: {'; '.join(manifest.source['deviations'])}")
     if missing:
         say(f"not at hand, left out: {', '.join(missing)}")
     return path
@@ -157,22 +161,9 @@ def check_variant(source: Source, variant: str) -> None:
         raise UserError(f"{source.name} has no level {variant!r}; it has {', '.join(source.text.levels)}")
 
 
-def require_loader(source: Source) -> None:
-    """Refuses a source that is only named so far.
-
-    Raises:
-        UserError: it has no loader yet.
-    """
-    if source.obtained == "none":
-        raise UserError(
-            f"{source.name}: its loader is not there yet; see `repro data list` for those that are"
-        )
-
-
 def _check_options(
     source: Source, from_dir: Path | None, vocab_size: int | None, size: int | None, tokenizer: Path | None
 ) -> None:
-    require_loader(source)
     if source.obtained == "generated" and from_dir is not None:
         _check_files_instead(source, from_dir, size)
     if size is not None and (source.obtained != "generated" or source.text):

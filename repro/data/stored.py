@@ -37,7 +37,6 @@ class Opened:
             UserError: it is missing, corrupt, or holds something else.
         """
         source = sources.find_source(self.store_name)
-        sources.require_loader(source)
         variant = self.variant or sources.default_variant(source)
         sources.check_variant(source, variant)
         store = open_store(self.store_name, variant)

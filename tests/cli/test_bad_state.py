@@ -42,11 +42,6 @@ def test_a_missing_store_names_the_command_that_makes_it(workshop: Workshop) -> 
     assert nothing_written(workshop)
 
 
-def test_a_source_without_a_loader_is_refused(workshop: Workshop) -> None:
-    call(*RUN, "--data.store", "wmt14-en-de").refused("wmt14-en-de: its loader is not there yet")
-    assert nothing_written(workshop)
-
-
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -46,7 +46,7 @@ def test_prepare_makes_a_store_and_keeps_it(empty: Workshop) -> None:
 def test_prepare_refuses_what_does_not_fit_together(empty: Workshop) -> None:
     call("data", "prepare", "numbers-en-de", "--size", "0").refused("--size 0")
     call("data", "prepare", "multi30k", "--size", "5").refused("--size 5", "leave out")
-    call("data", "prepare", "wmt14-en-de").refused("wmt14-en-de", "loader is not there yet")
+    call("data", "prepare", "iwslt14-de-en").refused("iwslt14-de-en", "cannot be downloaded", "--from DIR")
     call("data", "prepare", "numbers-en-de", "--vocab-size", "100").refused("100", "too small")
     call("data", "prepare", "numbers-en-de", "--vocab-size", "many").refused("'many'")
     call("data", "prepare", "numbers-en-de", "--tokenizer", "x.txt").refused("x.txt", ".json")

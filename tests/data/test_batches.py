@@ -1,5 +1,7 @@
 """Global batches: what is in them, who gets which rows, and the tensors."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -51,6 +53,25 @@ def test_plan_is_a_function_of_seed_and_epoch() -> None:
         len({str(sorted(map(sorted, plan))) for plan in plans.values()}) == 4
     )  # other mates, not only order
     assert len({len(plan) for plan in plans.values()}) == 1  # a Trainer counts batches once
+
+
+def test_a_plan_does_not_depend_on_how_lengths_are_kept() -> None:
+    lengths = some_lengths(3)
+    for plan in (lambda x: token_batches(x, BUDGET, 1, 2, 45), lambda x: eval_batches(x, BUDGET)):
+        wide, narrow = plan(lengths.astype(np.int64)), plan(lengths.astype(np.int32))
+        assert [batch.tolist() for batch in wide] == [batch.tolist() for batch in narrow]
+        assert {batch.dtype for batch in narrow} == {np.dtype(np.int64)}
+
+
+def test_planning_needs_few_bytes_a_pair() -> None:
+    lengths = some_lengths(4, 200_000).astype(np.int32)
+    tracemalloc.start()
+    batches = token_batches(lengths, 25_000, 0, 0)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(map(len, batches)) == len(lengths)
+    assert held < 10 * len(lengths)
+    assert peak < 42 * len(lengths)
 
 
 def test_batches_are_shuffled_by_length() -> None:

@@ -223,7 +223,10 @@ def test_other_content_on_the_hub_is_refused(
     ("options", "said"),
     [
         ({"name": "multi3ok"}, "unknown data set 'multi3ok'; nearest: multi30k"),
-        ({"name": "wmt14-en-de"}, "wmt14-en-de: its loader is not there yet"),
+        (
+            {"name": "iwslt14-de-en"},
+            r"cannot be downloaded here; get its files \(train\.tags.*\) .*--vocab-size 10000 --from DIR`",
+        ),
         ({"name": "numbers-en-de", "from_dir": Path("x")}, "is generated; leave out --from"),
         ({"name": "multi30k", "size": 5}, "leave out --size 5"),
         ({"name": "numbers-en-de", "size": 0}, "--size 0"),
@@ -265,7 +268,8 @@ def test_the_list_shows_sources_and_stores(numbers_store: Path) -> None:
         "python-stdlib",
     }
     assert told["multi30k"].revision == "unpinned"
-    assert told["wmt14-en-de"].obtained == "loader: none yet"
+    assert [told[name].obtained for name in ("wmt14-en-de", "wmt14-en-fr")] == ["hub or --from"] * 2
+    assert told["iwslt14-de-en"].obtained == "--from"
     assert told["numbers-en-de"].stores == ("bpe300-n300",)
     assert told["multi30k"].stores == ()
     assert all(info.licence and info.size for info in told.values())

@@ -1,0 +1,82 @@
+"""Which training pairs of a large corpus are kept, each reason counted. Validation and test never come here.
+
+Inside a line every run of blanks becomes one space: non-breaking and thin spaces, tabs, carriage returns, form feeds,
+Unicode's line and paragraph separators. Characters keep their composition (no recipe normalises it).
+
+Source: ``clean-corpus-n.perl`` of Moses, as ``prepare-iwslt14.sh`` and ``prepare-wmt14en2fr.sh`` of fairseq call it.
+Deviation: lengths are words and punctuation marks of the raw text; those scripts count tokens of Moses' tokeniser, or
+subwords.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from repro.data.source import Parallel
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def count_words(line: str) -> int:
+    """Words and punctuation marks of a line."""
+    return len(_WORD.findall(line))
+
+
+class Cleaner:
+    """Drops pairs by the rules of a source and counts them by reason.
+
+    Args:
+        rules: of the source.
+
+    Attributes:
+        read: pairs looked at.
+        squeezed: kept pairs whose blanks were changed.
+        dropped: pairs by the first rule against them: ``empty`` (a side has nothing but blanks), ``long``, ``ratio``.
+    """
+
+    def __init__(self, rules: Parallel) -> None:
+        self._rules = rules
+        self.read = 0
+        self.squeezed = 0
+        self.dropped = {"empty": 0, "long": 0, "ratio": 0}
+
+    def clean(self, pairs: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+        """The pairs that are kept, blanks squeezed, lower-cased where the rules say so."""
+        for pair in pairs:
+            self.read += 1
+            kept = tuple([" ".join(side.split()) for side in pair])
+            reason = self.objection(kept)
+            if reason:
+                self.dropped[reason] += 1
+                continue
+            self.squeezed += kept != pair
+            yield tuple([side.lower() for side in kept]) if self._rules.lower else kept
+
+    def objection(self, pair: tuple[str, ...]) -> str:
+        """The first rule against a pair; empty where it is kept."""
+        if not all(pair):
+            return "empty"
+        rules = self._rules
+        counts = [count_words(side) for side in pair]
+        if rules.max_words and max(counts) > rules.max_words:
+            return "long"
+        if rules.ratio and max(counts) > rules.ratio * min(counts):
+            return "ratio"
+        return ""
+
+    def told(self) -> dict[str, Any]:
+        """What was read, kept and dropped, and by which rules, for the manifest."""
+        rules = self._rules
+        return {
+            "read": self.read,
+            "kept": self.read - sum(self.dropped.values()),
+            "dropped": dict(self.dropped),
+            "squeezed": self.squeezed,
+            "rules": {"max_words": rules.max_words, "ratio": rules.ratio, "lower_case": rules.lower},
+        }
+
+
+def told_in_words(told: dict[str, Any]) -> str:
+    """What :meth:`Cleaner.told` says, in one line."""
+    dropped = ", ".join(f"{n:,} {reason}" for reason, n in told["dropped"].items())
+    return f"kept {told['kept']:,} of {told['read']:,} training pairs (dropped: {dropped})"
