@@ -180,15 +180,15 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     notes = [*comparison.selections[goal.experiment, goal.scale].notes, *found.notes]
     if found.estimate is None:
         return Cell(goal, found, "not run", None, tuple(notes))
+    needed = 1 if goal.deterministic else SEEDS_WANTED
+    if found.estimate.n < needed:
+        notes.append(f"{found.estimate.n} of {needed} seeds")
     if goal.scale != "paper":
         return Cell(goal, found, "reduced scale", None, tuple(notes))
     if entry.published is None or entry.metric is None:
         return Cell(goal, found, "unpublished", None, tuple(notes))
     tolerance = tolerance_of(goal, entry.metric, entry.published)
     verdict = _judge(found, entry.metric, entry.published, tolerance, goal.two_sided)
-    needed = 1 if goal.deterministic else SEEDS_WANTED
-    if found.estimate.n < needed:
-        notes.append(f"{found.estimate.n} of {needed} seeds")
     if (found.estimate.half_width or 0.0) > 3 * tolerance:
         notes.append("interval wider than 3 times the tolerance")
     return Cell(goal, found, verdict, found.estimate.mean - entry.published, tuple(notes))

@@ -1,6 +1,7 @@
 """What the generated files say, before a format is chosen: one document per paper, the claims, the runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from repro.recipe import SCALES
 from repro.record import Measurement, RunRecord
@@ -11,6 +12,9 @@ from repro.report.compare import Cell, Comparison, Entry
 from repro.report.figures import DRAWN, KINDS, Plot
 from repro.report.intervals import estimate
 from repro.report.published import Metric, Paper, Row, Table
+from repro.report.samples import protocol_of
+
+Group = list[tuple[RunRecord, Measurement]]  # numbers that were measured in the same way
 
 REDUCED = (
     "These runs are smaller than the paper's in model, data or updates. None of their numbers is comparable "
@@ -127,7 +131,8 @@ def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> t
             prefix = f"{name}: " if len(cells) > 1 else ""
             decimals = text.digits_after(cell.estimate.mean)
             change = "" if cell.difference is None else f"{text.signed(cell.difference, decimals)}, "
-            verdicts.append(f"{prefix}{cell.verdict} ({change}n = {cell.estimate.n})")
+            marked = "; see notes" if cell.notes else ""
+            verdicts.append(f"{prefix}{cell.verdict} ({change}n = {cell.estimate.n}{marked})")
     parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))
     return "", f"ours: {experiment}", parameters, *values, "; ".join(verdicts)
 
@@ -138,13 +143,16 @@ def _reduced(comparison: Comparison, paper: Paper) -> Document:
     for (experiment, scale), selection in comparison.selections.items():
         if scale == "paper" or not experiment.startswith(f"{paper.key}/"):
             continue
+        weak = selection.weaknesses if selection.used else []
         for group in measurements(selection.used):
             best = estimate([m.value for _, m in group])
             m = group[0][1]
-            labels = (experiment, scale, m.name, text.plus_minus(best), str(best.n), m.unit, m.split)
-            rows.append((*labels, text.mapping(m.protocol)))
-        if selection.used and selection.notes:
-            notes.append(f"{experiment} at scale {scale}: {'; '.join(selection.notes)}.")
+            marks = [*some_seeds(group, selection.used), *(["see notes"] if weak else [])]
+            said = text.plus_minus(best) + (f" ({'; '.join(marks)})" if marks else "")
+            labels = (experiment, scale, m.name, said, str(best.n), m.unit, m.split)
+            rows.append((*labels, text.mapping(shared_protocol(group))))
+        if weak:
+            notes.append(f"{experiment} at scale {scale}: {'; '.join(weak)}.")
     if not rows:
         return []
     header = ("Experiment", "Scale", "Metric", "Mean ± 95 %", "n", "Unit", "Split", "Protocol")
@@ -153,14 +161,28 @@ def _reduced(comparison: Comparison, paper: Paper) -> Document:
     return [*document, Bullets(tuple(notes))] if notes else document
 
 
-def measurements(records: Iterable[RunRecord]) -> list[list[tuple[RunRecord, Measurement]]]:
+def measurements(records: Iterable[RunRecord]) -> list[Group]:
     """The numbers of several records, grouped where name, unit, split and protocol all agree."""
-    groups: dict[tuple[str, ...], list[tuple[RunRecord, Measurement]]] = {}
+    groups: dict[tuple[str, ...], Group] = {}
     for record in records:
         for m in record.metrics:
-            key = (m.name, m.unit, m.split, text.mapping(m.protocol))
+            key = (m.name, m.unit, m.split, text.mapping(protocol_of(m)))
             groups.setdefault(key, []).append((record, m))
     return list(groups.values())
+
+
+def shared_protocol(group: Group) -> dict[str, Any]:
+    """The protocol of a group's numbers, without what differs from run to run."""
+    first = group[0][1]
+    return first.protocol if all(m.protocol == first.protocol for _, m in group) else protocol_of(first)
+
+
+def some_seeds(group: Group, records: Sequence[RunRecord]) -> list[str]:
+    """A mark for a number that not all records have: it was not measured, or by another protocol."""
+    there = {r.seed for r, _ in group}
+    if there == {r.seed for r in records}:
+        return []
+    return [f"only seed{'s' if len(there) > 1 else ''} {', '.join(map(str, sorted(there)))}"]
 
 
 def claims_document(found: list[Claim]) -> Document:
@@ -241,5 +263,5 @@ def _metrics_grid(records: list[RunRecord]) -> Grid:
         items = " or ".join(text.count(n) for n in sorted({x.count or 0 for _, x in group}) if n)
         validation = ", ".join(text.number(x.validation) for _, x in group if x.validation is not None)
         labels = (m.name, values, m.unit, m.split, items or text.NOTHING, validation or text.NOTHING)
-        rows.append((*labels, text.mapping(m.protocol)))
+        rows.append((*labels, text.mapping(shared_protocol(group))))
     return Grid(header, tuple(rows))

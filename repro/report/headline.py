@@ -2,13 +2,14 @@
 
 from collections import Counter
 
-from repro.record import RunRecord
+from repro.record import Measurement, RunRecord
 from repro.report import text
 from repro.report.blocks import Bullets, Document, Grid, Paragraph
 from repro.report.claims import Claim
-from repro.report.compare import Comparison
-from repro.report.documents import measurements
-from repro.report.intervals import estimate
+from repro.report.compare import Comparison, Entry
+from repro.report.documents import measurements, some_seeds
+from repro.report.intervals import Estimate, estimate
+from repro.report.published import Paper
 
 _SHOWN = ("reproduced", "near", "gap", "reduced scale", "not run", "no config")
 _MOST = 12
@@ -40,9 +41,7 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
     )
     rows = []
     for paper in comparison.papers:
-        # Others' reruns, and systems of others without a recipe here, are not what the paper must be held to.
-        numbers = [e for e in comparison.of(paper) if e.published is not None and not e.table.third_party]
-        own = [e for e in numbers if e.row.is_this_papers_model or e.cells]
+        own = counted(comparison, paper)
         found = Counter(e.verdict for e in own)
         said = Counter(c.verdict for c in claims if c.paper is paper)
         decided = " / ".join(str(said[v]) for v in ("holds", "does not", "undecided"))
@@ -50,13 +49,24 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
 
+def counted(comparison: Comparison, paper: Paper) -> list[Entry]:
+    """The published numbers that a paper must be held to: not others' reruns, nor others' systems without a recipe."""
+    numbers = [e for e in comparison.of(paper) if e.published is not None and not e.table.third_party]
+    return [e for e in numbers if e.row.is_this_papers_model or e.cells]
+
+
+def measured_at_paper_scale(comparison: Comparison) -> list[Entry]:
+    """The published metrics for which there is a number of ours."""
+    return [e for e in comparison.entries.values() if e.metric and any(cell.estimate for cell in e.ours)]
+
+
 def _ours(comparison: Comparison) -> Grid:
     header = ("Row", "Metric", "Paper", "Ours", "n", "Difference", "Verdict")
     rows = []
-    for entry in comparison.entries.values():
-        cell = next((c for c in entry.ours if c.estimate), None)
-        if cell is None or cell.estimate is None or entry.metric is None:
-            continue
+    for entry in measured_at_paper_scale(comparison):
+        cell = next(c for c in entry.ours if c.estimate)
+        assert cell.estimate is not None
+        assert entry.metric is not None
         where = f"{entry.row.label} ({entry.paper.key}, {entry.table.number})"
         published = text.printed(entry.published) + (" (unconfirmed)" if entry.unconfirmed else "")
         change = text.signed(cell.difference, text.digits_after(cell.estimate.mean))
@@ -72,21 +82,26 @@ def _reduced(comparison: Comparison) -> list[str]:
     for (experiment, scale), selection in comparison.selections.items():
         if scale == "paper" or not selection.used:
             continue
-        named = _named(selection.used[0])
+        wanted = named(selection.used[0])
         scores = [
-            f"{group[0][1].name} {text.plus_minus(best)} {group[0][1].unit} on {group[0][1].split}"
+            " ".join([_score(group[0][1], best), *(f"({m})" for m in some_seeds(group, selection.used))])
             for group in measurements(selection.used)
-            if group[0][1].name in named
+            if group[0][1].name in wanted
             for best in [estimate([m.value for _, m in group])]
         ]
-        n = len(selection.used)
+        n, weak = len(selection.used), selection.weaknesses
+        marks = f" ({'; '.join(weak)})" if weak else ""
         lines.append(
-            f"{experiment}, scale {scale}, {text.plural(n, 'seed')}: {'; '.join(scores) or 'no score'}"
+            f"{experiment}, scale {scale}, {text.plural(n, 'seed')}: {'; '.join(scores) or 'no score'}{marks}"
         )
     return lines
 
 
-def _named(record: RunRecord) -> set[str]:
+def _score(m: Measurement, best: Estimate) -> str:
+    return f"{m.name} {text.plus_minus(best)} {m.unit} on {m.split}"
+
+
+def named(record: RunRecord) -> set[str]:
     """The measurements that a recipe holds against a row or a claim; without one, the first of its test."""
     cells = [*(record.config.get("reproduces") or ()), *(record.config.get("supports") or ())]
     names = {str(cell["measured"]) for cell in cells if cell.get("measured")}

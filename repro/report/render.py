@@ -7,7 +7,6 @@ from repro.errors import UserError
 from repro.paths import results_dir
 from repro.record import write_atomic
 from repro.report import latex, markdown, page, sheet
-from repro.report.blocks import Document
 from repro.report.claims import Claim, claims
 from repro.report.compare import Comparison, compare
 from repro.report.documents import claims_document, paper_document, runs_document
@@ -17,7 +16,6 @@ from repro.report.published import validate_published
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png")
-_TITLE = "Do the published results hold?"
 
 
 def render_all(results: Path) -> dict[Path, bytes]:
@@ -40,21 +38,16 @@ def _everything(results: Path) -> tuple[dict[Path, bytes], str]:
 def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Path, bytes]:
     figures = plots(comparison, results / "runs")
     files: dict[Path, bytes] = {results / "plots" / plot.name: plot.data for plot in figures}
-    sections: list[tuple[str, Document, bool]] = [("At a glance", headline(comparison, found), True)]
-    claimed, runs = claims_document(found), runs_document(comparison)
-    sections += [("Ordering claims", claimed, False)]
     tables = results / "tables"
     for paper in comparison.papers:
         mine = [plot for plot in figures if plot.name.startswith(f"{paper.key}--")]
         document = paper_document(comparison, paper, mine)
-        sections.append((paper.title, document, False))
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
         files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
-    sections.append(("Runs", runs, False))
-    files[tables / "claims.md"] = markdown.render(claimed).encode()
-    files[tables / "runs.md"] = markdown.render(runs).encode()
-    files[results / "index.html"] = page.render(_TITLE, sections).encode()
+    files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
+    files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
+    files[results / "index.html"] = page.render(comparison, found, figures).encode()
     return files
 
 

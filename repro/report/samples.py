@@ -1,10 +1,16 @@
 """Which records count for an experiment at one scale, and which of their numbers. Nothing goes unsaid."""
 
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from repro.record import Measurement, RunRecord
+from repro.report import text
 from repro.report.header import Wanted
 from repro.report.intervals import Estimate, estimate
+
+# Entries of a protocol that are found by the run itself: they say nothing of how it was measured.
+OUTCOMES = frozenset({"best"})
 
 
 @dataclass(frozen=True)
@@ -40,11 +46,11 @@ class Selection:
         )
 
     def state(self, record: RunRecord) -> str:
-        """``current``, ``stale``, ``superseded`` or ``external``."""
+        """``current``, ``current, external``, ``stale``, ``superseded`` or ``external``."""
         for name in ("stale", "superseded", "external"):
             if _among(record, getattr(self, name)):
                 return name
-        return "current"
+        return "current, external" if record.external else "current"
 
     @property
     def notes(self) -> list[str]:
@@ -54,7 +60,13 @@ class Selection:
             (len(self.superseded), "older record{s} left out"),
             (len(self.external), "external record{s} left out"),
         ]
-        return [f"{n} {text.format(s='' if n == 1 else 's')}" for n, text in counts if n]
+        left_out = [f"{n} {words.format(s='' if n == 1 else 's')}" for n, words in counts if n]
+        return [*left_out, *_holes([r.seed for r in self.used])]
+
+    @property
+    def weaknesses(self) -> list[str]:
+        """What was left out, and what weakens the records that count."""
+        return [*self.notes, *weaknesses(self.used)]
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ class Sample:
         records: those that gave a number.
         clean: every one of them is ours and of a commit without uncommitted changes.
         unit: the unit they were measured in.
-        notes: seeds without the number, other protocols, commits that differ or cannot be named.
+        notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
 
     wanted: Wanted
@@ -96,13 +108,16 @@ def sample(wanted: Wanted, records: tuple[RunRecord, ...]) -> Sample:
     if len(units) > 1:
         words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
         return Sample(wanted, None, used, False, None, (words,))
+    apart = _apart(found)
+    if apart:
+        return Sample(wanted, None, used, False, units.pop(), (*_by_seed(notes), *apart, *weaknesses(used)))
     return Sample(
         wanted=wanted,
         estimate=estimate([m.value for _, m in found], wanted.deterministic) if found else None,
         records=used,
         clean=all(r.dirty is False and r.commit is not None and not r.external for r in used),
         unit=units.pop() if units else None,
-        notes=(*_by_seed(notes), *_weaknesses(used)),
+        notes=(*_by_seed(notes), *weaknesses(used)),
     )
 
 
@@ -132,17 +147,56 @@ def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
     return [f"seed{'s' if len(s) > 1 else ''} {', '.join(s)}: {note}" for note, s in seeds.items()]
 
 
-def _weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
+def protocol_of(measurement: Measurement) -> dict[str, Any]:
+    """How it was measured: the protocol without what only this run found."""
+    return {key: value for key, value in measurement.protocol.items() if key not in OUTCOMES}
+
+
+def _apart(found: list[tuple[RunRecord, Measurement]]) -> list[str]:
+    """In what the protocols of the seeds differ, such as the signature of a BLEU: such numbers have no mean."""
+    protocols = [(record.seed, protocol_of(m)) for record, m in found]
+    notes = []
+    for key in sorted({key for _, protocol in protocols for key in protocol}):
+        said: dict[str, list[str]] = {}
+        for seed, protocol in protocols:
+            value = text.mapping({key: protocol[key]}) if key in protocol else f"no {key}"
+            said.setdefault(value, []).append(str(seed))
+        if len(said) > 1:
+            words = "; ".join(
+                f"{value} (seed{'s' if len(s) > 1 else ''} {', '.join(s)})" for value, s in said.items()
+            )
+            notes.append(f"protocols differ between seeds: {words}: not averaged")
+    return notes
+
+
+def _holes(seeds: list[int]) -> list[str]:
+    """Seeds between those that there are: somebody ran them, or began to, and no record came of it."""
+    there = set(seeds)
+    count = max(there) - min(there) + 1 - len(there) if there else 0
+    if not count:
+        return []
+    first = islice((str(s) for s in range(min(there), max(there)) if s not in there), 5)
+    few = ", ".join(first) + (f" and {count - 5:,} more" if count > 5 else "")
+    return [f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
+
+
+def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
+    """Commits that differ or cannot be named, records of others, curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     notes = [f"mixed commits ({', '.join(commits)})"] if len(commits) > 1 else []
     for words, seeds in (
         ("uncommitted changes", [r.seed for r in records if r.dirty]),
         ("commit unknown", [r.seed for r in records if r.commit is None or r.dirty is None]),
         ("external record", [r.seed for r in records if r.external]),
+        ("a curve that is not finite", [r.seed for r in records if _diverged(r)]),
     ):
         if seeds:
             notes.append(f"{words} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})")
     return notes
+
+
+def _diverged(record: RunRecord) -> bool:
+    return any(value is None for curve in record.curves.values() for _, value in curve)
 
 
 def _among(record: RunRecord, group: "tuple[RunRecord, ...] | list[RunRecord]") -> bool:

@@ -15,6 +15,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
+def _cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula: one that begins like a formula begins with an apostrophe."""
+    said = clean(text)
+    return f"'{said}" if said.startswith(("=", "+", "-", "@")) else said
+
+
 def render(comparison: Comparison, paper: Paper) -> str:
     """The lines of one paper: row 0 of each number is the paper's, ours follow."""
     out = io.StringIO()
@@ -35,19 +41,19 @@ def _labels(entry: Entry) -> dict[str, str | float | bool | None]:
         "paper": entry.paper.key,
         "table": entry.table.id,
         "row": entry.row.id,
-        "label": clean(entry.row.label),
+        "label": _cell(entry.row.label),
         "metric": metric.name if metric else "",
-        "unit": clean(metric.unit) if metric else "",
+        "unit": _cell(metric.unit) if metric else "",
         "better": metric.better if metric else "",
-        "dataset": clean(metric.dataset if metric else entry.table.dataset),
-        "split": clean(metric.split if metric else entry.table.split),
+        "dataset": _cell(metric.dataset if metric else entry.table.dataset),
+        "split": _cell(metric.split if metric else entry.table.split),
         "third_party": entry.table.third_party,
     }
 
 
 def _published(entry: Entry) -> dict[str, str | float | bool | None]:
     own = {"published": entry.published, "unconfirmed": entry.unconfirmed}
-    return {**_labels(entry), **own, "verdict": entry.verdict, "reason": entry.reason}
+    return {**_labels(entry), **own, "verdict": entry.verdict, "reason": _cell(entry.reason or "")}
 
 
 def _ours(entry: Entry, cell: Cell, prefix: str) -> dict[str, str | float | bool | None]:
@@ -55,7 +61,7 @@ def _ours(entry: Entry, cell: Cell, prefix: str) -> dict[str, str | float | bool
         "verdict": cell.verdict,
         "experiment": cell.goal.experiment,
         "difference": cell.difference,
-        "notes": clean("; ".join(cell.notes)),
+        "notes": _cell("; ".join(cell.notes)),
     }
     if prefix:
         values["reduced_scale"] = cell.goal.scale

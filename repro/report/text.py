@@ -15,7 +15,9 @@ def clean(text: Any) -> str:
 
     Labels, notes and deviations come from files that others may have written; they end up in terminals.
     """
-    words = "".join(_visible(c) for c in str(text))
+    words = str(text)
+    if not words.isprintable():  # most are: tables hold tens of thousands of them
+        words = "".join(_visible(c) for c in words)
     return " ".join(words.split())
 
 

@@ -143,7 +143,8 @@ def test_one_run_is_enough_where_deterministic(house):
     ],
 )
 def test_what_cannot_be_reproduced_is_near_at_best_and_marked(house, changes, note):
-    house.run(house.recipe("big"), [30.0, 30.0, 30.0], **changes)
+    made = house.run(house.recipe("big"), [30.0, 30.0, 30.0], **changes)
+    assert compare().state(made[0]) == ("current, external" if "external" in changes else "current")
     assert cell("big").verdict == "near"
     assert note in cell("big").notes
 

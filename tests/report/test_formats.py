@@ -3,12 +3,11 @@
 import csv
 import io
 import re
-from html.parser import HTMLParser
 
 import pytest
 
-from repro.report import latex, markdown, page, sheet
-from repro.report.blocks import Bullets, Figure, Grid, Heading, Paragraph
+from repro.report import latex, markdown, sheet
+from repro.report.blocks import Bullets, Grid, Heading, Paragraph
 from repro.report.compare import compare
 from repro.report.text import clean
 from tests.report.fakes import PUBLISHED
@@ -75,40 +74,6 @@ def test_markdown_leaves_metric_names_legible():
     assert markdown.escape("_em_") == "\\_em\\_"
 
 
-class _Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags, self.attributes, self.texts = set(), set(), []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-
-def test_html_holds_no_tag_or_attribute_of_the_texts():
-    said = page.render("<b>t</b>", [(h or "empty", [*BLOCKS, Figure("a--b.svg", h)], True) for h in HOSTILE])
-    seen = _Tags()
-    seen.feed(said)
-    known = "html head meta title style body h1 h2 h3 p ul li div table tr th td figure figcaption img"
-    assert seen.tags == {*known.split(), "footer", "code"}
-    known = "lang charset name content class tabindex scope src alt loading"
-    assert seen.attributes == set(known.split())
-    assert "<script>alert(1)</script>" in seen.texts  # shown as text
-    assert "\x1b" not in said
-
-
-def test_html_needs_nothing_from_elsewhere():
-    said = page.render("t", [("s", [Figure("a--b@c d.svg", "caption")], False)])
-    assert 'src="plots/a--b%40c%20d.svg"' in said
-    assert "http" not in said
-    assert "<script" not in said
-    assert "prefers-color-scheme: dark" in said
-    assert 'name="viewport"' in said
-
-
 def _latex_is_balanced(said):
     depth = 0
     for token in re.findall(r"\\.|[{}]", said, re.S):
@@ -159,3 +124,12 @@ def test_csv_has_one_line_per_number_and_reduced_scale_in_columns_of_its_own(hou
     assert "\x1b" not in said
     assert {x["row"] for x in lines} == {"big", "base", "small", "drawn", "rival", "rerun"}
     assert next(x for x in lines if x["row"] == "rerun")["unconfirmed"] == "True"
+
+
+@pytest.mark.parametrize("start", "=+-@")
+def test_a_text_in_a_sheet_is_no_formula(house, start):
+    house.publish(PUBLISHED.replace("label: Big", f"label: '{start}cmd|x!A0'"))
+    said = sheet.render(compare(), compare().papers[0])
+    labels = {x["row"]: x["label"] for x in csv.DictReader(io.StringIO(said))}
+    assert labels["big"] == f"'{start}cmd|x!A0"
+    assert labels["base"] == "Base"

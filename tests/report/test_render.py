@@ -6,6 +6,7 @@ import pytest
 from repro import paths
 from repro.errors import UserError
 from repro.report.render import BEGIN, END, check_tables, render_all, render_headline, write_tables
+from tests.report.test_plots import fill as every_kind
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,7 +58,13 @@ def test_every_file_is_there(house):
 def test_the_page_shows_rows_claims_runs_and_plots(house):
     fill(house)
     page = render_all(house.results)[house.results / "index.html"].decode()
-    shown = ("30.00 ± 0.25", "99.00", "Bigger is better.", 'src="plots/toy--big--paper.svg"', "not built yet")
+    shown = (
+        "30.00 ± 0.25",
+        "99.00",
+        "Bigger is better.",
+        "toy · big · paper: learning curves",
+        "not built yet",
+    )
     for words in shown:
         assert words in page
 
@@ -82,17 +89,49 @@ def test_write_then_check(house):
     assert write_tables() == []
 
 
-@pytest.mark.parametrize(
-    "name", ["tables/toy.md", "tables/toy.csv", "tables/toy.tex", "index.html", "plots/toy--big--cpu.svg"]
-)
-def test_check_finds_an_edit_by_hand(house, name):
+def one_of_each_kind(house):
+    """The generated files, one for every folder, suffix and kind of figure."""
     fill(house)
+    every_kind(house)
+    kinds = {}
+    for path in render_all(house.results):
+        drawn = next((word for word in ("--by-", "--points--", "--drawn-", "") if word in path.name), "")
+        stem = path.stem if path.stem in ("claims", "runs") else ""
+        kinds.setdefault(
+            (path.parent.name, path.suffix, stem, drawn if path.parent.name == "plots" else ""), path
+        )
+    return kinds
+
+
+KINDS = [
+    ("results", ".html", "", ""),
+    ("tables", ".md", "", ""),
+    ("tables", ".md", "claims", ""),
+    ("tables", ".md", "runs", ""),
+    ("tables", ".tex", "", ""),
+    ("tables", ".csv", "", ""),
+    ("plots", ".svg", "", ""),
+    ("plots", ".svg", "", "--by-"),
+    ("plots", ".svg", "", "--points--"),
+    ("plots", ".png", "", "--drawn-"),
+]
+
+
+def test_every_kind_of_generated_file_is_among_those_that_are_checked(house):
+    assert set(one_of_each_kind(house)) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(filter(None, kind)))
+def test_check_finds_an_edit_by_hand(house, kind):
+    path = one_of_each_kind(house)[kind]
     write_tables()
-    path = house.results / name
-    path.write_text(path.read_text().replace("toy", "top", 1))
+    before = path.read_bytes()
+    path.write_bytes(before[:-9] + bytes([before[-9] ^ 1]) + before[-8:])
     (problem,) = check_tables()
-    assert problem.startswith(f"{name} differs from the records (line ")
+    name = path.relative_to(house.results).as_posix()
+    assert problem.startswith(f"{name} differs from the records" + ("" if kind[1] == ".png" else " (line "))
     write_tables()
+    assert path.read_bytes() == before
     assert check_tables() == []
 
 

@@ -50,6 +50,12 @@ def test_rows_table(house):
     assert sum(line.startswith("toy:") for line in said) == 9
 
 
+def test_what_weakens_a_number_stands_beside_its_verdict(house):
+    house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
+    said = lines(rows_table(list_rows()))
+    assert any("30.05 (n = 2) near (uncommitted changes (seeds 0, 1); 2 of 3 seeds)" in line for line in said)
+
+
 def test_sparkline():
     assert sparkline([[i, i] for i in range(8)]) == "▁▂▃▄▅▆▇█"
     assert sparkline([[0, 1.0], [1, 1.0]]) == "▁▁"

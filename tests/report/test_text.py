@@ -1,3 +1,5 @@
+import unicodedata
+
 import pytest
 
 from repro.report import text
@@ -49,3 +51,27 @@ def test_size():
 
 def test_mapping_is_sorted():
     assert text.mapping({"b": [1], "a": "x", "c": None}) == "a x, b [1], c null"
+
+
+def test_clean_treats_every_character_as_its_kind_demands():
+    kept, blank, gone = set(), set(), set()
+    for code in [*range(0x3000), *range(0xD7F0, 0xE010), *range(0xFE00, 0xFFFD), *range(0xE0000, 0xE0080)]:
+        said = text.clean(f"a{chr(code)}b")
+        {f"a{chr(code)}b": kept, "a b": blank, "a\N{REPLACEMENT CHARACTER}b": gone}[said].add(chr(code))
+    hidden = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    assert [c for c in kept if unicodedata.category(c) in hidden] == []
+    assert {" ", "\t", "\n", "\r", "\xa0", "\u2028"} <= kept | blank
+    assert {"\t", "\n", "\r", "\xa0", "\u2028"} <= blank
+    assert {
+        "\x00",
+        "\x1b",
+        "\x7f",
+        "\x9b",
+        "\u200b",
+        "\u202e",
+        "\ud800",
+        "\ue000",
+        "\ufeff",
+        "\U000e0041",
+    } <= gone
+    assert set("aé中∞±") & gone == set()

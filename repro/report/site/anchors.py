@@ -1,0 +1,55 @@
+"""The names that places of the page have. They are part of addresses that people send: they must not change."""
+
+import hashlib
+import re
+
+from repro.record import RunRecord
+from repro.report.claims import Claim
+from repro.report.compare import Cell
+from repro.report.published import Paper, Row, Table
+
+
+def slug(text: str) -> str:
+    """A text as part of an address; where a character had to go, digits of its hash keep it apart from others."""
+    plain = text.replace("/", "--")
+    kept = re.sub(r"[^A-Za-z0-9._@-]+", "-", plain)
+    return (
+        kept if kept == plain else f"{kept}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
+    )
+
+
+def paper(key: str) -> str:
+    """Of a paper's section."""
+    return f"paper-{slug(key)}"
+
+
+def table(of: Paper, one: Table) -> str:
+    """Of a published table."""
+    return f"table-{slug(of.key)}--{slug(one.id)}"
+
+
+def row(of: Paper, one: Table, line: Row) -> str:
+    """Of a published row."""
+    return f"row-{slug(of.key)}--{slug(one.id)}--{slug(line.id)}"
+
+
+def claim(one: Claim) -> str:
+    """Of a claim at one scale."""
+    return f"claim-{slug(one.paper.key)}--{slug(one.trend.id)}--{one.scale or 'none'}"
+
+
+def runs(experiment: str, scale: str) -> str:
+    """Of the runs of an experiment at one scale."""
+    return f"runs-{slug(experiment)}--{slug(scale)}"
+
+
+def runs_of(cell: Cell) -> str:
+    """Of the runs that a cell's number comes from."""
+    return runs(cell.goal.experiment, cell.goal.scale)
+
+
+def run(record: RunRecord) -> str:
+    """Of one run: its experiment, scale and seed, and digits that tell it from other runs of these."""
+    own = "external-" if record.external else ""
+    digits = hashlib.sha256(record.file_stem.encode(errors="replace")).hexdigest()[:6]
+    return f"run-{own}{slug(record.experiment)}--{slug(record.scale)}-s{record.seed}-{digits}"

@@ -1,0 +1,163 @@
+"""What others wrote cannot become markup, commands or control sequences, wherever it stands and in every format."""
+
+import dataclasses
+import re
+
+import pytest
+
+from repro.record import Measurement, write_record
+from repro.report.compare import list_rows
+from repro.report.render import render_all
+from repro.report.terminal import diff_runs, rows_table, show_run, terminal_table
+from tests.report.fakes import PUBLISHED, make_record
+from tests.report.markup import read
+
+TEXTS = {
+    "element": "<script>alert('pwned')</script>",
+    "end of script": "</script></style></svg></pre><script>alert('pwned')</script>",
+    "attribute": '"\' onmouseover=pwned() x="',
+    "comment": "--><img src=x onerror=pwned()><!--",
+    "cdata": "]]><svg/onload=pwned()>",
+    "entity": "&lt;img src=x onerror=pwned()&gt;",
+    "address": "javascript:pwned()",
+    "markdown": "](javascript:pwned()) ![x](http://x.y/z) `code` | cell\n\n# heading\n<b>",
+    "latex": "\\input{/etc/passwd} \\write18{pwned} $x$ % & # _ ^ ~ {",
+    "terminal": "\x1b]0;pwned\x07\x1b[2J\x9b31m\r\b\u202e",
+    "sheet": "=cmd|' /C pwned'!A0",
+    "placeholder": "<!--toy--big--paper.svg-->",
+}
+ELEMENTS = {
+    "html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer", "section", "div",
+    "p", "span", "small", "a", "b", "code", "pre", "h1", "h2", "h3", "h4", "h5", "ul", "ol", "li", "dl", "dt",
+    "dd", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption", "svg", "g",
+    "path", "text", "circle", "rect", "use", "defs", "marker", "form", "label", "select", "optgroup", "option",
+    "input", "button", "output",
+}  # fmt: skip
+
+
+def poison(house, text):
+    """One text wherever a record, a recipe or a published file holds one."""
+    quoted = "'" + re.sub(r"[\x00-\x1f\x7f-\x9f]", "", text).replace("'", "''") + "'"
+    published = PUBLISHED
+    for plain in (
+        "A Toy Paper",
+        "Ada Lovelace",
+        "toy-text",
+        "Toys are small.",
+        "Bigger is better.",
+        "'per word'",
+        "Seeds",
+    ):
+        published = published.replace(plain, quoted)
+    house.publish(re.sub(r"label: Big\b", lambda _: f"label: {quoted}", published))
+    name = house.recipe("big")
+    protocol = {text: text, "beam": 4}
+    numbers = [
+        Measurement("test/bleu", 30.0, text, text, protocol, 50),
+        Measurement(text, 1.0, "BLEU", "test", {"sweep": "beam", "of": text, "beam": 4}),
+    ]
+    changes = {
+        "config": {"trainer": {text: text}, "model": [text], "title": text},
+        "command": text,
+        "commit": text,
+        "versions": {text: text},
+        "hardware": {text: text},
+        "precision": text,
+        "data": {"name": text, "counts": {text: {text: text}}, text: [text]},
+        "metrics": numbers,
+        "curves": {f"val/{text}": [[0, 1.0], [1, 2.0]], "train/loss": [[0, 1.0], [1, 2.0]]},
+        "deviations": [text],
+        "wandb_url": text,
+        "start_from": {"run_id": text},
+        "code_sha256": text,
+        "checkpoint_sha256": text,
+        "finished": text,
+    }
+    made = dataclasses.replace(make_record(name, 0, 30.0), **changes)
+    other = dataclasses.replace(made, seed=1, command=text + "2", experiment="toy/gone")
+    for record in (made, other):
+        write_record(record, house.results / "runs")
+    return made
+
+
+@pytest.fixture(params=TEXTS.values(), ids=TEXTS)
+def poisoned(house, request):
+    """The text, a record that holds it, and every generated file."""
+    made = poison(house, request.param)
+    files = {
+        p.relative_to(house.results).as_posix(): d.decode() for p, d in render_all(house.results).items()
+    }
+    return request.param, made, files
+
+
+def controls(said):
+    return re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", said)
+
+
+def test_no_format_holds_a_control_character(poisoned):
+    for name, said in poisoned[2].items():
+        assert controls(said) == [], name
+
+
+def test_the_page_has_no_element_attribute_or_address_of_it(poisoned):
+    text, _, files = poisoned
+    tree = read(files["index.html"])
+    assert {e.name for e in tree.walk()} <= ELEMENTS
+    assert len(tree.all("script")) == len(tree.all("style")) == 1
+    assert "pwned" not in tree.one("script").raw + tree.one("style").raw
+    names = {name for e in tree.walk() for name in e.attributes}
+    assert {name for name in names if name.startswith("on") or name in ("style", "srcdoc", "x=")} == set()
+    addresses = [e.get(key) for e in tree.walk() for key in ("href", "src") if e.get(key)]
+    assert all(re.match(r"#|tables/|plots/|data:image/png;|https://arxiv\.org/", a) for a in addresses)
+    words = max(re.findall(r"[a-z]{4,}", text), key=len)
+    assert tree.raw.count(words) > 20  # it is shown, as text
+
+
+def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
+    from xml.etree import ElementTree
+
+    figures = {name: said for name, said in poisoned[2].items() if name.endswith(".svg")}
+    assert figures
+    for said in figures.values():
+        root = ElementTree.fromstring(said)
+        assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
+            "svg", "title", "style", "rect", "text", "line", "g", "path", "polyline", "circle",
+        }  # fmt: skip
+        assert not any(name.startswith("on") for e in root.iter() for name in e.attrib)
+
+
+def test_markdown_has_no_markup_of_it(poisoned):
+    for name, said in poisoned[2].items():
+        if name.endswith(".md"):
+            body = said.split("\n", 1)[1]
+            assert not re.search(r"<(?!!--)", body), name
+            assert not re.search(r"(?<!\\)\]\((?!\.\./plots/)", body), name
+            assert not re.search(r"(?<!\\)`", body), name
+            assert not re.search(r"^# heading", body, re.M), name
+
+
+def test_latex_has_no_command_of_it(poisoned):
+    said = "\n".join(line for line in poisoned[2]["tables/toy.tex"].split("\n") if not line.startswith("%"))
+    commands = set(re.findall(r"\\([a-zA-Z]+)", said))
+    assert not commands & {"input", "write", "include", "def", "immediate"}
+    depth = 0
+    for token in re.findall(r"\\.|[{}]", said, re.S):
+        depth += {"{": 1, "}": -1}.get(token, 0)
+        assert depth >= 0
+    assert depth == 0
+
+
+def test_a_sheet_has_its_columns_and_no_formula(poisoned):
+    import csv
+    import io
+
+    lines = list(csv.reader(io.StringIO(poisoned[2]["tables/toy.csv"])))
+    assert len({len(line) for line in lines}) == 1
+    assert not any(re.match(r"[=@\t\r]", cell) for line in lines for cell in line)
+
+
+def test_a_terminal_gets_no_sequence_of_it(poisoned):
+    _, made, _ = poisoned
+    other = dataclasses.replace(made, commit="x", precision="y")
+    for said in (show_run(made), terminal_table([made]), diff_runs(made, other), rows_table(list_rows())):
+        assert controls(said) == []
