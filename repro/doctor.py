@@ -234,13 +234,14 @@ def stores() -> Check:
 def wandb_state() -> Check:
     """Whether runs reach W&B. The key is looked for, never shown."""
     from repro import tracking
+    from repro.tracking.reach import CLOUD
 
     version = _version("wandb")
     if version is None:
         return Check(
             "wandb", WARN, "not installed; runs train and are recorded all the same", "pip install wandb"
         )
-    host = urlparse(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
+    host = urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD).hostname or ""
     key = "key found" if tracking.has_key(host) else "no key"
     mode = tracking.mode()
     said = (

@@ -12,7 +12,9 @@ UNITS = {
     "ranks": re.compile(r"tests/experiment/test_(ranks|resume|signals|watchdogs)\.py"),
 }
 # The long ones begin first, so that no worker is left with one of them at the end.
-FIRST = ("Slurm", "ranks", "tests/tracking/test_mirror.py", "tests/test_configs.py")
+FIRST = (
+    "Slurm", "ranks", "tests/tracking/test_mirror.py", "tests/tracking/test_restarts.py", "tests/test_configs.py",
+)  # fmt: skip
 
 
 def unit(nodeid: str) -> str:

@@ -17,7 +17,11 @@ class WandbServer:
     Attributes:
         mood: ALIVE, HANG, or an HTTP status such as 401, 429 or 500 with which all is answered.
         rows: history of each run by id, in the order of offsets, as clients wrote it.
+        summaries: of each run by id, the last that clients wrote.
+        alerts: title, text and level of each, with the run's id first.
+        artifacts: by name: ``type``, ``metadata``, ``files`` by their name, and whether a run ``used`` it.
         runs: what clients said of each run by id (``UpsertBucket``).
+        limit: so many rows of a run are taken; the request that brings more, and all later ones, fail.
         requests: ``METHOD path operation`` of every request, in order.
         bodies: every byte that clients sent.
     """
@@ -27,6 +31,10 @@ class WandbServer:
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.runs: dict[str, dict[str, Any]] = {}
         self.exits: dict[str, int] = {}
+        self.summaries: dict[str, dict[str, Any]] = {}
+        self.alerts: list[tuple[str, str, str, str]] = []
+        self.artifacts: dict[str, dict[str, Any]] = {}
+        self.limit: int | None = None
         self.requests: list[str] = []
         self.bodies: list[bytes] = []
         self.lock = threading.Lock()
@@ -88,8 +96,11 @@ class WandbServer:
             try:
                 if path == "/graphql":
                     return 200, self._graphql(operation, parsed)
-                if path.endswith("/file_stream"):
-                    self._stream(path.split("/")[-2], json.loads(body))
+                if path.endswith("/file_stream") and not self._stream(path.split("/")[-2], json.loads(body)):
+                    return 500, {"error": "as the test asked"}
+                if path.startswith("/artifact/"):
+                    name, file = path.removeprefix("/artifact/").split("/", 1)
+                    self.artifacts[name]["files"][file] = body
                 return 200, {}
             finally:
                 self.arrived.notify_all()
@@ -106,7 +117,51 @@ class WandbServer:
         if operation == "CreateRunFiles":
             files = [{"name": name, "uploadUrl": f"{self.url}/upload/{name}"} for name in given["files"]]
             return {"data": {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}}
+        if operation == "NotifyScriptableRunAlert":
+            self.alerts.append(tuple(given[key] for key in ("runName", "title", "text", "severity")))  # type: ignore[arg-type]
+            return {"data": {"notifyScriptableRunAlert": {"success": True}}}
+        if operation in (
+            "CreateArtifact",
+            "CreateArtifactManifest",
+            "CreateArtifactFiles",
+            "CommitArtifact",
+            "UseArtifact",
+        ):
+            return {"data": self._artifact(operation, given)}
         return {"errors": [{"message": f"{operation} is not known here"}]}
+
+    def _artifact(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The steps of logging an artifact, whose id is its name here."""
+        said = given.get("input") or given
+        if operation == "CreateArtifact":
+            name = said["artifactCollectionName"]
+            made = {
+                "type": said["artifactTypeName"],
+                "metadata": json.loads(said["metadata"] or "{}"),
+                "digest": said["digest"],
+            }
+            self.artifacts[name] = {**made, "files": {}, "used": False, "committed": False}
+            found = {"id": name, "state": "PENDING", "artifactSequence": {"latestArtifact": None}}
+            return {"createArtifact": {"artifact": found}}
+        if operation == "CreateArtifactManifest":
+            name, file = said["artifactID"], "wandb_manifest.json"
+            url = {"uploadUrl": f"{self.url}/artifact/{name}/{file}", "uploadHeaders": []}
+            manifest = {"id": f"m-{name}", "file": {"id": "f", "name": file, "displayName": file, **url}}
+            return {"createArtifactManifest": {"artifactManifest": manifest}}
+        if operation == "CreateArtifactFiles":
+            nodes = [
+                {
+                    "storagePath": one["name"], "uploadHeaders": [], "uploadMultipartUrls": None,
+                    "uploadUrl": f"{self.url}/artifact/{one['artifactID']}/{one['name']}",
+                    "artifact": {"id": one["artifactID"]},
+                }
+                for one in said["artifactFiles"]
+            ]  # fmt: skip
+            return {"createArtifactFiles": {"files": {"edges": [{"node": node} for node in nodes]}}}
+        done = "used" if operation == "UseArtifact" else "committed"
+        self.artifacts[said["artifactID"]][done] = True
+        key = operation[0].lower() + operation[1:]
+        return {key: {"artifact": {"id": said["artifactID"], "digest": ""}}}
 
     def _resume_status(self, run: str) -> dict[str, Any]:
         """What a client needs to continue a run, or that there is none yet."""
@@ -131,13 +186,25 @@ class WandbServer:
         }  # fmt: skip
         return {"bucket": bucket, "inserted": True}
 
-    def _stream(self, run: str, sent: dict[str, Any]) -> None:
+    def _stream(self, run: str, sent: dict[str, Any]) -> bool:
+        """Takes what a client sends; False from the row on that ``limit`` says."""
         history = (sent.get("files") or {}).get("wandb-history.jsonl")
         if history:
             rows = self.rows.setdefault(run, [])
-            rows[history["offset"] :] = [json.loads(line) for line in history["content"]]
+            rows[history["offset"] :] = [json.loads(line) for line in history["content"]][
+                : self._room(history)
+            ]
+            if self.limit is not None and len(rows) >= self.limit:
+                return False
+        summary = (sent.get("files") or {}).get("wandb-summary.json")
+        if summary:
+            self.summaries[run] = json.loads(summary["content"][-1])
         if sent.get("complete"):
             self.exits[run] = sent.get("exitcode") or 0
+        return True
+
+    def _room(self, history: dict[str, Any]) -> int | None:
+        return None if self.limit is None else max(0, self.limit - history["offset"])
 
 
 def _handler(server: WandbServer) -> type[BaseHTTPRequestHandler]:

@@ -130,11 +130,12 @@ def run_one(args: argparse.Namespace) -> None:
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> Any:
     from repro.experiment.run import finished_record, run
+    from repro.report.expected import expected
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
     require_writable(results_dir() / "runs")
-    return run(recipe, seed, command, request)
+    return run(recipe, seed, command, request, expected(recipe))
 
 
 def require_writable(folder: Path) -> None:

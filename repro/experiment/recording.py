@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,15 +14,20 @@ from repro.experiment.session import RECORD_FILE, Run
 from repro.paths import results_dir
 from repro.recipe import signature_hash
 from repro.record import RunRecord, write_atomic, write_record
+from repro.tasks.sheets import sheet_of
+from repro.tracking import labels
 
 
-def record(current: Run, command: str, digest: str | None) -> RunRecord:
+def record(
+    current: Run, command: str, digest: str | None, published: Mapping[str, float] | None = None
+) -> RunRecord:
     """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, last of all.
 
     Args:
         current: the run, tested.
         command: as typed.
         digest: SHA-256 of the model file.
+        published: what the paper prints, by the measurement's name.
     """
     outputs = current.parts.task.outputs()
     made = assemble(current, command, digest, outputs)
@@ -30,14 +36,13 @@ def record(current: Run, command: str, digest: str | None) -> RunRecord:
         write_record(made, results_dir() / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (made.to_json() + "\n").encode())
         current.status.write("done", step=made.steps, max_steps=made.steps)
-        close_tracking(current.logger, made, current.parts.task)
+        close_tracking(current.logger, made, current.parts.task, outputs, published or {})
     return made
 
 
 def assemble(current: Run, command: str, digest: str | None, outputs: str | None) -> RunRecord:
     """Everything there is to know about a run that was just tested."""
     recipe, task, trainer, curves = current.recipe, current.parts.task, current.trainer, current.curves
-    data: Any = current.parts.data
     wall = curves.wall_seconds
     cards = trainer.num_devices * trainer.num_nodes if torch.cuda.is_available() else 0
     return RunRecord(
@@ -53,7 +58,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         versions=facts.versions(),
         hardware=facts.hardware(trainer.num_devices * trainer.num_nodes, trainer.num_nodes),
         precision=str(trainer.precision),
-        data={"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts},
+        data=data_facts(current.parts.data),
         parameters=sum(p.numel() for p in task.parameters()),
         steps=trainer.max_steps,
         tokens=curves.tokens,
@@ -71,12 +76,57 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
     )
 
 
-def close_tracking(logger: Any, made: RunRecord, task: Any) -> None:
-    """Puts final metrics and samples on W&B, and ends its run."""
+def data_facts(data: Any) -> dict[str, Any]:
+    """What a datamodule holds: name, hash of its manifest, counts."""
+    return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
+
+
+def known_at_start(current: Run) -> dict[str, Any]:
+    """What W&B is told of a run before it trains, beside its recipe; nothing here names a path, a host or a user."""
+    trainer = current.trainer
+    return {
+        "commit": current.source.commit,
+        "dirty": current.source.dirty,
+        "data": data_facts(current.parts.data),
+        "start_from": current.stamper.origin,
+        "versions": facts.versions(),
+        "hardware": facts.hardware(trainer.num_devices * trainer.num_nodes, trainer.num_nodes),
+        "precision": str(trainer.precision),
+    }
+
+
+def close_tracking(
+    logger: Any, made: RunRecord, task: Any, outputs: str | None, published: Mapping[str, float]
+) -> None:
+    """Puts final metrics, samples, the summary and the record with what it stems from on W&B, and ends its run."""
     if logger is None:
         return
     with contextlib.suppress(Exception):
-        logger.log_metrics({m.name: m.value for m in made.metrics}, step=made.steps)
+        values = {
+            m.name: m.value for m in reversed(made.metrics)
+        }  # of two of one name the first, as in the tables
+        logger.log_metrics(values, step=made.steps)
         columns, rows = task.samples()
-        logger.log_table("samples", columns=columns, data=rows)
+        if rows:
+            logger.log_table("samples", columns=columns, data=rows)
+        sheet = sheet_of(outputs)
+        if sheet is not None:
+            logger.log_picture("drawn", sheet, made.run_id)
+        logger.log_summary({**values, **{f"published/{name}": value for name, value in published.items()}})
+        for artifact in artifacts(made, outputs):
+            logger.log_artifact(artifact)
     tracking.finish(logger)
+
+
+def artifacts(made: RunRecord, outputs: str | None) -> list[dict[str, Any]]:
+    """What a run leaves: its weights, by their hash alone, and its record, with the decoded outputs if small."""
+    name = tracking.wandb_id(made.run_id)
+    said = {"run_id": made.run_id, "steps": made.steps, "parameters": made.parameters}
+    files = {"record.json": made.to_json() + "\n"}
+    if outputs is not None and len(outputs.encode()) <= labels.OUTPUTS_LIMIT:
+        files["outputs.txt"] = outputs
+    found = [labels.artifact("record", f"record-{name}", {**said, "finished": made.finished}, files=files)]
+    if made.checkpoint_sha256 is not None:
+        weights = {**said, "sha256": made.checkpoint_sha256, "start_from": made.start_from}
+        found.insert(0, labels.artifact("model", f"model-{name}", weights))
+    return found

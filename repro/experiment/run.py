@@ -2,10 +2,11 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -18,18 +19,27 @@ from repro.checkpoints import await_files
 from repro.errors import EXIT_FAILED, Preempted, ReproError, UserError
 from repro.experiment import checkpoint
 from repro.experiment.origin import begin_from, go_on_from
-from repro.experiment.recording import record
+from repro.experiment.recording import known_at_start, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
 from repro.record import RunRecord, write_atomic
 from repro.stop import StopRequest
+from repro.tasks.callbacks import read_status
+from repro.tasks.finite import NotFinite
 
 LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
+OFTEN = 2  # requeues of which W&B tells whoever follows the run
 
 
-def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = None) -> RunRecord:
+def run(
+    recipe: Recipe,
+    seed: int,
+    command: str,
+    request: StopRequest | None = None,
+    published: Mapping[str, float] | None = None,
+) -> RunRecord:
     """Trains, tests and records; a run that was interrupted goes on, one that is done is only read.
 
     Args:
@@ -37,6 +47,7 @@ def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = N
         seed: of everything random.
         command: as typed, for the record.
         request: through which the run is asked to stop; by default its own.
+        published: what the paper prints for the measurements, by their name; shown on W&B beside ours.
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
@@ -57,7 +68,7 @@ def run(recipe: Recipe, seed: int, command: str, request: StopRequest | None = N
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, found)
                 digest = test(current)
-            made = record(current, command, digest)
+            made = record(current, command, digest, published)
             part()
             return made
 
@@ -103,9 +114,23 @@ def start(current: Run, found: Resume) -> None:
         print("no sound checkpoint is left: starting from step 0", file=sys.stderr)
     text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
     write_atomic(current.folder / "config.yaml", text.encode())
+    requeues = count_requeues(read_status(current.status.path))
     current.status.begin(found.step)
-    current.logger = tracking.logger(current.recipe, current.seed, current.folder)
+    current.status.facts["requeues"] = requeues
+    current.logger = tracking.logger(
+        current.recipe, current.seed, current.folder, functools.partial(known_at_start, current)
+    )
     current.status.facts["wandb_url"] = tracking.url(current.logger)
+    if requeues >= OFTEN:
+        said = f"requeued {requeues} times, goes on from step {found.step} of {current.steps}"
+        tracking.alert(current.logger, "Preempted again", said)
+
+
+def count_requeues(earlier: Mapping[str, Any]) -> int:
+    """How often the system has stopped a run so far that is about to start: as its status file says, or Slurm."""
+    counted = int(earlier.get("requeues") or 0) + (earlier.get("state") == "requeue")
+    by_slurm = os.environ.get("SLURM_RESTART_COUNT", "")
+    return max(counted, int(by_slurm) if by_slurm.isdigit() else 0)
 
 
 def fit(current: Run, found: Resume) -> None:
@@ -167,6 +192,8 @@ def reported(current: Run) -> Iterator[None]:
     except BaseException as error:
         with contextlib.suppress(ReproError):
             current.status.fail(str(error) or type(error).__name__)
+        if isinstance(error, NotFinite):
+            tracking.alert(current.logger, "Not finite", str(error), "ERROR", dying=True)
         tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise
 

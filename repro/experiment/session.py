@@ -6,7 +6,9 @@ from typing import Any
 
 import lightning.pytorch as pl
 
+from repro import tracking
 from repro.checkpoints import DurableIO
+from repro.experiment import facts
 from repro.experiment.build import Parts, build
 from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
@@ -15,6 +17,7 @@ from repro.source import Source, source
 from repro.stop import StopRequest
 from repro.tasks.callbacks import Curves, Progress, StatusFile
 from repro.tasks.finite import Finite
+from repro.tasks.observe import Observer
 from repro.tasks.randomness import Randomness
 from repro.tasks.saving import Checkpoints, StepCheckpoints
 from repro.tasks.stopping import Stopping
@@ -49,6 +52,13 @@ class Run:
         """Optimiser updates of the whole run."""
         return self.trainer.max_steps
 
+    def stalled(self, message: str) -> None:
+        """Says wherever it can that nothing moves, before the watchdog ends the process; waits for nobody."""
+        try:
+            self.status.fail(message)
+        finally:
+            tracking.alert(self.logger, "Stalled", message, dying=True)
+
 
 def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Run:
     """Seeds everything and builds task, data and trainer.
@@ -70,9 +80,11 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     status = StatusFile(folder / "status.json", curves, progress)
     files = DurableIO()
     saver = StepCheckpoints(folder / "checkpoints", plan, files)
-    watchdog = Watchdog(stall_limit(), status.fail)
+    watchdog = Watchdog(stall_limit(), lambda message: made.stalled(message))
     stopping = Stopping(request or StopRequest(), saver, status)
     stamper = Stamper(recipe)
-    around = [watchdog, Finite(), curves, progress, status, stamper, Randomness(), saver, stopping]
+    observer = Observer(curves, facts.peak_bytes)
+    around = [watchdog, Finite(), curves, progress, status, stamper, Randomness(), saver, observer, stopping]
     trainer = make_trainer(parts.trainer, around, folder, files)
-    return Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source())
+    made = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source())
+    return made

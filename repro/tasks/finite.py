@@ -10,6 +10,10 @@ from torch import Tensor, nn
 from repro.errors import ReproError
 
 
+class NotFinite(ReproError):
+    """A loss or a gradient is NaN or infinite."""
+
+
 class Finite(Callback):
     """Looks at the loss of every micro-batch and at the gradients of every update, before the optimiser uses them.
 
@@ -17,7 +21,7 @@ class Finite(Callback):
     design, and only the loss is looked at.
 
     Raises:
-        ReproError: on every rank, at the same step; names the ranks and the first module that went wrong.
+        NotFinite: on every rank, at the same step; names the ranks and the first module that went wrong.
     """
 
     def __init__(self) -> None:
@@ -46,7 +50,7 @@ class Finite(Callback):
             bad_gradient(pl_module)
         ]
         step = trainer.global_step + 1
-        raise ReproError(f"step {step} is not finite, nothing was updated: {'; '.join(said)}")
+        raise NotFinite(f"step {step} is not finite, nothing was updated: {'; '.join(said)}")
 
 
 def bad_loss(trainer: Trainer, task: LightningModule, losses: list[Tensor], batches: list[Any]) -> str | None:

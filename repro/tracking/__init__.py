@@ -8,15 +8,28 @@ the same run, offline if need be. Nothing here waits longer than ``Limits`` says
 import hashlib
 import importlib.util
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from repro.recipe import Recipe
+from repro.tracking import labels
 from repro.tracking.logger import lightning_logger
 from repro.tracking.mirror import Limits, Mirror, say
 from repro.tracking.reach import Mode, decide, has_key, mode
 
-__all__ = ["PROJECT_NAME", "Limits", "Mode", "finish", "has_key", "logger", "mode", "url", "wandb_id"]
+__all__ = [
+    "PROJECT_NAME",
+    "Limits",
+    "Mode",
+    "alert",
+    "finish",
+    "has_key",
+    "logger",
+    "mode",
+    "url",
+    "wandb_id",
+]
 
 PROJECT_NAME = "repro"
 FINISH_S = 60.0
@@ -32,16 +45,24 @@ def wandb_id(run_id: str) -> str:
     return hashlib.sha256(run_id.encode()).hexdigest()[:16]
 
 
-def logger(recipe: Recipe, seed: int, folder: Path, limits: Limits | None = None) -> Any:
+def logger(
+    recipe: Recipe,
+    seed: int,
+    folder: Path,
+    find_facts: Callable[[], Mapping[str, Any]] = dict,
+    limits: Limits | None = None,
+) -> Any:
     """A Lightning logger that mirrors a run to W&B, or None where it is disabled or cannot start.
 
     Blocks for at most ``limits.start`` seconds. What goes wrong is one line on stderr.
-    Group: experiment and scale. Tags: paper, scale, published tables. Display name: the run id.
+    Group and tags: see :mod:`repro.tracking.labels`. Display name: the run id.
 
     Args:
         recipe: resolved.
         seed: of the run.
         folder: of the run; fragments and rows lie in ``wandb/`` below it.
+        find_facts: gives what else is known at the start, for the run's configuration: ``commit``, ``dirty``, ``data``,
+            ... The data become an artifact that the run uses. Not called where W&B is disabled.
         limits: how long to wait for what.
     """
     limits = limits or Limits()
@@ -54,8 +75,16 @@ def logger(recipe: Recipe, seed: int, folder: Path, limits: Limits | None = None
             return None
         if why is not None:
             say(f"{why}; this run is logged offline")
-        mirror = Mirror(folder / "wandb", _about(recipe, seed, folder), how, limits)
-        return lightning_logger(mirror) if mirror.start() else None
+        facts = find_facts()
+        mirror = Mirror(folder / "wandb", _about(recipe, seed, folder, facts), how, limits)
+        if not mirror.start():
+            return None
+        made = lightning_logger(mirror)
+        if facts.get("data"):
+            made.log_artifact(
+                labels.artifact("dataset", f"data-{facts['data']['name']}", facts["data"], used=True)
+            )
+        return made
     except Exception as error:  # W&B trouble of any kind never stops a run
         say(f"off for this run: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}")
         return None
@@ -68,18 +97,18 @@ def _is_first_rank() -> bool:
     return int(getattr(rank_zero_only, "rank", 0) or 0) == 0
 
 
-def _about(recipe: Recipe, seed: int, folder: Path) -> dict[str, Any]:
+def _about(recipe: Recipe, seed: int, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     """All that W&B is told of a run before its first row: no host, no user, no path."""
     run_id = recipe.run_id(seed)
-    tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
     return {
         "id": wandb_id(run_id),
         "name": run_id,
         "dir": str(folder.resolve()),
         "project": os.environ.get("WANDB_PROJECT", PROJECT_NAME),
-        "group": f"{recipe.experiment}/{recipe.scale}",
-        "tags": sorted({tag[:64] for tag in (recipe.paper, recipe.scale, *tables)}),
-        "config": {"recipe": recipe.config, "seed": seed, "hash": recipe.hash8},
+        "group": labels.group(recipe),
+        "job_type": labels.JOB_TYPE,
+        "tags": labels.tags(recipe, labels.states_of(facts)),
+        "config": {"recipe": recipe.config, "seed": seed, "hash": recipe.hash8, **facts},
         "summaries": SUMMARIES,
     }
 
@@ -89,12 +118,26 @@ def url(made: Any) -> str | None:
     return None if made is None else made.mirror.url
 
 
+def alert(made: Any, title: str, text: str, level: str = "WARN", dying: bool = False) -> None:
+    """Tells whoever follows the run on W&B; nothing where there is none.
+
+    Args:
+        made: what ``logger`` returned.
+        title: at most 64 characters.
+        text: one line.
+        level: ``INFO``, ``WARN`` or ``ERROR``.
+        dying: the process is about to end, so that nothing is looked after any more.
+    """
+    if made is not None:
+        made.alert(title, text, level, dying)
+
+
 def finish(made: Any, limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
     """Ends the W&B run within ``limit_s`` seconds; returns its address where it has one.
 
     Args:
         made: what ``logger`` returned.
-        limit_s: what W&B has not taken by then lies in the run's folder, for ``wandb sync``.
+        limit_s: what W&B has not taken by then lies in the run's folder, for `repro sync`.
         exit_code: of the run; W&B shows 0 as finished, 75 as preempting, all else as failed.
     """
     if made is None:

@@ -1,5 +1,6 @@
 """Lightning's view of the mirror."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,37 @@ def lightning_logger(mirror: Mirror) -> Any:
             """Shows a few rows of text or numbers as a table."""
             rows = [list(row) for row in data]
             self.mirror.put("table", {"key": key, "columns": list(columns), "data": rows, "step": step})
+
+        @rank_zero_only
+        def log_picture(
+            self, key: str, png: bytes, caption: str | None = None, step: int | None = None
+        ) -> None:
+            """Shows a picture, the bytes of a PNG file."""
+            packed = base64.b64encode(png).decode()
+            self.mirror.put("picture", {"key": key, "png": packed, "caption": caption, "step": step})
+
+        @rank_zero_only
+        def log_summary(self, values: Mapping[str, Any]) -> None:
+            """Sets values of the run as a whole, whatever its rows say."""
+            self.mirror.put("summary", {name: _number(value) for name, value in values.items()})
+
+        @rank_zero_only
+        def log_artifact(self, artifact: Mapping[str, Any]) -> None:
+            """Links the run to an input or an output; see :func:`repro.tracking.labels.artifact`."""
+            self.mirror.put("artifact", dict(artifact))
+
+        @rank_zero_only
+        def alert(self, title: str, text: str, level: str = "WARN", dying: bool = False) -> None:
+            """Tells whoever follows the run.
+
+            Args:
+                title: at most 64 characters; W&B does not repeat one within minutes.
+                text: one line.
+                level: ``INFO``, ``WARN`` or ``ERROR``.
+                dying: the process is about to end: nothing but the file is touched.
+            """
+            said = {"title": title[:64], "text": " ".join(text.split())[:500], "level": level}
+            self.mirror.put("alert", said, dying)
 
     return WandbMirror(mirror)
 

@@ -64,7 +64,8 @@ class Mirror:
 
     def __init__(self, folder: Path, about: dict[str, Any], mode: str, limits: Limits) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.id = about["id"]
+        folder = folder.resolve()
+        self.id, self.name = about["id"], about["name"]
         self.url: str | None = None
         self.lost = False
         self._limits, self._mode, self._folder = limits, mode, folder
@@ -103,12 +104,19 @@ class Mirror:
             self._let_go(why)
         return not self.lost
 
-    def put(self, kind: str, what: dict[str, Any]) -> None:
-        """Hands on one row or table. Never waits for W&B, never raises for its sake."""
+    def put(self, kind: str, what: dict[str, Any], dying: bool = False) -> None:
+        """Hands on one line. Never waits for W&B, never raises for its sake.
+
+        Args:
+            kind: one of :data:`repro.tracking.sender.KINDS`.
+            what: it says.
+            dying: the process is about to end, so W&B's is not looked after any more.
+        """
         if self.lost or self._closed or os.getpid() != self._owner:
             return
         try:
-            self._look()
+            if not dying:
+                self._look()
             self._at = max(time.time(), self._at + 1e-6)  # tells rows apart
             self._write(spool.line({kind: what, "at": self._at}))
         except (OSError, TypeError, ValueError) as error:
@@ -160,7 +168,7 @@ class Mirror:
         self._kill()
 
     def _remedy(self) -> str:
-        return f"`wandb sync --include-online {self._folder}/*run-*-{self.id}`"
+        return f"`repro sync {self.name}`"
 
     def _spawn(self, mode: str) -> None:
         """Starts the process; does not wait for it."""
@@ -168,21 +176,15 @@ class Mirror:
         environment.setdefault("WANDB_ERROR_REPORTING", "false")
         if mode != "online":
             environment.pop("WANDB_API_KEY", None)
-        command = [
-            sys.executable,
-            "-P",
-            process.__file__,
-            str(self.rows),
-            str(spool.state_file(self.rows)),
-            mode,
-        ]
+        environment["WANDB_DATA_DIR"] = str(self._folder)  # for files of artifacts
         with (self._folder / "mirror.log").open("ab") as log:
             self._child = subprocess.Popen(
-                [*command, str(os.getpid())],
+                process.command(self.rows, spool.state_file(self.rows), mode, os.getpid()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
+                cwd=self._folder,  # files are named from here, for their names are sent
                 start_new_session=True,  # Ctrl-C is for the run, which then ends this
             )
         self._mode, self._quiet = mode, 0.0
@@ -252,7 +254,7 @@ class Mirror:
         self.lost = True
         with contextlib.suppress(OSError):
             self._kill()
-        say(f"off for the rest of this run: {why}; rows that it has not got are in {self.rows}")
+        say(f"off for the rest of this run: {why}; {self._remedy()} sends what it has not got")
 
     def _dead(self) -> bool:
         return self._child is None or self._child.poll() is not None

@@ -1,19 +1,21 @@
 """The process that holds a W&B run: reads rows from a file, hands them to the client, says how far it got.
 
-``mirror.py`` runs this file as a script: ``process.py ROWS STATE MODE PARENT``. Standard library and wandb only,
-since it starts with every run. It may be killed at any time: the next one hands over what W&B has not got.
+``mirror.py`` starts it as :func:`command` says. Standard library and wandb only, since it starts with every run. It may
+be killed at any time: the next one hands over what W&B has not got.
 """
 
 import contextlib
 import json
 import os
 import signal
-import struct
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from repro.tracking.fragments import Fragment, times_on_disk
+from repro.tracking.sender import ROWS, Sender, name_no_folder
 
 POLL_S = 0.1
 FLUSH_S = 1.0  # the service writes to disk what it was given at least this often
@@ -38,8 +40,6 @@ SETTINGS: dict[str, Any] = {
     "x_service_wait": 10,
     "x_transaction_log_flush_interval": FLUSH_S,
 }
-_BLOCK, _HEADER = 32768, 7  # of the log format of a fragment
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
 class State:
@@ -48,12 +48,19 @@ class State:
     ``phase``: starting, on, closing (all rows were given to W&B), done, failed. ``answered``: the rows before this
     offset are with W&B's service. ``first_step``: W&B's number for the first row of the file, where it went
     online. ``fragments``: folders that this file's rows were written to. ``services``: W&B's, below this process.
+    ``boot``: of the machine, a random number.
     """
 
     def __init__(self, path: Path, mode: str, first: dict[str, Any]) -> None:
         self.path = path
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else first
-        self.said: dict[str, Any] = {"pid": os.getpid(), "mode": mode, "url": None, "error": None}
+        self.said: dict[str, Any] = {
+            "pid": os.getpid(),
+            "mode": mode,
+            "url": None,
+            "error": None,
+            "boot": boot(),
+        }
         self.said["first_step"] = before.get("first_step")
         self.said["fragments"] = list(before.get("fragments") or [])
         self.say(phase="starting", answered=0)
@@ -63,41 +70,6 @@ class State:
         beside = self.path.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps(self.said), encoding="utf-8")
         os.replace(beside, self.path)
-
-
-class Sender:
-    """Gives each row to W&B once: those that an earlier process brought there are passed over.
-
-    Args:
-        run: W&B's.
-        had: times of rows that lie in fragments.
-        uploaded: how many of the other rows are online already.
-    """
-
-    def __init__(self, run: Any, had: set[float], uploaded: int) -> None:
-        self.run, self.had, self.uploaded = run, had, uploaded
-
-    def send(self, said: dict[str, Any]) -> None:
-        """Hands over one line; a dead service raises. Every line is one row there, a malformed one an empty row."""
-        if not said.keys() & {"row", "table"} or said["at"] in self.had:
-            return
-        if self.uploaded > 0:
-            self.uploaded -= 1
-            return
-        try:
-            self.run.log({**self._row(said), "_timestamp": said["at"]})
-        except (AssertionError, KeyError, TypeError, ValueError) as error:
-            print(f"left out: {type(error).__name__}: {error}", flush=True)
-            self.run.log({"_timestamp": said["at"]})
-
-    def _row(self, said: dict[str, Any]) -> dict[str, Any]:
-        if "row" in said:
-            return dict(said["row"])
-        import wandb
-
-        table = said["table"]
-        row = {table["key"]: wandb.Table(columns=table["columns"], data=table["data"])}
-        return row if table["step"] is None else {**row, "trainer/global_step": table["step"]}
 
 
 def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
@@ -129,11 +101,12 @@ def start(about: dict[str, Any], mode: Any, timeout_s: float, parent: int) -> An
         group=about["group"],
         tags=about["tags"],
         config=about["config"],
-        job_type="train",
+        job_type=about.get("job_type", "train"),
         resume="allow",
         mode=mode,
         settings=wandb.Settings(**{key: value for key, value in chosen.items() if key in known}),
     )
+    run._assert_can_log_artifact = name_no_folder
     run.define_metric("trainer/global_step")
     run.define_metric("*", step_metric="trainer/global_step")
     for metric, goal in about["summaries"].items():
@@ -149,48 +122,14 @@ def sender(run: Any, rows: Path, state: State, mode: str) -> Sender:
     for name in earlier:
         if mode == "offline" or name.startswith("offline"):
             had |= times_on_disk(fragment.parent / name)
-    if mode != "online":
-        return Sender(run, had, 0)
-    if state.said["first_step"] is None:
-        state.said["first_step"] = run.starting_step
-    return Sender(run, had, run.starting_step - state.said["first_step"])
-
-
-def times_on_disk(fragment: Path) -> set[float]:
-    """Times of the rows that lie in a fragment, as far as it can be read."""
-    from wandb.proto import wandb_internal_pb2
-
-    messages: Any = wandb_internal_pb2
-    found: set[float] = set()
-    for path in fragment.glob("run-*.wandb"):
-        for payload in payloads(path.read_bytes()):
-            record = messages.Record()
-            try:
-                record.ParseFromString(payload)
-                items = {
-                    ".".join(item.nested_key) or item.key: item.value_json for item in record.history.item
-                }
-                found.add(float(items["_timestamp"]))
-            except Exception:  # not a row, or damaged in one of several ways
-                continue
-    return found
-
-
-def payloads(log: bytes) -> Iterator[bytes]:
-    """The records of a LevelDB log behind a header of 7 bytes, up to where it was cut off."""
-    at, parts = _HEADER, b""
-    while at + _HEADER <= len(log):
-        if _BLOCK - at % _BLOCK < _HEADER:  # what is left of a block is padding
-            at += _BLOCK - at % _BLOCK
-            continue
-        _, length, kind = struct.unpack_from("<IHB", log, at)
-        chunk = log[at + _HEADER : at + _HEADER + length]
-        if len(chunk) < length or kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
-            return
-        parts = chunk if kind in (_FULL, _FIRST) else parts + chunk
-        at += _HEADER + length
-        if kind in (_FULL, _LAST):
-            yield parts
+    uploaded = 0
+    if mode == "online":
+        if state.said["first_step"] is None:
+            state.said["first_step"] = run.starting_step
+        uploaded = run.starting_step - state.said["first_step"]
+    times = [said["at"] for said, _ in lines_from(rows, 0) if said.keys() & set(ROWS)]
+    there = [at for at in times if at in had] + [at for at in times if at not in had][:uploaded]
+    return Sender(run, had, uploaded, max(there, default=0.0))
 
 
 def follow(to: Sender, rows: Path, state: State, beat_s: float, parent: int) -> int:
@@ -243,6 +182,18 @@ def main(rows: Path, state_file: Path, mode: str, parent: int) -> None:
         os._exit(1)  # wandb's own way out waits for a service that may be gone
 
 
+def boot() -> str:
+    """Names the present boot of this machine, by a random number; empty where that is not known."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def known_dead(pid: int | None, where: str) -> bool:
+    """Whether a process of a :class:`State` ran on this machine and is gone."""
+    return pid is not None and where != "" and where == boot() and not Path(f"/proc/{pid}").exists()
+
+
 def children(pid: int) -> list[int]:
     """Processes below one, as Linux tells them; none elsewhere."""
     found: list[int] = []
@@ -253,11 +204,19 @@ def children(pid: int) -> list[int]:
 
 
 def mark_synced(folder: Path, fragments: list[str]) -> None:
-    """Marks online fragments as ``wandb sync`` does, which would else send their rows a second time."""
+    """Marks online fragments as sent, which `repro sync` and ``wandb sync`` would else send a second time."""
     for name in fragments:
-        for log in () if name.startswith("offline") else (folder / name).glob("run-*.wandb"):
-            log.with_name(log.name + ".synced").touch()
+        if not name.startswith("offline") and list((folder / name).glob("run-*.wandb")):
+            Fragment(folder / name).mark()
 
 
-if __name__ == "__main__":
+def command(rows: Path, state_file: Path, mode: str, parent: int) -> list[str]:
+    """What starts the process: this package, whatever else is installed or lies in the current folder."""
+    root = str(Path(__file__).resolve().parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); from repro.tracking.process import cli; cli()"
+    return [sys.executable, "-P", "-c", code, str(rows), str(state_file), mode, str(parent)]
+
+
+def cli() -> None:
+    """What the command calls."""
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

@@ -26,7 +26,6 @@ FILE_S = 120.0  # of one file
 MAX_RECORD = 2**21
 MAX_OUTPUTS = 2**25
 MAX_FILES = 16
-_ALIASES = ("api.wandb.ai", "api.forge.coreweave.com")  # W&B's cloud by its names
 _NAME = re.compile(r"[^/\\#?%:\x00-\x1f\x7f]{1,128}")  # of entities and projects, as W&B has it
 
 
@@ -71,7 +70,7 @@ def connect() -> Any:
 
     base = os.environ.get("WANDB_BASE_URL") or str(wandb.setup().settings.base_url)
     host = urlsplit(base).hostname or base
-    if not any(map(has_key, (host, *_ALIASES) if host in _ALIASES else (host,))):
+    if not has_key(host):
         raise UserError(f"no key for {host}; set WANDB_API_KEY or run `wandb login`")
     try:
         return wandb.Api(timeout=TIMEOUT_S)

@@ -16,7 +16,8 @@ MODES: dict[str, Mode] = {
     "online": "online",
 }
 PROBE_S = 3.0
-_CLOUD = "https://api.wandb.ai"
+CLOUD = "https://api.wandb.ai"
+CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key for one is a key for all
 
 
 def mode() -> Mode:
@@ -29,7 +30,7 @@ def decide(probe_s: float = PROBE_S) -> tuple[Mode, str | None]:
     asked = os.environ.get("WANDB_MODE", "").lower()
     if asked in MODES:
         return MODES[asked], None
-    base = os.environ.get("WANDB_BASE_URL") or _CLOUD
+    base = os.environ.get("WANDB_BASE_URL") or CLOUD
     try:
         url = urlparse(base)
         host, port = _first_hop(url)
@@ -43,13 +44,20 @@ def decide(probe_s: float = PROBE_S) -> tuple[Mode, str | None]:
 
 
 def has_key(host: str) -> bool:
-    """Whether a key is set for the host, in the environment or in ``.netrc``; it is never read out."""
+    """Whether a key is set for the host, in the environment or in ``.netrc``."""
+    return key_for(host) is not None
+
+
+def key_for(host: str) -> str | None:
+    """The key for the host, to be sent to it and shown to nobody; None where there is none."""
     if os.environ.get("WANDB_API_KEY"):
-        return True
+        return os.environ["WANDB_API_KEY"]
     try:
-        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+        kept = netrc.netrc(os.environ.get("NETRC"))
     except (OSError, netrc.NetrcParseError):
-        return False
+        return None
+    names = CLOUD_HOSTS if host in CLOUD_HOSTS else (host,)
+    return next((found[2] for found in map(kept.authenticators, names) if found is not None), None)
 
 
 def _first_hop(url: ParseResult) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.tracking import process
+from repro.tracking.sender import KINDS, ROWS
 
 PATTERN = "rows-*.jsonl"
 
@@ -30,6 +31,7 @@ def read_state(rows: Path) -> dict[str, Any]:
         "pid": None,
         "at": 0.0,
         "services": [],
+        "boot": "",
     }
     try:
         return {**empty, **json.loads(state_file(rows).read_text(encoding="utf-8"))}
@@ -49,9 +51,19 @@ def known(rows: Path) -> dict[str, Any]:
     return {key: both[key] for key in ("first_step", "fragments") if key in both}
 
 
+def about(rows: Path) -> dict[str, Any]:
+    """What a file says of its run."""
+    return next((dict(said["about"]) for said, _ in process.lines_from(rows, 0) if "about" in said), {})
+
+
+def times(rows: Path) -> set[float]:
+    """Times of its rows, those that W&B has included."""
+    return {said["at"] for said, _ in process.lines_from(rows, 0) if said.keys() & set(ROWS)}
+
+
 def rows_of(rows: Path) -> bytes:
     """All rows of a file, those that W&B has included: the process that gets them finds out which."""
-    return b"".join(line(said) for said, _ in process.lines_from(rows, 0) if said.keys() & {"row", "table"})
+    return b"".join(line(said) for said, _ in process.lines_from(rows, 0) if said.keys() & set(KINDS))
 
 
 def remove(rows: Path) -> None:

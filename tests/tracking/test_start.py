@@ -127,7 +127,7 @@ def test_a_process_that_never_answers_delays_nothing_and_loses_nothing(
         assert time.monotonic() - began < 8
     said = capfd.readouterr().err
     assert "no answer within 2 s" in said
-    assert str(made.rows) in said
+    assert "`repro sync paper/recipe/cpu/s1` sends what it has not got\n" in said
     later = mirror("offline")  # the run's next attempt has them
     assert later.start()
     put(later, 5, 6)

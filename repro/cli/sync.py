@@ -1,0 +1,97 @@
+"""``repro sync``: brings to W&B what runs could not bring there while they trained."""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from repro.errors import EXIT_FAILED, EXIT_OK, UserError, nearest
+from repro.paths import runs_dir
+
+_DEPTH = "*/*/*/*"  # <paper>/<recipe>/<scale>/s<seed>-<hash8>
+
+
+def register(verbs: Any) -> None:
+    """Adds this family's verbs."""
+    sync = verbs.add_parser("sync", help="push offline W&B runs, then count the rows that are there")
+    runs = sync.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run id, run folder, experiment or paper; default: every run"
+    )
+    runs.completer = complete_runs
+    sync.add_argument("--dry-run", action="store_true", help="only say what would be sent; asks no server")
+    sync.add_argument("--json", action="store_true")
+    sync.set_defaults(handler=sync_runs)
+
+
+def complete_runs(prefix: str, **_: Any) -> list[str]:
+    """Shell completion: run ids."""
+    return [run for run in found_runs() if run.startswith(prefix)]
+
+
+def sync_runs(args: argparse.Namespace) -> int:
+    """Exit code 0 where every run is complete on the server, else 1."""
+    from repro.tracking.sync import left, sync
+
+    meant = {
+        run: folder for word in args.runs or [""] for run, folder in runs_of(word).items() if left(folder)
+    }
+    server = None if args.dry_run or not meant else reachable()
+    results = []
+    for run, folder in meant.items():
+        results.append(sync(run, folder, server))
+        if not args.json:
+            print(results[-1].line, flush=True)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(result) for result in results], indent=1, ensure_ascii=False))
+    elif not results:
+        print("nothing to send: no run here has anything of W&B's")
+    good = ("complete", "planned", "running")
+    return EXIT_OK if all(result.state in good for result in results) else EXIT_FAILED
+
+
+def found_runs() -> dict[str, Path]:
+    """Every run folder by the run's id."""
+    root = runs_dir()
+    folders = sorted(path for path in root.glob(_DEPTH) if path.is_dir())
+    return {folder.relative_to(root).as_posix(): folder for folder in folders}
+
+
+def runs_of(word: str) -> dict[str, Path]:
+    """The runs that a word means: all for none, else by id, folder, experiment or paper.
+
+    Raises:
+        UserError: it means none; the nearest ids are offered.
+    """
+    runs = found_runs()
+    path = Path(word)
+    if word and path.is_dir() and path.resolve().is_relative_to(runs_dir().resolve()):
+        word = path.resolve().relative_to(runs_dir().resolve()).as_posix()
+    meant = {
+        run: folder
+        for run, folder in runs.items()
+        if not word or f"{run}/".startswith(f"{word.rstrip('/')}/")
+    }
+    if word and not meant:
+        raise UserError(f"no run {word!r} below {runs_dir()}{nearest(word, runs)}; `repro status` lists them")
+    return meant
+
+
+def reachable() -> Any:
+    """The server, once it has answered.
+
+    Raises:
+        UserError: W&B's client is not installed; no address, key or answer.
+    """
+    from repro.tracking import PROJECT_NAME
+    from repro.tracking.server import NoAnswer, Server
+
+    if importlib.util.find_spec("wandb") is None:
+        raise UserError("wandb is not installed; run `pip install wandb`")
+    server = Server()
+    try:
+        server.has("0" * 16, PROJECT_NAME)
+    except NoAnswer as error:
+        raise UserError(f"{error}; try again where it can be reached, or set WANDB_BASE_URL") from None
+    return server

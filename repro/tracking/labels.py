@@ -1,0 +1,73 @@
+"""What runs are called and sorted by on W&B: groups, tags, names of artifacts. Standard library only."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from repro.recipe import SCALES, Recipe
+
+JOB_TYPE = "train"
+STATES = ("dirty", "no-commit", "warm-start")  # of a run, as tags
+MOST = 64  # characters of a tag
+OUTPUTS_LIMIT = 1 << 20  # bytes of decoded outputs that go with a record
+
+
+def group(recipe: Recipe) -> str:
+    """The table cell that runs belong to, ``<paper>:<table>:<row>``; ``<experiment>/<scale>`` at reduced scales.
+
+    A recipe at paper scale that reproduces several cells counts for the first; one without any is its own group.
+    """
+    cells = recipe.config.get("reproduces") or ()
+    if recipe.scale != "paper" or not cells:
+        return f"{recipe.experiment}/{recipe.scale}"
+    return f"{recipe.paper}:{cells[0]['table']}:{cells[0].get('row', '')}"
+
+
+def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
+    """All tags of a run: paper, scale, ``<paper>:<table>`` of what it reproduces, and states; there are no others.
+
+    Args:
+        recipe: resolved.
+        states: some of :data:`STATES`.
+
+    Raises:
+        ValueError: a scale or a state that is on no list.
+    """
+    for word, known in ((recipe.scale, SCALES), *((state, STATES) for state in states)):
+        if word not in known:
+            raise ValueError(f"{word!r} is no tag; there are {', '.join(known)}")
+    tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
+    return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
+
+
+def states_of(facts: Mapping[str, Any]) -> list[str]:
+    """The states that facts about a run come to: uncommitted changes, no commit, weights of another run."""
+    found = {
+        "dirty": facts.get("dirty"),
+        "no-commit": "commit" in facts and facts["commit"] is None,
+        "warm-start": facts.get("start_from"),
+    }
+    return [state for state in STATES if found[state]]
+
+
+def artifact(
+    kind: str, name: str, facts: Mapping[str, Any], used: bool = False, files: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """An artifact as a line for the process that mirrors.
+
+    Args:
+        kind: ``dataset``, ``model`` or ``record``.
+        name: of the artifact; characters that W&B does not take become ``-``.
+        facts: its metadata.
+        used: an input of the run; else what it made.
+        files: text by file name; by default the facts, since W&B tells versions of an artifact apart by files alone.
+    """
+    told = json.dumps(facts, sort_keys=True, indent=1, ensure_ascii=False, default=str) + "\n"
+    return {
+        "type": kind,
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name)[: 2 * MOST],
+        "metadata": dict(facts),
+        "files": dict(files or {"facts.json": told}),
+        "used": used,
+    }

@@ -1,0 +1,64 @@
+"""Groups, tags and artifacts: closed lists, and nothing that W&B would refuse."""
+
+import re
+from typing import Any
+
+import pytest
+
+from repro.recipe import Recipe
+from repro.tracking import labels
+
+CELLS = [
+    {"table": "table2", "row": "base", "metric": "m"},
+    {"table": "table3", "row": "b"},
+    {"table": "table2", "row": "c"},
+]
+
+
+def recipe(scale: str = "paper", cells: Any = CELLS, experiment: str = "some-paper/base@small") -> Recipe:
+    return Recipe(experiment, scale, {"reproduces": cells})
+
+
+def test_a_group_is_the_first_cell_at_paper_scale_and_the_experiment_elsewhere() -> None:
+    assert labels.group(recipe()) == "some-paper:table2:base"
+    assert labels.group(recipe("cpu")) == "some-paper/base@small/cpu"
+    assert labels.group(recipe(cells=None)) == "some-paper/base@small/paper"
+
+
+def test_tags_are_paper_scale_tables_and_states_and_nothing_else() -> None:
+    assert labels.tags(recipe()) == ["paper", "some-paper", "some-paper:table2", "some-paper:table3"]
+    assert labels.tags(recipe("cpu", None), ["dirty"]) == ["cpu", "dirty", "some-paper"]
+    assert all(len(tag) <= 64 for tag in labels.tags(recipe(experiment="p" * 100 + "/x")))
+
+
+@pytest.mark.parametrize("state", ["", "fast", "dirty "])
+def test_a_tag_of_no_list_is_refused(state: str) -> None:
+    with pytest.raises(ValueError, match="is no tag; there are dirty, no-commit, warm-start"):
+        labels.tags(recipe(), [state])
+    with pytest.raises(ValueError, match="'huge' is no tag"):
+        labels.tags(recipe("huge"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "states"),
+    [
+        ({}, []),
+        ({"commit": "abc", "dirty": False, "start_from": None}, []),
+        ({"commit": "abc", "dirty": True}, ["dirty"]),
+        ({"commit": None, "dirty": None, "start_from": {"run_id": "x"}}, ["no-commit", "warm-start"]),
+    ],
+)
+def test_states_follow_from_facts(facts: dict[str, Any], states: list[str]) -> None:
+    assert labels.states_of(facts) == states
+
+
+def test_versions_of_an_artifact_differ_by_their_files() -> None:
+    one, other = (
+        labels.artifact("dataset", "data-a b:c/\n", {"sha256": sha, "counts": {"t": 1}}) for sha in "xy"
+    )
+    assert re.fullmatch(r"[\w.-]{1,128}", one["name"])
+    assert one["files"] != other["files"], "W&B keeps one version of those whose files are alike"
+    assert one["files"]["facts.json"] == '{\n "counts": {\n  "t": 1\n },\n "sha256": "x"\n}\n'
+    assert not one["used"]
+    told = labels.artifact("record", "record-" + "x" * 300, {}, True, {"record.json": "{}"})
+    assert (told["files"], told["used"], len(told["name"])) == ({"record.json": "{}"}, True, 128)
