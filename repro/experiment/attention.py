@@ -25,7 +25,7 @@ def attention_sheet(net: Any, tokenizer: Any, source: list[int], target: list[in
     """One translation as a PNG: every head of every layer, and the positions.
 
     Args:
-        net: an encoder-decoder, in evaluation mode.
+        net: an encoder-decoder, on any device; put into evaluation mode for a while.
         tokenizer: of both sides, for the labels.
         source: ids, without the end symbol.
         target: ids of the translation, without begin and end symbols: the network reads it, as in training.
@@ -38,17 +38,39 @@ def attention_sheet(net: Any, tokenizer: Any, source: list[int], target: list[in
     """
     ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
     given = [tokenizer.bos_id, *target]
-    with watched(net) as found:
-        net(ids, lengths, torch.tensor([given]))
+    device, training = next(net.parameters()).device, net.training
+    net.eval()
+    try:
+        with watched(net) as found:
+            net(ids.to(device), lengths.to(device), torch.tensor([given], device=device))
+    finally:
+        net.train(training)
     labels = {
         "source": [*_words(tokenizer, source), "<end>"],
         "target": ["<begin>", *_words(tokenizer, target)],
     }
-    bands = [_band(name, weights[0], labels) for name, weights in found.items() if _LAYER.match(name)]
+    bands = [
+        _band(name, weights[0].float().cpu(), labels) for name, weights in found.items() if _LAYER.match(name)
+    ]
     if not bands:
         raise UserError("no layer of this network makes attention weights that could be shown")
     title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"
     return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(given)))])
+
+
+def short_sample(rows: list[list[str]], tokenizer: Any, most: int = 30) -> tuple[list[int], list[int]] | None:
+    """The first of some samples that a sheet has room for: ids of the source and of the translation, or None.
+
+    Args:
+        rows: source, reference, translation.
+        tokenizer: of both sides.
+        most: tokens of either.
+    """
+    for source, _, translation in rows:
+        found = tokenizer.encode(source), tokenizer.encode(translation)
+        if max(map(len, found)) <= most:
+            return found
+    return None
 
 
 def _words(tokenizer: Any, ids: list[int]) -> list[str]:
@@ -74,7 +96,8 @@ def _positions(net: Any, steps: int) -> list[Band]:
     table = getattr(net.positions, "table", None)
     if not isinstance(table, nn.Module):
         return []
-    vectors = table(torch.arange(steps), torch.float32)
+    device = next(net.parameters()).device
+    vectors = table(torch.arange(steps, device=device), torch.float32).cpu()
     vectors = vectors / vectors.abs().max().clamp(min=1e-12)
     wide = max(1, 1024 // vectors.shape[1])
     places = HeatMap(

@@ -10,11 +10,13 @@ import torch
 
 from repro import tracking
 from repro.experiment import facts
+from repro.experiment.attention import attention_sheet, short_sample
 from repro.experiment.session import RECORD_FILE, Run
 from repro.paths import results_dir
 from repro.recipe import signature_hash
 from repro.record import RunRecord, write_atomic, write_record
 from repro.tasks.sheets import sheet_of
+from repro.tasks.translation import Translation
 from repro.tracking import labels
 
 
@@ -115,6 +117,11 @@ def close_tracking(
         logger.log_summary({**values, **{f"published/{name}": value for name, value in published.items()}})
         for artifact in artifacts(made, outputs):
             logger.log_artifact(artifact)
+        if isinstance(task, Translation):
+            tokenizer = task.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
+            sample = short_sample(rows, tokenizer)
+            if sample is not None:
+                logger.log_picture("attention", attention_sheet(task.net, tokenizer, *sample), made.run_id)
     tracking.finish(logger)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from repro.errors import UserError
 from repro.experiment import attention
-from repro.experiment.attention import attention_sheet
+from repro.experiment.attention import attention_sheet, short_sample
 from repro.heat_maps import Band
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, NoPositions, Vocabulary
@@ -22,6 +22,9 @@ class Letters:
     """A tokeniser of single letters behind three symbols."""
 
     pad_id, bos_id, eos_id = 0, 1, 2
+
+    def encode(self, text: str) -> list[int]:
+        return [" abcdefgh".index(letter) + 2 for letter in text]
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(" abcdefgh"[i - 2] for i in ids)
@@ -82,3 +85,15 @@ def test_a_network_without_weights_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(attention, "_LAYER", re.compile("no such layer"))
     with pytest.raises(UserError, match="no layer of this network"):
         attention_sheet(network(), Letters(), [3], [4])
+
+
+def test_a_network_is_left_as_it_was() -> None:
+    net = network().train()
+    attention_sheet(net, Letters(), [3], [4])
+    assert all(module.training for module in net.modules())
+
+
+def test_the_first_sample_with_room_is_drawn() -> None:
+    rows = [["abcd", "x", "a"], ["a", "x", "abcd"], ["ab", "x", "c"], ["a", "x", "a"]]
+    assert short_sample(rows, Letters(), most=3) == ([3, 4], [5])
+    assert short_sample(rows[:2], Letters(), most=3) is None

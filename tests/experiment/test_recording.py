@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from repro.contact_sheet import Picture, to_line
+from repro.experiment import recording
 from repro.experiment.recording import artifacts, close_tracking, known_at_start
-from repro.experiment.run import ready
+from repro.experiment.run import ready, run
 from repro.experiment.session import prepare
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord
@@ -105,3 +106,15 @@ def test_what_is_known_at_the_start_is_what_the_record_will_say(workshop: Worksh
     assert len(told["data"]["manifest_sha256"]) == 64
     assert all(sum(counts.values()) > 0 for counts in told["data"]["counts"].values())
     assert str(workshop.root) not in json.dumps(told)
+
+
+def test_a_translation_shows_what_it_looked_at(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given()
+
+    def close(_: Any, *rest: Any) -> None:
+        close_tracking(given, *rest)
+
+    monkeypatch.setattr(recording, "close_tracking", close)
+    made = run(load_recipe(TINY, "cpu"), 1, "x")
+    assert given.said["attention"] == (b"\x89PNG", made.run_id)
+    assert [one["type"] for one in given.artifacts] == ["model", "record"]
