@@ -80,7 +80,8 @@ def resolve_targets(
         others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
         there = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{said}: nothing to run at scale {scale!r}{there}")
-    ours = [r for r in read_records(results_dir() / "runs") if not r.external]  # another's record saves no run
+    # another's record saves no run
+    ours = [r for r in read_records(results_dir() / "runs") if not r.external]
     recorded = {(r.experiment, r.scale, r.seed, r.config_hash) for r in ours}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
