@@ -177,6 +177,12 @@ def _layer_costs(config: Config) -> None:
     config["data"]["init_args"] |= {"width": 8}
 
 
+def _output_change(config: Config) -> None:
+    """Three layers, one draw."""
+    _resize(config, SIZES | {"n_layers": 3, "width": 8})
+    config["model"]["init_args"] |= {"depths": [1, 2, 3], "fitted_from": 1, "draws": 1, "length": 4}
+
+
 def _language_model(config: Config, data_folder: Path) -> None:
     data, vocabulary = (
         config["data"]["init_args"],
@@ -229,5 +235,6 @@ SHRINKERS = {
     "PictureModel": _picture_model,
     "Transcription": _transcription,
     "Scaling": _scaling,
+    "OutputChange": _output_change,
     "LayerCosts": _layer_costs,
 }

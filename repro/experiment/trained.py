@@ -1,5 +1,6 @@
 """A trained run, ready for use on new text."""
 
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,10 @@ from repro.experiment.attention import attention_sheet
 from repro.experiment.build import build
 from repro.experiment.session import MODEL_FILE
 from repro.models.generate import continue_prompt, sample
+from repro.nn.folding import fold
 from repro.nn.positions import longest_window
 from repro.nn.reach import Reach, reaching
+from repro.nn.shortcut import weighted_stacks
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.language_model import LanguageModel
@@ -139,6 +142,9 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     config = loaded["config"]
     task = build(Recipe(word, scale or "", config), with_data=False).task
     task.load_state_dict(loaded["state_dict"])
+    if weighted_stacks(task.net):
+        with contextlib.suppress(ValueError):  # bodies that nobody knows how to fold into work as they are
+            task.net = fold(task.net)
     data = config.get("data", {}).get("init_args", {})
     task.eval().requires_grad_(False)
     return Trained(folder, task, tokenizer, data.get("max_length", 256), data.get("seq_len", 0))

@@ -41,7 +41,15 @@ from repro.nn.positions import (
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.reversible import ReversibleStack
 from repro.nn.stack import Blocks, ResidualStack
-from repro.nn.sublayer import Plain, PostNorm, PreNorm, Residual, Sublayer
+from repro.nn.sublayer import (
+    Plain,
+    PostNorm,
+    PreNorm,
+    Residual,
+    Sublayer,
+    WeightedPostNorm,
+    WeightedShortcut,
+)
 from repro.nn.vocabulary import Vocabulary
 
 __all__ = [
@@ -86,6 +94,8 @@ __all__ = [
     "TokenScores",
     "VectorEmbedding",
     "Vocabulary",
+    "WeightedPostNorm",
+    "WeightedShortcut",
     "hashing_as",
     "token_scores",
 ]

@@ -5,6 +5,8 @@ import math
 from torch import nn
 
 from repro.nn.adaptive import Projection
+from repro.nn.attention.full import CrossAttention
+from repro.nn.sublayer import WeightedShortcut
 
 
 def glorot(model: nn.Module) -> None:
@@ -20,6 +22,19 @@ def glorot(model: nn.Module) -> None:
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=1.0 / math.sqrt(module.embedding_dim))
     _neutral(model)
+
+
+def glorot_fused(model: nn.Module) -> None:
+    """:func:`glorot` with cross-attention's q, k, v as one matrix, too: all have the bound ``sqrt(6 / 4D)``.
+
+    Source: fairseq of 2019, ``in_proj_weight``; separate matrices with gain ``1 / sqrt(2)`` in its later versions.
+    """
+    glorot(model)
+    for module in model.modules():
+        if isinstance(module, CrossAttention):
+            fan = module.q.in_features + module.q.out_features + module.kv.out_features
+            for part in (module.q, module.kv):
+                nn.init.uniform_(part.weight, -math.sqrt(6.0 / fan), math.sqrt(6.0 / fan))
 
 
 def normal_002(model: nn.Module, std: float = 0.02) -> None:
@@ -66,6 +81,8 @@ class Normal:
                 nn.init.normal_(module.weight, std=self.projection_std)
             if isinstance(module, nn.LayerNorm) and module.weight is not None:
                 nn.init.normal_(module.weight, mean=1.0, std=self.std)
+            if isinstance(module, WeightedShortcut):
+                nn.init.ones_(module.omega)
 
 
 def _neutral(model: nn.Module) -> None:

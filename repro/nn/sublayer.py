@@ -1,7 +1,8 @@
-"""Norm placement and shortcut: one line, of which post-norm, pre-norm and scaled shortcuts are settings."""
+"""Norm placement and shortcut: one line, of which post-norm, pre-norm and weighted shortcuts are settings."""
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from repro.nn.dropout import Dropout
@@ -65,6 +66,51 @@ class PostNorm(Sublayer):
 
     def __init__(self, body: nn.Module, d_model: int, dropout: float = 0.1, eps: float = 1e-6) -> None:
         super().__init__(body, nn.Identity(), nn.LayerNorm(d_model, eps), nn.Identity(), dropout)
+
+
+class WeightedShortcut(nn.Module):
+    """``x * omega``, channel by channel, with a trained omega.
+
+    Args:
+        d_model: D.
+
+    Attributes:
+        omega: ``(D,)``, ones until :meth:`begin`.
+        begun: what omega began with, a scalar; 0 until then. Part of the state, so that a network which was saved
+            still knows that it was begun, and with what.
+
+    Source: Liu et al. 2020, section 5; a vector although it begins as a number, as in the authors' code.
+    """
+
+    begun: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.omega = nn.Parameter(torch.ones(d_model))
+        self.register_buffer("begun", torch.zeros(()))
+
+    @torch.no_grad()
+    def begin(self, value: float) -> None:
+        """Fills omega with a number above 0 and remembers it."""
+        self.omega.fill_(value)
+        self.begun.fill_(value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x (..., D)``."""
+        return x * self.omega
+
+
+class WeightedPostNorm(Sublayer):
+    """``norm(x * omega + dropout(body(x)))`` with a trained omega; see :mod:`repro.nn.shortcut`.
+
+    Args: as :class:`PostNorm`.
+
+    Source: Liu et al. 2020, section 5 and code. Omega weighs the shortcut, not the branch.
+    """
+
+    def __init__(self, body: nn.Module, d_model: int, dropout: float = 0.1, eps: float = 1e-6) -> None:
+        norm, shortcut = nn.LayerNorm(d_model, eps), WeightedShortcut(d_model)
+        super().__init__(body, nn.Identity(), norm, shortcut, dropout)
 
 
 class PreNorm(Sublayer):

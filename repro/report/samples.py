@@ -10,7 +10,7 @@ from repro.report.header import Wanted
 from repro.report.intervals import Estimate, estimate
 
 # Entries of a protocol that are found by the run itself: they say nothing of how it was measured.
-OUTCOMES = frozenset({"best"})
+OUTCOMES = frozenset({"best", "omegas"})
 
 
 @dataclass(frozen=True)

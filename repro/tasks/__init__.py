@@ -4,10 +4,11 @@ from repro.tasks.classification import Classification, Sampled
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.layer_costs import LayerCosts
 from repro.tasks.optimizers import ClippedRAdam
+from repro.tasks.output_change import OutputChange
 from repro.tasks.picture_model import PictureModel, Timing
 from repro.tasks.protocols import Protocol
 from repro.tasks.scaling import Scaling
-from repro.tasks.schedules import Constant, Noam, Plateau, WarmupCosine
+from repro.tasks.schedules import Constant, InverseSquareRoot, Noam, Plateau, WarmupCosine
 from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import Task
 from repro.tasks.transcription import Transcription
@@ -17,9 +18,11 @@ __all__ = [
     "Classification",
     "ClippedRAdam",
     "Constant",
+    "InverseSquareRoot",
     "LanguageModel",
     "LayerCosts",
     "Noam",
+    "OutputChange",
     "PictureModel",
     "Plateau",
     "Protocol",

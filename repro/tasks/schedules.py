@@ -1,6 +1,7 @@
 """Learning-rate schedules. They count optimiser updates, never micro-batches."""
 
 import math
+from functools import partial
 from typing import Any
 
 from torch.optim import Optimizer
@@ -26,6 +27,35 @@ class Noam(LambdaLR):
         if warmup_steps < 1:
             raise ValueError(f"warmup_steps must be at least 1, not {warmup_steps}")
         super().__init__(optimizer, lambda done: factor * noam(done + 1, d_model, warmup_steps))
+
+
+class InverseSquareRoot(LambdaLR):
+    """Linear growth from ``first`` to the optimiser's learning rate, then ``lr · sqrt(warmup / done)``.
+
+    Args:
+        optimizer: its ``lr`` is the peak.
+        warmup_steps: updates of linear growth.
+        first: rate of the first update, at least 0.
+
+    Raises:
+        ValueError: a value out of range.
+
+    Source: fairseq's ``inverse_sqrt``; its update ``n``, counted from 0, has the rate of ``n`` updates done.
+    """
+
+    def __init__(self, optimizer: Optimizer, warmup_steps: int, first: float = 1e-7) -> None:
+        if warmup_steps < 1 or first < 0:
+            raise ValueError(
+                f"warmup_steps must be at least 1, not {warmup_steps}, and first at least 0, not {first}"
+            )
+
+        def share(peak: float, done: int) -> float:
+            if done < warmup_steps:
+                return first / peak + (1.0 - first / peak) * done / warmup_steps
+            return math.sqrt(warmup_steps / done)
+
+        peaks = [float(group["lr"]) for group in optimizer.param_groups]
+        super().__init__(optimizer, [partial(share, peak) for peak in peaks])
 
 
 class WarmupCosine(LambdaLR):

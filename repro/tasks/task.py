@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from repro.errors import UserError
 from repro.nn.mixer import leaves, tree_map
 from repro.record import Measurement
+from repro.tasks.profiling import profile, profiled
 from repro.tasks.schedules import Plateau
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -56,8 +57,9 @@ class Task(LightningModule):
         self._loaded = tree_map(lambda t: t[rank::ranks].clone(), checkpoint.get("carried", {}))
 
     def on_train_start(self) -> None:
-        """Takes up what was carried when the checkpoint was written."""
+        """Takes up what was carried when the checkpoint was written; begins the network's shortcuts in a new run."""
         self.carried = tree_map(lambda t: t.to(self.device), self._loaded)
+        profile(self)
 
     def configure_optimizers(self) -> Any:
         trained = [p for p in self.parameters() if p.requires_grad]
@@ -105,8 +107,8 @@ class Task(LightningModule):
         return out
 
     def measurements(self) -> list[Measurement]:
-        """The numbers of the last test, for the record. Subclasses say which."""
-        return []
+        """The numbers of the last test, for the record. Subclasses say which, and add what shortcuts began with."""
+        return profiled(self.net)
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """A few fixed examples of the last test for people to look at: column names and rows."""

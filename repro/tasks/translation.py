@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from repro.models.generate import Translator, translate
 from repro.record import Measurement
 from repro.tasks.bleu import WAYS, bleu
+from repro.tasks.divergence import diverged
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
 
 UNITS = {
@@ -180,7 +181,7 @@ class Translation(Task):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
-        """BLEU, exact match, likelihoods; each test score with the validation score of the same protocol."""
+        """BLEU, exact match, likelihoods, each with the validation's of the same protocol; whether training failed."""
         test, val = self.tested
         beam = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
         protocols: dict[str, dict[str, Any]] = {
@@ -200,7 +201,9 @@ class Translation(Task):
             found.append(
                 Measurement(f"test/{name}", value, UNITS[name], test.split, protocol, count, beside[name])
             )
-        return found
+        predicted = map(self._tokenizer.encode, val.references)
+        failed = diverged(beside["nll"], predicted, val.split, val.tokens)
+        return [*found, failed, *super().measurements()]
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""

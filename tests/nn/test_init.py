@@ -1,13 +1,14 @@
 """Published initialisations; statistics of large matrices under a fixed seed."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import CrossAttention, FeedForward, FullAttention, TokenEmbedding
-from repro.nn.init import glorot, normal_002
+from repro.nn import CrossAttention, FeedForward, FullAttention, TokenEmbedding, WeightedPostNorm
+from repro.nn.init import Normal, glorot, glorot_fused, normal_002
 
 D = 256
 
@@ -32,6 +33,25 @@ def test_glorot_of_fused_projections_counts_them_as_one_matrix() -> None:
     assert uniform_within(full.out.weight, math.sqrt(6 / (2 * D)))
     assert uniform_within(cross.q.weight, math.sqrt(6 / (2 * D)))
     assert uniform_within(cross.kv.weight, math.sqrt(6 / (3 * D)))
+
+
+def test_cross_attention_may_count_as_one_matrix_too() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleList([CrossAttention(D, 4), FullAttention(D, 4), FeedForward(D, 3 * D)])
+    glorot_fused(model)
+    cross, full, feed_forward = model
+    for part in (cross.q, cross.kv, full.qkv):
+        assert uniform_within(part.weight, math.sqrt(6 / (4 * D)))
+        assert torch.equal(part.bias, torch.zeros_like(part.bias))
+    assert uniform_within(cross.out.weight, math.sqrt(6 / (2 * D)))
+    assert uniform_within(feed_forward.inner.weight, math.sqrt(6 / (4 * D)))
+
+
+@pytest.mark.parametrize("init", [glorot, glorot_fused, normal_002, Normal()])
+def test_weighted_shortcuts_begin_as_ones(init: Any) -> None:
+    model = WeightedPostNorm(FeedForward(D, D), D)
+    init(model)
+    assert torch.equal(model.shortcut.omega, torch.ones(D))
 
 
 def test_glorot_of_the_rest() -> None:

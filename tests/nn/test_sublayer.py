@@ -5,7 +5,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from repro.nn import Layout, Mixed, Plain, PostNorm, PreNorm, Residual, Sublayer
+from repro.nn import (
+    Layout,
+    Mixed,
+    Plain,
+    PostNorm,
+    PreNorm,
+    Residual,
+    ReversibleStack,
+    Sublayer,
+    WeightedPostNorm,
+    WeightedShortcut,
+)
 from repro.nn.mixer import State
 
 LAYOUT = Layout(True)
@@ -49,10 +60,46 @@ def test_pre_norm() -> None:
     assert torch.allclose(sublayer(x, None, LAYOUT).y, x + 2 * plain_norm(x, 1e-6), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [PostNorm, PreNorm])
+def test_a_weighted_shortcut_weighs_the_input_and_not_the_branch() -> None:
+    x = tokens()
+    sublayer = WeightedPostNorm(Doubles(), 4, dropout=0.0).double()
+    assert torch.allclose(sublayer(x, None, LAYOUT).y, plain_norm(3 * x, 1e-6), rtol=0, atol=1e-12)
+    omega = torch.tensor([0.5, 2.0, 3.0, -1.0], dtype=torch.float64)
+    with torch.no_grad():
+        sublayer.shortcut.omega.copy_(omega)  # type: ignore[union-attr]
+    y = sublayer(x, None, LAYOUT).y
+    assert torch.allclose(y, plain_norm(x * omega + 2 * x, 1e-6), rtol=0, atol=1e-12)
+    y.square().sum().backward()
+    assert sublayer.shortcut.omega.grad is not None
+    last = sublayer(x, None, Layout(True, last=1)).y
+    assert torch.equal(last, y[:, -1:])
+
+
+def test_a_weighted_shortcut_begins_once_and_its_state_says_so() -> None:
+    one, other = WeightedShortcut(4), WeightedShortcut(4)
+    assert float(one.begun) == 0.0
+    one.begin(1.75)
+    assert one.omega.tolist() == [1.75] * 4
+    assert one.omega.requires_grad
+    assert dict(one.named_parameters()).keys() == {"omega"}
+    with torch.no_grad():
+        one.omega.add_(1.0)  # training
+    other.load_state_dict(one.state_dict())
+    assert (float(other.begun), other.omega.tolist()) == (1.75, [2.75] * 4)
+
+
+def test_a_weighted_shortcut_cannot_be_undone() -> None:
+    sublayer = WeightedPostNorm(Doubles(), 4)
+    assert not sublayer.additive
+    assert not Sublayer(Doubles(), nn.Identity(), nn.Identity(), WeightedShortcut(4), 0.0).additive
+    with pytest.raises(ValueError, match="cannot undo WeightedPostNorm"):
+        ReversibleStack([{"mix": sublayer}], nn.Identity())
+
+
+@pytest.mark.parametrize("kind", [PostNorm, WeightedPostNorm, PreNorm])
 def test_epsilon_is_a_setting(kind: type) -> None:
     x = 1e-3 * tokens()
-    wanted = {PostNorm: plain_norm(3 * x, 1e-2), PreNorm: x + 2 * plain_norm(x, 1e-2)}[kind]
+    wanted = x + 2 * plain_norm(x, 1e-2) if kind is PreNorm else plain_norm(3 * x, 1e-2)
     assert torch.allclose(kind(Doubles(), 4, 0.0, eps=1e-2).double()(x, None, LAYOUT).y, wanted, atol=1e-12)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from repro.tasks.schedules import Constant, Noam, WarmupCosine, noam
+from repro.tasks.schedules import Constant, InverseSquareRoot, Noam, WarmupCosine, noam
 
 
 def optimizer(lr: float = 1.0) -> torch.optim.Optimizer:
@@ -32,6 +32,22 @@ def test_the_first_update_is_step_one() -> None:
 def test_peaks_are_the_papers(d_model: int, peak: float) -> None:
     assert noam(4000, d_model, 4000) == pytest.approx(peak, rel=2e-3)
     assert noam(3999, d_model, 4000) < noam(4000, d_model, 4000) > noam(4001, d_model, 4000)
+
+
+def test_inverse_square_root_grows_from_its_first_rate_to_the_peak_and_falls() -> None:
+    found = rates(InverseSquareRoot(optimizer(7e-4), warmup_steps=6000, first=1e-7), 24001)
+    assert found[0] == pytest.approx(1e-7)
+    assert found[1] == pytest.approx(1e-7 + (7e-4 - 1e-7) / 6000)
+    assert found[3000] == pytest.approx((7e-4 + 1e-7) / 2)
+    assert found[6000] == pytest.approx(7e-4) == max(found)
+    assert found[6001] == pytest.approx(7e-4 * (6000 / 6001) ** 0.5)
+    assert found[24000] == pytest.approx(3.5e-4)
+
+
+@pytest.mark.parametrize("wrong", [{"warmup_steps": 0}, {"warmup_steps": 5, "first": -1e-7}])
+def test_inverse_square_root_out_of_range(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="warmup_steps must be at least 1"):
+        InverseSquareRoot(optimizer(), **wrong)
 
 
 def test_after_warmup_the_rate_falls_with_the_square_root() -> None:
