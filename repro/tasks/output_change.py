@@ -7,18 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from repro.nn.init import glorot
 from repro.nn.shortcut import begin_by_variance, sublayers_of, weighted_stacks
 from repro.record import Measurement
-from repro.tasks.scaling import slope
-from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
+from repro.tasks.measuring import Measuring, slope, taken
+from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 
-class OutputChange(Task):
+class OutputChange(Measuring):
     """Measures bodies of layers as they begin; trains next to nothing.
 
     For every draw a body gets new weights, its shortcuts begin where they are weighted, and all its matrices (not
@@ -78,18 +77,7 @@ class OutputChange(Task):
         self.shape = (rows, length, self.net.d_model)
         self.changes: list[list[float]] = []  # of every draw, at every depth
 
-    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
-        """An update on random vectors; a run must have one."""
-        loss = self.net(batch.examples.inputs).square().mean()
-        sums = {"loss": loss.detach().double(), "tokens": torch.tensor(1, device=loss.device)}
-        return {"loss": loss, "sums": sums}
-
-    def test_batches(self) -> Any:
-        """Nothing of the data: one batch without rows, at which the measuring is done."""
-        return self.trainer.datamodule.eval_loader("test", 0)  # type: ignore[attr-defined]
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        """Measures."""
+    def measure(self) -> None:
         net = copy.deepcopy(self.net)
         self.changes = [self._draw(net) for _ in range(self.draws)]
 
@@ -132,16 +120,13 @@ class OutputChange(Task):
         first = [n >= self.fitted_from * each for n in branches].index(True)
         fitted = growth(branches[first:], means[first:], columns[first:])
         found = [
-            self._of(f"test/output_change_{name}", value, unit, how | {"branches": branches[first:]})
+            taken(f"test/output_change_{name}", value, unit, how | {"branches": branches[first:]})
             for name, (value, unit) in fitted.items()
         ]
         for n, value in zip(branches, means, strict=True):
             point = {"sweep": "branches", "of": "test/output_change", "branches": n, **how}
-            found.append(self._of(f"test/output_change_{n}", value, "mean square of a normed output", point))
+            found.append(taken(f"test/output_change_{n}", value, "mean square of a normed output", point))
         return [*found, *super().measurements()]
-
-    def _of(self, name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:
-        return Measurement(name, value, unit, "none", protocol)
 
 
 def growth(

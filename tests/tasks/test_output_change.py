@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn.functional import layer_norm
 
-from repro.data import NoiseData
 from repro.models import Body
 from repro.nn import (
     Blocks,
@@ -25,6 +24,7 @@ from repro.nn.init import glorot
 from repro.nn.shortcut import begin_by_variance, beginnings, sublayers_of
 from repro.tasks import Constant, OutputChange
 from repro.tasks.output_change import growth
+from tests.tasks.measured import measured
 
 WIDTH = 16
 LAYOUT = Layout(False)
@@ -48,20 +48,13 @@ def made(net: nn.Module, depths: list[int] | None = None, **more: Any) -> Output
     )
 
 
-def measured(net: nn.Module, depths: list[int], **more: Any) -> tuple[OutputChange, dict[str, Any]]:
+def changed(net: nn.Module, depths: list[int], **more: Any) -> tuple[OutputChange, dict[str, Any]]:
     pl.seed_everything(3, verbose=False)
     task = made(net, depths, **more)
-    trainer = pl.Trainer(
-        max_steps=1, limit_val_batches=0, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
     before = {name: value.clone() for name, value in net.state_dict().items() if "shortcut" not in name}
-    trainer.fit(task, datamodule=NoiseData(2, WIDTH, 4, 2))
-    trainer.test(task, datamodule=NoiseData(2, WIDTH, 4, 2), verbose=False)
+    found = measured(task, WIDTH)
     for name, value in before.items():
         assert torch.equal(net.state_dict()[name], value), f"{name} was trained or moved"
-    found = {m.name: m for m in task.measurements()}
-    assert len(found) == len(task.measurements())
     return task, found
 
 
@@ -141,7 +134,7 @@ def test_a_deep_body_begins_as_a_shallow_one() -> None:
 
 
 def test_depths_are_a_sweep_and_growth_is_their_slope() -> None:
-    task, found = measured(body("weighted"), [1, 2, 3, 6], fitted_from=2)
+    task, found = changed(body("weighted"), [1, 2, 3, 6], fitted_from=2)
     assert len(task.changes) == 2
     assert all(len(draw) == 4 for draw in task.changes)
     for i, n in enumerate((2, 4, 6, 12)):
