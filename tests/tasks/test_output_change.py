@@ -149,7 +149,7 @@ def test_depths_are_a_sweep_and_growth_is_their_slope() -> None:
 
 def test_post_norm_grows_faster_than_the_others() -> None:
     depths = [4, 8, 16, 24]
-    found = {kind: measured(body(kind, 24), depths, fitted_from=4, draws=4, length=8)[1] for kind in KINDS}
+    found = {kind: changed(body(kind, 24), depths, fitted_from=4, draws=4, length=8)[1] for kind in KINDS}
     grown = {kind: each["test/output_change_exponent"].value for kind, each in found.items()}
     for kind in ("pre", "weighted"):
         assert grown[kind] < grown["post"] - 0.25
