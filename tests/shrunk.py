@@ -11,6 +11,7 @@ from repro.data.sources import prepare
 from repro.recipe import Config, Recipe, load_recipe
 from tests.data.picture_files import small_store
 from tests.data.speech_folder import write_folder
+from tests.data.treebank_folder import write_lines
 from tests.workshop import STORE
 
 SIZES: dict[str, Any] = {
@@ -61,6 +62,8 @@ def make_texts(folder: Path) -> None:
             small_store(patch, name, folder / "raw" / name)
         _make_proteins(folder / "raw" / "tape")
         prepare("wsj", from_dir=write_folder(folder / "raw" / "wsj"), say=lambda line: None)
+        trees = write_lines(folder / "raw" / "trees")
+        prepare("wsj-trees", from_dir=trees, vocab_size=300, say=lambda line: None)
 
 
 def _make_proteins(folder: Path) -> None:
@@ -98,6 +101,13 @@ def _translation(config: Config) -> None:
         "store": STORE, "vocab_size": 300, "batch_tokens": 200, "val_split": "val", "test_split": "test",
         "source_language": "en", "target_language": "de",
     }  # fmt: skip
+
+
+def _parsing(config: Config) -> None:
+    """A few sentences with their trees."""
+    _resize(config, SIZES | {"size": 300})
+    config["model"]["init_args"] |= {"max_extra": 2, "beam": 3}
+    config["data"]["init_args"] |= {"store": "wsj-trees", "vocab_size": 300, "batch_tokens": 200}
 
 
 def _classification(config: Config) -> None:
@@ -230,6 +240,7 @@ def _items(node: Any) -> list[tuple[Any, Any]]:
 
 SHRINKERS = {
     "Translation": _translation,
+    "Parsing": _parsing,
     "Classification": _classification,
     "SequenceModel": _sequence_model,
     "PictureModel": _picture_model,

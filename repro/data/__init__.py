@@ -23,6 +23,7 @@ _HOMES = {
     "Pictures": "repro.data.pictures",
     "HomologyData": "repro.data.proteins",
     "ListOpsData": "repro.data.listops",
+    "ParsingData": "repro.data.parsing",
     "SpeechData": "repro.data.speech",
     "TranslationData": "repro.data.translation",
     "TextData": "repro.data.text",

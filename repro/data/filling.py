@@ -47,6 +47,11 @@ def filler(
     if source.parallel is not None:
         bitext = parallel.from_files(source, from_dir) if from_dir is not None else parallel.from_hub(source)
         return partial(fill_parallel, source, variant, bitext, given, vocab_size), []
+    if source.kind == "treebank":
+        from repro.data.treebank_store import fill_treebank, treebank
+
+        trees = treebank(source, from_dir, size)
+        return partial(fill_treebank, source, variant, trees, given is not None, vocab_size), []
     raw = _pairs(source, from_dir, size)
     return partial(fill_pairs, source, variant, raw, given, vocab_size), raw.missing
 

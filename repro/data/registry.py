@@ -6,6 +6,7 @@ from repro.data.pair_sources import PAIR_SOURCES
 from repro.data.source import Source
 from repro.data.speech_sources import SPEECH_SOURCES
 from repro.data.text_sources import TEXT_SOURCES
+from repro.data.treebank_sources import TREEBANK_SOURCES
 from repro.data.weight_sources import WEIGHT_SOURCES
 from repro.errors import UserError, nearest
 
@@ -20,6 +21,7 @@ SOURCES: dict[str, Source] = {
         *WEIGHT_SOURCES,
         *IMAGE_SOURCES,
         *SPEECH_SOURCES,
+        *TREEBANK_SOURCES,
     )
 }
 

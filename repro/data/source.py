@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Layout = Literal["splits", "whole", "folder", "library"]
-Kind = Literal["pairs", "text", "images", "trees", "proteins", "speech", "weights"]
+Kind = Literal["pairs", "text", "images", "trees", "proteins", "speech", "treebank", "weights"]
 
 
 @dataclass(frozen=True)

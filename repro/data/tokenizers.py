@@ -61,6 +61,11 @@ class _Filed:
         self._content = content
 
     @property
+    def content(self) -> bytes:
+        """The tokeniser's file."""
+        return self._content
+
+    @property
     def sha256(self) -> str:
         """SHA-256 of the tokeniser's file."""
         return hashlib.sha256(self._content).hexdigest()
@@ -217,13 +222,17 @@ Subwords = ByteBpe | SentencePiece
 AnyTokenizer = Subwords | Words | Bytes | Chars
 
 
-def _read_json(content: bytes) -> ByteBpe | Words | Bytes | Chars:
+def _read_json(content: bytes) -> Any:
     try:
         body = json.loads(content)
     except ValueError:
         body = None  # the library says what is wrong
-    kind = VOCABULARIES.get(str(body.get("kind"))) if isinstance(body, dict) else None
-    return kind(content) if kind else ByteBpe(content)
+    named = str(body.get("kind")) if isinstance(body, dict) else None
+    if named == "words-and-symbols":
+        from repro.data.parse_symbols import WordsAndSymbols
+
+        return WordsAndSymbols(content)
+    return VOCABULARIES.get(str(named), ByteBpe)(content)
 
 
 _READERS: dict[str, Callable[[bytes], AnyTokenizer]] = {".json": _read_json, ".model": SentencePiece}

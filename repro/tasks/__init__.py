@@ -5,6 +5,7 @@ from repro.tasks.language_model import LanguageModel
 from repro.tasks.layer_costs import LayerCosts
 from repro.tasks.optimizers import ClippedRAdam
 from repro.tasks.output_change import OutputChange
+from repro.tasks.parsing import Parsing
 from repro.tasks.picture_model import PictureModel, Timing
 from repro.tasks.protocols import Protocol
 from repro.tasks.scaling import Scaling
@@ -23,6 +24,7 @@ __all__ = [
     "LayerCosts",
     "Noam",
     "OutputChange",
+    "Parsing",
     "PictureModel",
     "Plateau",
     "Protocol",

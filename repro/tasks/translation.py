@@ -194,9 +194,7 @@ class Translation(Task):
         beside = val.summary()
         found = []
         for name, value in test.summary().items():
-            smoothing = self.label_smoothing if name == "loss" else 0.0
-            forced = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
-            protocol = protocols.get(name, forced)
+            protocol = protocols.get(name) or self.forced(name)
             count = len(test.rows) if name in protocols else test.tokens
             found.append(
                 Measurement(f"test/{name}", value, UNITS[name], test.split, protocol, count, beside[name])
@@ -204,6 +202,11 @@ class Translation(Task):
         predicted = map(self._tokenizer.encode, val.references)
         failed = diverged(beside["nll"], predicted, val.split, val.tokens)
         return [*found, failed, *super().measurements()]
+
+    def forced(self, metric: str) -> dict[str, Any]:
+        """How a likelihood is measured."""
+        smoothing = self.label_smoothing if metric == "loss" else 0.0
+        return {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""
@@ -252,11 +255,17 @@ class ScoredSplit(NamedTuple):
 
     def summary(self) -> dict[str, float]:
         """Every metric of the split; sums in float64 in the order of the split, so ranks cannot change them."""
-        nll = math.fsum(row.nll for row in self.rows) / self.tokens
         hits = sum(row.text == wanted for row, wanted in zip(self.rows, self.references, strict=True))
         return {
             **{way: self.bleu(way)[0] for way in WAYS},
             "exact_match": 100.0 * hits / len(self.rows),
+            **self.likelihoods(),
+        }
+
+    def likelihoods(self) -> dict[str, float]:
+        """Mean over the tokens, end symbols counted: negative log-likelihood, perplexity, smoothed loss."""
+        nll = math.fsum(row.nll for row in self.rows) / self.tokens
+        return {
             "nll": nll,
             "ppl": math.exp(min(nll, 700.0)),
             "loss": math.fsum(row.loss for row in self.rows) / self.tokens,

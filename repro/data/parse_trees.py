@@ -1,0 +1,183 @@
+"""Constituency trees: read from brackets, stripped to what parsers predict, written in one line. Standard library only.
+
+A treebank writes a tree as nested brackets. Below a root without a label, ``TOP``, ``ROOT`` or ``S1``, a bracket is a
+phrase, ``(NP ...)``, or one word under its part of speech, ``(NN dog)``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Union
+
+from repro.errors import UserError
+
+TOP = "TOP"
+ROOTS = ("", TOP, "ROOT", "S1")
+NOTHING = "-NONE-"  # part of speech of traces
+LEAF = "XX"  # what stands for any word in a row of symbols
+_PIECE = re.compile(r"[()]|[^\s()]+")
+_TAIL = re.compile(r"[-=|].*")  # of a label: its function, what it is bound to, what else it may be
+
+
+class Word(NamedTuple):
+    """A word of the sentence, as the treebank spells it (``-LRB-`` for a bracket)."""
+
+    tag: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A constituent: its label, and its phrases and words, at least one."""
+
+    label: str
+    children: tuple[Union["Phrase", Word], ...]
+
+
+class _Open(NamedTuple):
+    """A bracket that is not closed yet: label, or None before it is read; what it holds so far; where it began."""
+
+    label: list[str]
+    children: list[Phrase | Word]
+    texts: list[str]
+    line: int
+
+
+def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tuple[int, Phrase]]:
+    """The trees of a file, with the line where each begins.
+
+    Args:
+        lines: of the file. A tree may span lines, of which none but its first has a bracket in its first column.
+        where: they come from, for people.
+        first: number of the first line.
+
+    Raises:
+        UserError: a bracket that is never closed or never opened, one with nothing in it, or text where none belongs;
+            names file and line.
+    """
+    stack: list[_Open] = []
+    for number, line in enumerate(lines, first):
+        if stack and line.startswith("("):
+            break
+        for piece in _PIECE.findall(line):
+            at = f"{where}, line {number}"
+            if piece == "(":
+                stack.append(_opened(stack, number, at))
+            elif not stack:
+                raise UserError(f"{at}: {_too_much(piece)} stands outside of any tree")
+            elif piece != ")":
+                _text(stack[-1], piece, at)
+            else:
+                closed = stack.pop()
+                found = _closed(closed, at)
+                if stack:
+                    stack[-1].children.append(found)
+                elif isinstance(found, Word):
+                    raise UserError(f"{at}: ({found.tag} {found.text}) is a word, not a tree")
+                else:
+                    yield closed.line, found
+    if stack:
+        raise UserError(
+            f"{where}, line {stack[0].line}: the tree that begins here is never closed; a ) is missing"
+        )
+
+
+def _too_much(piece: str) -> str:
+    return "a ) too many" if piece == ")" else repr(piece)
+
+
+def _opened(stack: list[_Open], number: int, at: str) -> _Open:
+    if stack and stack[-1].texts:
+        raise UserError(f"{at}: the word {stack[-1].texts[0]!r} stands beside a bracket; each needs its own")
+    return _Open([], [], [], number)
+
+
+def _text(innermost: _Open, piece: str, at: str) -> None:
+    """Takes a label or a word."""
+    if not innermost.label and not innermost.children:
+        innermost.label.append(piece)
+    elif innermost.children or innermost.texts:
+        raise UserError(f"{at}: the text {piece!r} belongs to no bracket")
+    else:
+        innermost.texts.append(piece)
+
+
+def _closed(bracket: _Open, at: str) -> Phrase | Word:
+    label = "".join(bracket.label)
+    if bracket.texts:
+        return Word(label, bracket.texts[0])
+    if not bracket.children:
+        raise UserError(f"{at}: ({label}) has nothing in it")
+    for child in bracket.children:
+        if isinstance(child, Phrase) and not child.label:
+            raise UserError(f"{at}: a phrase has no label")
+    return Phrase(label, tuple(bracket.children))
+
+
+def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
+    """The tree below a root, under ``TOP``.
+
+    Args:
+        tree: as read.
+        at: where it was read, for people.
+        bare: a phrase may be a tree without a root around it.
+
+    Raises:
+        UserError: another root.
+    """
+    if tree.label in ROOTS:
+        return Phrase(TOP, tree.children)
+    if bare:
+        return Phrase(TOP, (tree,))
+    named = ", ".join(root for root in ROOTS if root)
+    raise UserError(f"{at}: a tree with the root {tree.label}; a root has no label, or one of {named}")
+
+
+def base_label(label: str) -> str:
+    """A label without what it says beyond the kind of phrase: ``NP-SBJ-1``, ``NP=2`` and ``NP|NX`` are ``NP``."""
+    return label[:1] + _TAIL.sub("", label[1:])
+
+
+def stripped(tree: Phrase) -> Phrase | None:
+    """A tree as parsers predict it: no traces, no phrases that held nothing else, no functions in labels.
+
+    Phrases that are alone below one of the same label stay. Returns None where nothing but traces was there.
+
+    Source: the usual preparation of the Penn Treebank for parsing, as in Collins 1999, section 7.1.
+    """
+    kept = [
+        child if isinstance(child, Word) else stripped(child)
+        for child in tree.children
+        if not (isinstance(child, Word) and child.tag == NOTHING)
+    ]
+    children = tuple(child for child in kept if child is not None)
+    return Phrase(base_label(tree.label), children) if children else None
+
+
+def words_of(tree: Phrase) -> list[Word]:
+    """The words of a tree, from left to right."""
+    return [
+        word for child in tree.children for word in ([child] if isinstance(child, Word) else words_of(child))
+    ]
+
+
+def symbols_of(tree: Phrase) -> list[str]:
+    """What is below a tree's root as a row of symbols: ``(NP XX )NP``, an opening and a closing one for each phrase.
+
+    Source: Vinyals et al. 2015 (arXiv:1412.7449), section 2.2; section 3.1 for ``XX`` in place of every part of speech,
+        without which the row would not tell where words stand.
+    """
+    found = []
+    for child in tree.children:
+        if isinstance(child, Word):
+            found.append(LEAF)
+        else:
+            found += [f"({child.label}", *symbols_of(child), f"){child.label}"]
+    return found
+
+
+def written(tree: Phrase | Word) -> str:
+    """A tree in one line, as scorers read it."""
+    if isinstance(tree, Word):
+        return f"({tree.tag} {tree.text})"
+    return f"({tree.label} {' '.join(written(child) for child in tree.children)})"

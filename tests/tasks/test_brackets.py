@@ -1,0 +1,223 @@
+"""Bracket scores against cases by hand, a naive second implementation, and the numbers of evalb itself."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from repro.tasks import brackets
+from repro.tasks.brackets import Agreement, Bracket, Parse, compare, read_parse, score, write_parse
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "evalb.json"
+STATUS = ("valid", "error", "skipped")
+RIGHT = "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (ADVP (RB home))) (. .)))"
+
+
+def agreement(test: str, gold: str = RIGHT) -> tuple[object, ...]:
+    return tuple(compare(read_parse(gold), read_parse(test)))
+
+
+@pytest.mark.parametrize(
+    ("test", "matched", "found"),
+    [
+        (RIGHT, 4, 4),
+        # one label is wrong
+        ("(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (NP (RB home))) (. .)))", 3, 4),
+        # a particle is an adverb
+        ("(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (PRT (RB home))) (. .)))", 4, 4),
+        # functions do not count
+        ("(TOP (S (NP-SBJ (DT the) (NN dog)) (VP=2 (VBD ran) (ADVP-DIR (RB home))) (. .)))", 4, 4),
+        # where punctuation hangs does not count, nor a phrase of nothing else
+        ("(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (ADVP (RB home)) (X (. .)))))", 4, 4),
+        # a bracket too much, one too few
+        ("(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (ADVP (ADVP (RB home)))) (. .)))", 4, 5),
+        ("(TOP (S (NP (DT the) (NN dog)) (VBD ran) (ADVP (RB home)) (. .)))", 3, 3),
+        # a span is wrong
+        ("(TOP (S (NP (DT the)) (NN dog) (VP (VBD ran) (ADVP (RB home))) (. .)))", 3, 4),
+        # nothing was found in the sentence
+        ("(TOP (DT the) (NN dog) (VBD ran) (RB home) (. .))", 0, 0),
+    ],
+)
+def test_brackets_by_hand(test: str, matched: int, found: int) -> None:
+    assert agreement(test) == ("valid", matched, 4, found)
+
+
+def test_a_bracket_that_is_there_twice_must_be_found_twice() -> None:
+    twice = "(TOP (NP (NP (NN dog))))"
+    assert agreement("(TOP (NP (NN dog)))", twice) == ("valid", 1, 2, 1)
+    assert agreement(twice, twice) == ("valid", 2, 2, 2)
+    assert agreement(twice, "(TOP (NP (NN dog)))") == ("valid", 1, 1, 2)
+    assert agreement("(TOP (ADVP (PRT (RB up))))", "(TOP (PRT (PRT (RB up))))") == ("valid", 2, 2, 2)
+
+
+@pytest.mark.parametrize("tag", [",", ":", "``", "''", ".", "-NONE-"])
+def test_these_marks_are_left_out(tag: str) -> None:
+    marked = f"(TOP (NP (NN dog) ({tag} x)) (VP (VBD ran)))"
+    assert agreement(f"(TOP (NP (NN dog)) ({tag} x) (VP (VBD ran)))", marked) == ("valid", 2, 2, 2)
+
+
+@pytest.mark.parametrize("tag", ["$", "#", "-LRB-", "?", "POS"])
+def test_these_are_words(tag: str) -> None:
+    marked = f"(TOP (NP (NN dog) ({tag} x)) (VP (VBD ran)))"
+    assert agreement(f"(TOP (NP (NN dog)) ({tag} x) (VP (VBD ran)))", marked) == ("valid", 1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("test", "status"),
+    [
+        ("(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran))))", "error"),
+        ("(TOP (S (NP (DT the) (NN cat)) (VP (VBD ran) (ADVP (RB home))) (. .)))", "error"),
+        # its own tags decide what is punctuation
+        ("(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (ADVP (RB home))) (NN .)))", "error"),
+        ("", "skipped"),
+        ("(TOP (. .))", "skipped"),
+    ],
+)
+def test_sentences_that_cannot_be_compared_are_left_out_and_counted(test: str, status: str) -> None:
+    assert agreement(test) == (status, 0, 0, 0)
+    both = [compare(read_parse(RIGHT), read_parse(line)) for line in (RIGHT, test)]
+    found = score(both)
+    assert (found.f1, found.valid, found.errors, found.skipped) == (
+        100.0,
+        1,
+        status == "error",
+        status == "skipped",
+    )
+
+
+def test_scores_are_of_the_corpus_and_not_means_of_sentences() -> None:
+    found = score([Agreement("valid", 1, 1, 1), Agreement("valid", 1, 7, 3), Agreement("error")])
+    assert found.recall == 25.0
+    assert found.precision == 50.0
+    assert found.f1 == pytest.approx(100 / 3)
+    assert found.complete_match == 50.0
+
+
+def test_where_nothing_matches_f1_is_nothing() -> None:
+    assert score([Agreement("valid", 0, 3, 2)])[:4] == (0.0, 0.0, 0.0, 0.0)
+    assert score([]).f1 == 0.0
+    # no bracket is wanted and none is found: complete, but nothing to be counted
+    assert score([Agreement("valid", 0, 0, 0)])[:4] == (0.0, 0.0, 0.0, 100.0)
+
+
+def test_a_line_is_read_and_written() -> None:
+    parse = read_parse(RIGHT)
+    assert parse.words == ("the", "dog", "ran", "home", ".")
+    assert parse.tags == ("DT", "NN", "VBD", "RB", ".")
+    named = [(b.label, b.start, b.end) for b in parse.brackets]
+    assert named == [("TOP", 0, 5), ("S", 0, 5), ("NP", 0, 2), ("VP", 2, 4), ("ADVP", 3, 4)]
+    assert write_parse(parse) == RIGHT
+    assert read_parse("( (NP (NN dog ) ) )").brackets == (Bracket("", 0, 1), Bracket("NP", 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("(TOP (NP (NN dog))", "never closed"),
+        ("(TOP (NP (NN dog))))", r"'\)' belongs to no bracket"),
+        ("(TOP (NP (NN dog) cat))", "'c' belongs to no bracket"),
+    ],
+)
+def test_a_line_that_is_no_tree(line: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_parse(line)
+
+
+# --- a second implementation --------------------------------------------------------------------------------------
+
+
+def naive(gold: Parse, test: Parse) -> tuple[object, ...]:
+    """As the definition says it: every bracket of the one is sought among those of the other and crossed out."""
+    sides = []
+    for parse in (gold, test):
+        number, kept, found = {}, [], []
+        for place, (word, tag) in enumerate(zip(parse.words, parse.tags, strict=True)):
+            if tag not in ("TOP", "-NONE-", ",", ":", "``", "''", "."):
+                number[place] = len(kept)
+                kept.append(word)
+        for label, start, end in parse.brackets:
+            inside = tuple(number[place] for place in range(start, end) if place in number)
+            short = label.split("-")[0].split("=")[0]
+            if inside and short not in ("TOP", ",", ":", "``", "''", "."):
+                found.append(("ADVP" if short == "PRT" else short, inside))
+        sides.append((kept, found))
+    (words, wanted), (others, found) = sides
+    if not others:
+        return ("skipped", 0, 0, 0)
+    if words != others:
+        return ("error", 0, 0, 0)
+    left, matched = list(found), 0
+    for bracket in wanted:
+        if bracket in left:
+            left.remove(bracket)
+            matched += 1
+    return ("valid", matched, len(wanted), len(found))
+
+
+def random_parse(chance: random.Random, tags: list[str]) -> Parse:
+    words = tuple(f"w{i}" for i in range(len(tags)))
+    spans: set[tuple[int, int]] = {(0, len(tags))}
+    for _ in range(chance.randrange(8)):
+        start, end = sorted(chance.sample(range(len(tags) + 1), 2))
+        if all(
+            end <= a or b <= start or (a <= start and end <= b) or (start <= a and b <= end) for a, b in spans
+        ):
+            spans.add((start, end))
+    ordered = sorted(spans, key=lambda span: (span[0], -span[1]))
+    labels = ["S", "NP", "NP-SBJ", "ADVP", "PRT", "TOP", "."]
+    found = [
+        Bracket(chance.choice(labels), *span) for span in ordered for _ in range(chance.choice((1, 1, 2)))
+    ]
+    return Parse(words, tuple(tags), tuple(found))
+
+
+def test_it_is_what_a_naive_count_gives() -> None:
+    chance, seen = random.Random(3), set()
+    for _ in range(400):
+        tags = [chance.choice(["NN", "VB", ".", ",", "RP"]) for _ in range(chance.randint(1, 9))]
+        gold, test = random_parse(chance, tags), random_parse(chance, tags)
+        found = tuple(compare(gold, test))
+        assert found == naive(gold, test)
+        assert compare(gold, read_parse(write_parse(test))) == found
+        seen.add(found)
+    assert len(seen) > 20, "many different outcomes"
+
+
+# --- evalb itself -------------------------------------------------------------------------------------------------
+
+
+def golden() -> tuple[list[tuple[object, ...]], list[tuple[object, ...]], dict[str, float]]:
+    """What is found and what evalb printed, sentence by sentence, and its totals."""
+    told = json.loads(GOLDEN.read_text())
+    lines = zip(told["gold"], told["test"], strict=True)
+    found = [tuple(compare(read_parse(gold), read_parse(test))) for gold, test in lines]
+    wanted = [(STATUS[status], *((0, 0, 0) if status else rest)) for status, *rest in told["rows"]]
+    return found, wanted, told["totals"]
+
+
+def test_it_is_what_evalb_prints() -> None:
+    found, wanted, totals = golden()
+    assert found == wanted
+    assert {row[0] for row in wanted} == set(STATUS)
+    total = score(Agreement(*row) for row in found)  # type: ignore[arg-type]
+    for name in ("recall", "precision", "f1", "complete_match", "valid", "errors", "skipped"):
+        assert round(getattr(total, name), 2) == totals[name], name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SAME_AS", {}),
+        ("LEFT_OUT", brackets.LEFT_OUT - {"."}),
+        ("LEFT_OUT", brackets.LEFT_OUT - {"TOP"}),
+        ("LEFT_OUT", brackets.LEFT_OUT | {"$"}),
+        ("_TAIL", brackets.re.compile("-.*")),
+    ],
+)
+def test_a_mistake_in_the_parameters_would_show(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    monkeypatch.setattr(brackets, name, value)
+    found, wanted, _ = golden()
+    assert found != wanted

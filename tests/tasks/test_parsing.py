@@ -1,0 +1,124 @@
+"""The parsing task: hypotheses become trees, trees become scores, licensed sentences stay where they are."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from repro.tasks import Constant, Parsing
+from repro.tasks.divergence import unigram_entropy
+from repro.tasks.parsing import UNITS, ParsedSplit
+from repro.tasks.translation import Scored
+
+TREES = [
+    "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (PRT (RP off))) (. .)))",
+    "(TOP (NP (NN dinner)))",
+]
+ROWS = ["(S (NP XX XX )NP (VP XX (PRT XX )PRT )VP XX )S", "(NP XX )NP"]
+# a wrong label and the last word left over; a phrase that is never closed
+FOUND = ["(S (NP XX XX )NP (VP XX (NP XX )NP )VP )S", "(NP XX"]
+
+
+class FakeData:
+    """Both splits are the same two sentences, in other words: ids are lengths of symbols."""
+
+    val_split, test_split, target_language, public = "val", "test", "brackets", True
+    tokenizer = SimpleNamespace(encode=lambda text: [len(symbol) for symbol in text.split()])
+
+    def references(self, split: str) -> list[str]:
+        return TREES
+
+    def targets(self, split: str) -> list[str]:
+        return ROWS
+
+    def sources(self, split: str) -> list[str]:
+        return ["the dog ran off .", "dinner"]
+
+    def expected_tokens(self, split: str) -> int:
+        return 13 + 4
+
+
+def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
+    """A task that has been tested: the first sentence is worth 8 nats, the second 9."""
+    module = Parsing(nn.Linear(1, 1), torch.optim.SGD, Constant, beam=3, length_penalty=0.3, max_extra=7)
+    data = FakeData()
+    for name, value in of_data.items():
+        setattr(data, name, value)
+    module._trainer = SimpleNamespace(datamodule=data)  # type: ignore[assignment]
+    rows = {i: Scored(8.0 + i, 10.0, (13, 4)[i], text) for i, text in enumerate(found)}
+    module.tested = [module._collect(rows, split) for split in ("test", "val")]
+    return module
+
+
+def test_right_rows_are_right_trees() -> None:
+    summary = task(ROWS).tested[0].summary()
+    assert [summary[name] for name in ("f1", "precision", "recall", "complete_match", "repaired")] == [
+        100.0, 100.0, 100.0, 100.0, 0.0,
+    ]  # fmt: skip
+
+
+def test_brackets_are_counted_over_the_corpus_and_repairs_by_sentence() -> None:
+    split = task().tested[0]
+    assert isinstance(split, ParsedSplit)
+    # the first has 3 of 4 right, the full stop not counted though it was left over; the second 1 of 1
+    assert [tuple(one) for one in split.agreements] == [("valid", 3, 4, 4), ("valid", 1, 1, 1)]
+    summary = split.summary()
+    assert summary["f1"] == summary["precision"] == summary["recall"] == 80.0
+    assert summary["complete_match"] == 50.0
+    assert summary["repaired"] == 100.0
+    assert summary["nll"] == 17.0 / 17
+    assert summary["loss"] == pytest.approx(20.0 / 17)
+    assert summary["ppl"] == pytest.approx(math.e)
+
+
+def test_a_predicted_tree_has_the_right_ones_words_and_tags() -> None:
+    columns, rows = task().samples()
+    assert columns == ["tree", "predicted tree"]
+    assert rows[0] == [TREES[0], "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (NP (RP off))) (. .)))"]
+    assert rows[1] == [TREES[1], "(TOP (NP (NN dinner)))"]
+    assert len(task().samples(1)[1]) == 1
+
+
+def test_punctuation_is_left_out_by_the_right_trees_tags() -> None:
+    marked = "(S (NP XX XX )NP (VP XX (PRT XX XX )PRT )VP )S"  # the full stop is put into the particle
+    assert task([marked, ROWS[1]]).tested[0].summary()["f1"] == 100.0
+
+
+def test_an_empty_hypothesis_counts_against_recall_and_is_not_skipped() -> None:
+    split = task(["", ROWS[1]]).tested[0]
+    summary = split.summary()
+    assert (summary["precision"], summary["recall"]) == (100.0, 20.0)
+    assert summary["repaired"] == 50.0
+
+
+def test_sentences_of_a_licensed_treebank_are_not_shown() -> None:
+    module = task(public=False)
+    assert module.samples() == ([], [])
+    outputs = module.outputs()
+    assert outputs == "".join(f"{row}\n" for row in FOUND)
+    assert not any(word in outputs for word in ("dog", "dinner"))
+
+
+def test_every_score_is_measured_with_its_protocol() -> None:
+    found = {m.name: m for m in task().measurements()}
+    assert set(found) == {*(f"test/{name}" for name in UNITS), "val/diverged"}
+    f1 = found["test/f1"]
+    assert (f1.value, f1.validation, f1.count, f1.unit) == (80.0, 80.0, 2, "percent")
+    assert f1.protocol["beam"] == 3
+    assert f1.protocol["length_penalty"] == 0.3
+    assert f1.protocol["max_extra"] == 7
+    assert "COLLINS.prm" in f1.protocol["scorer"]
+    assert found["test/loss"].protocol["label_smoothing"] == 0.1
+    assert found["test/nll"].protocol["label_smoothing"] == 0.0
+    assert found["test/nll"].count == 17
+    # of the rows of symbols, not of the trees
+    level = unigram_entropy([len(symbol) for symbol in row.split()] for row in ROWS)
+    assert found["val/diverged"].protocol["unigram_entropy"] == pytest.approx(level)
+
+
+def test_a_lost_sentence_stops_the_evaluation() -> None:
+    with pytest.raises(RuntimeError, match="1 sentences scored, the split has 2"):
+        task(FOUND[:1])
