@@ -39,18 +39,7 @@ def fill_images(source: Source, variant: str, from_dir: Path | None, writer: Sto
         origin, counts = _write_archives(source, Path(from_dir), writer)
     else:
         origin, counts = _write_splits(source, from_dir, writer)
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source=origin,
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts=counts,
-        tokenizer={},
-    )
+    return Manifest.of(source, variant, origin, counts, {})
 
 
 def _write_splits(

@@ -51,17 +51,8 @@ def fill_trees(source: Source, variant: str, from_dir: Path | None, writer: Stor
         writer.write(f"{split}.trees.offsets.bin", one.offsets.astype("<i8").tobytes())
         writer.write(f"{split}.values.tokens.bin", one.values.astype(token_dtype(len(SYMBOLS))).tobytes())
         counts[split] = {"examples": len(one.values), "tokens": {"trees": len(one.tokens)}}
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source=origin,
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts=counts,
-        tokenizer={"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)},
+    return Manifest.of(
+        source, variant, origin, counts, {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro import __version__
+from repro.data.source import Source
 
 STORE_SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -43,6 +44,39 @@ class Manifest:
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     package_version: str = __version__
     schema_version: int = STORE_SCHEMA
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        variant: str,
+        origin: dict[str, Any],
+        counts: dict[str, dict[str, Any]],
+        tokenizer: dict[str, Any],
+        missing: list[str] | None = None,
+    ) -> "Manifest":
+        """The manifest of a store of a source.
+
+        Args:
+            source: what is known of it: name, title, licence, parts, other names of splits.
+            variant: name of the store.
+            origin: how it was obtained.
+            counts: of every split.
+            tokenizer: what a token is; empty where there are none.
+            missing: splits that were not at hand.
+        """
+        return cls(
+            name=source.name,
+            variant=variant,
+            title=source.title,
+            licence=source.licence,
+            source=origin,
+            parts=list(source.parts),
+            aliases=dict(source.aliases),
+            missing_splits=missing or [],
+            counts=counts,
+            tokenizer=tokenizer,
+        )
 
     def to_json(self) -> bytes:
         """The manifest with a SHA-256 over itself, so that a damaged one is noticed."""

@@ -41,15 +41,11 @@ def fill_pairs(
             for part, lines in parts.items()
         }
         counts[split] = {"examples": len(parts[source.parts[0]]), "tokens": tokens}
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source=raw.origin,
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=raw.missing,
-        counts=counts,
-        tokenizer={"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
+    return Manifest.of(
+        source,
+        variant,
+        raw.origin,
+        counts,
+        {"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
+        raw.missing,
     )

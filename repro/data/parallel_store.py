@@ -7,21 +7,15 @@ is encoded block by block. No result depends on the size of a block.
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import islice
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from repro.data.manifest import Manifest
 from repro.data.parallel import CUT, TRAIN, Bitext
 from repro.data.parallel_cleaning import Cleaner, told_in_words
 from repro.data.source import Parallel, Source
-from repro.data.store import StoreWriter, token_dtype
+from repro.data.store import StoreWriter
 from repro.data.tokenizers import ByteBpe, Subwords
 from repro.errors import UserError
-
-BLOCK = 8192  # pairs
 
 
 def fill_parallel(
@@ -54,17 +48,12 @@ def fill_parallel(
     tokenizer.save(writer.folder / file)
     writer.note(file)
     deviations = [*rules.deviations, *bitext.deviations]
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source={**bitext.origin, "cleaning": cleaning, "deviations": deviations},
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts={split: _write_tokens(source, split, tokenizer, writer) for split in source.splits},
-        tokenizer={"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
+    return Manifest.of(
+        source,
+        variant,
+        {**bitext.origin, "cleaning": cleaning, "deviations": deviations},
+        {split: _write_tokens(source, split, tokenizer, writer) for split in source.splits},
+        {"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
     )
 
 
@@ -98,41 +87,20 @@ def _write_held_out(rules: Parallel, bitext: Bitext, writer: StoreWriter) -> Non
             writer.write(f"{split}.{part}.txt", "".join(f"{line}\n" for line in cased).encode())
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        for raw in file:
-            yield raw.decode().removesuffix("\n")
-
-
 def _vocabulary_text(source: Source, rules: Parallel, writer: StoreWriter) -> Iterator[str]:
     """Training text of all sides, one after another, every n-th line of it."""
     for part in source.parts:
-        for n, line in enumerate(_lines(writer.folder / f"{TRAIN}.{part}.txt")):
+        for n, line in enumerate(writer.lines(f"{TRAIN}.{part}")):
             if n % rules.vocabulary_every == 0:
                 yield line
 
 
 def _write_tokens(source: Source, split: str, tokenizer: Subwords, writer: StoreWriter) -> dict[str, Any]:
-    coded = {part: _encode(f"{split}.{part}", tokenizer, writer) for part in source.parts}
+    coded = {
+        part: writer.encode_part(f"{split}.{part}", tokenizer.encode_batch, tokenizer.size)
+        for part in source.parts
+    }
     return {
         "examples": coded[source.parts[0]][0],
         "tokens": {part: tokens for part, (_, tokens) in coded.items()},
     }
-
-
-def _encode(part: str, tokenizer: Subwords, writer: StoreWriter) -> tuple[int, int]:
-    """Writes tokens and offsets of one column; returns its lines and tokens."""
-    dtype, lines, tokens = token_dtype(tokenizer.size), 0, 0
-    text = _lines(writer.folder / f"{part}.txt")
-    with (
-        writer.stream(f"{part}.tokens.bin") as token_file,
-        writer.stream(f"{part}.offsets.bin") as offset_file,
-    ):
-        offset_file.write(np.zeros(1, "<i8").tobytes())
-        while block := list(islice(text, BLOCK)):
-            ids = tokenizer.encode_batch(block)
-            ends = tokens + np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
-            token_file.write(np.fromiter((i for one in ids for i in one), dtype).tobytes())
-            offset_file.write(ends.astype("<i8").tobytes())
-            lines, tokens = lines + len(ids), int(ends[-1])
-    return lines, tokens

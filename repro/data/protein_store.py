@@ -65,17 +65,13 @@ def fill_proteins(source: Source, variant: str, from_dir: Path | None, writer: S
         tokens = _write(writer, f"{split}.residues", sequences)
         _write(writer, f"{split}.folds", folds)
         counts[split] = {"examples": len(folds), "tokens": {"residues": tokens}}
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source={"kind": "files", "id": source.hub_id, "revision": source.revision, "sha256": hashes},
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=missing,
-        counts=counts,
-        tokenizer={"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)},
+    return Manifest.of(
+        source,
+        variant,
+        {"kind": "files", "id": source.hub_id, "revision": source.revision, "sha256": hashes},
+        counts,
+        {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)},
+        missing,
     )
 
 

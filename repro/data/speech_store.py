@@ -52,17 +52,12 @@ def fill_speech(source: Source, variant: str, from_dir: Path | None, writer: Sto
         phonemes = _write_phonemes(writer, f"{split}.phonemes", utterances, symbols, where)
         frames = _write_frames(writer, f"{split}.frames", utterances)
         counts[split] = {"examples": len(utterances), "tokens": {"frames": frames, "phonemes": phonemes}}
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source={"kind": "files", "id": source.hub_id, "revision": source.revision, "sha256": hashes},
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts=counts,
-        tokenizer={
+    return Manifest.of(
+        source,
+        variant,
+        {"kind": "files", "id": source.hub_id, "revision": source.revision, "sha256": hashes},
+        counts,
+        {
             "kind": "symbols",
             "size": len(symbols),
             "symbols": symbols,

@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +29,7 @@ from repro.record import write_atomic
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Tokens = np.ndarray[Any, np.dtype[Any]]
+BLOCK = 8192  # lines that are encoded at once
 
 
 class Store:
@@ -218,6 +220,40 @@ class StoreWriter:
         self.write(f"{part}.tokens.bin", flat.tobytes())
         self.write(f"{part}.offsets.bin", offsets.astype("<i8").tobytes())
         return int(offsets[-1])
+
+    def lines(self, part: str) -> Iterator[str]:
+        """The raw lines of a column that has been written, one after another."""
+        with (self.folder / f"{part}.txt").open("rb") as file:
+            for raw in file:
+                yield raw.decode().removesuffix("\n")
+
+    def encode_part(
+        self, part: str, encode: Callable[[list[str]], list[list[int]]], vocab_size: int
+    ) -> tuple[int, int]:
+        """Writes tokens and offsets of a column whose raw lines have been written, in blocks.
+
+        Args:
+            part: ``<split>.<column>``.
+            encode: gives the ids of each of some lines.
+            vocab_size: no id is as large.
+
+        Returns:
+            Its lines and tokens.
+        """
+        dtype, lines, tokens = token_dtype(vocab_size), 0, 0
+        text = self.lines(part)
+        with (
+            self.stream(f"{part}.tokens.bin") as token_file,
+            self.stream(f"{part}.offsets.bin") as offset_file,
+        ):
+            offset_file.write(np.zeros(1, "<i8").tobytes())
+            while block := list(islice(text, BLOCK)):
+                ids = encode(block)
+                ends = tokens + np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+                token_file.write(np.fromiter((i for one in ids for i in one), dtype).tobytes())
+                offset_file.write(ends.astype("<i8").tobytes())
+                lines, tokens = lines + len(ids), int(ends[-1])
+        return lines, tokens
 
 
 def make_store(

@@ -162,17 +162,12 @@ def fill_text(
         split: _write_split(text, variant, tokenizer, split, pieces(), writer)
         for split, pieces in corpus.splits.items()
     }
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source={**corpus.origin, "raw_text": "not kept"},
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts=counts,
-        tokenizer={"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
+    return Manifest.of(
+        source,
+        variant,
+        {**corpus.origin, "raw_text": "not kept"},
+        counts,
+        {"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256},
     )
 
 

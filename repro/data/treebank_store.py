@@ -5,26 +5,21 @@ that are evaluated, ``trees``, each with its parts of speech in one line of text
 """
 
 import hashlib
-from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from repro.data import sentence_grammar
 from repro.data.manifest import Manifest
 from repro.data.parse_symbols import WordsAndSymbols
 from repro.data.parse_trees import LEAF, stripped, symbols_of, words_of, written
 from repro.data.source import Source
-from repro.data.store import StoreWriter, token_dtype
+from repro.data.store import StoreWriter
 from repro.data.treebank_files import Treebank, from_files
 from repro.errors import UserError
 
 WORDS, BRACKETS, TREES = PARTS = ("words", "brackets", "trees")
 TRAIN = "train"
-BLOCK = 8192  # sentences
 _TOKENIZER = "tokenizer.json"
 
 
@@ -67,17 +62,15 @@ def fill_treebank(
         )
     told = {split: _write_text(split, bank, writer) for split in source.splits}
     symbols = [LEAF, *sorted(told[TRAIN].pop("symbols"))]
-    with (writer.folder / f"{TRAIN}.{WORDS}.txt").open("rb") as sentences:
-        tokenizer = WordsAndSymbols.train(
-            (line.decode().removesuffix("\n") for line in sentences), symbols, vocab_size
-        )
+    tokenizer = WordsAndSymbols.train(writer.lines(f"{TRAIN}.{WORDS}"), symbols, vocab_size)
     tokenizer.save(writer.folder / _TOKENIZER)
     writer.note(_TOKENIZER)
     counts = {
         split: {
             "examples": told[split]["examples"],
             "tokens": {
-                part: _write_tokens(f"{split}.{part}", tokenizer, writer) for part in (WORDS, BRACKETS)
+                part: writer.encode_part(f"{split}.{part}", tokenizer.encode_batch, tokenizer.size)[1]
+                for part in (WORDS, BRACKETS)
             },
         }
         for split in source.splits
@@ -87,17 +80,12 @@ def fill_treebank(
         "without_words": {split: found["without_words"] for split, found in told.items()},
         "deviations": _deviations(bank, counts),
     }
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source={**bank.origin, **facts},
-        parts=list(source.parts),
-        aliases=dict(source.aliases),
-        missing_splits=[],
-        counts=counts,
-        tokenizer={
+    return Manifest.of(
+        source,
+        variant,
+        {**bank.origin, **facts},
+        counts,
+        {
             "kind": tokenizer.kind,
             "size": tokenizer.size,
             "symbols": len(symbols),
@@ -151,28 +139,3 @@ def _write_text(split: str, bank: Treebank, writer: StoreWriter) -> dict[str, An
         "sha256": digest.hexdigest(),
     }
     return {**told, "symbols": symbols - {LEAF}} if split == TRAIN else told
-
-
-def _write_tokens(part: str, tokenizer: WordsAndSymbols, writer: StoreWriter) -> int:
-    """Writes tokens and offsets of one column from its text; returns the number of tokens."""
-    dtype, tokens = token_dtype(tokenizer.size), 0
-    with (
-        writer.stream(f"{part}.tokens.bin") as token_file,
-        writer.stream(f"{part}.offsets.bin") as offset_file,
-    ):
-        offset_file.write(np.zeros(1, "<i8").tobytes())
-        for block in _blocks(writer.folder / f"{part}.txt"):
-            ids = tokenizer.encode_batch(block)
-            ends = tokens + np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
-            token_file.write(np.fromiter((i for one in ids for i in one), dtype).tobytes())
-            offset_file.write(ends.astype("<i8").tobytes())
-            tokens = int(ends[-1])
-    return tokens
-
-
-def _blocks(path: Path) -> Iterator[list[str]]:
-    """The lines of a file, some at a time."""
-    with path.open("rb") as file:
-        lines = (raw.decode().removesuffix("\n") for raw in file)
-        while block := list(islice(lines, BLOCK)):
-            yield block

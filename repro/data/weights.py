@@ -59,17 +59,12 @@ def fill_weights(source: Source, variant: str, from_dir: Path | None, writer: St
         raise UserError(
             f"{path}: its sha256 is {digest:.16}…, that of {source.name} is {known:.16}…; use the original file"
         )
-    return Manifest(
-        name=source.name,
-        variant=variant,
-        title=source.title,
-        licence=source.licence,
-        source={**origin, "sha256": digest},
-        parts=list(source.parts),
-        aliases={},
-        missing_splits=[],
-        counts={"weights": {"examples": len(needed), "parameters": numbers_in(needed), "tokens": {}}},
-        tokenizer={},
+    return Manifest.of(
+        source,
+        variant,
+        {**origin, "sha256": digest},
+        {"weights": {"examples": len(needed), "parameters": numbers_in(needed), "tokens": {}}},
+        {},
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.data import parallel_store
+from repro.data import store as stores
 from repro.data.registry import Source
 from repro.data.sources import prepare, verify
 from repro.data.store import open_store
@@ -83,7 +83,7 @@ def test_nothing_depends_on_the_size_of_a_block(
 ) -> None:
     whole = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "again"))
-    monkeypatch.setattr(parallel_store, "BLOCK", block)
+    monkeypatch.setattr(stores, "BLOCK", block)
     again = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
     assert (again / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
@@ -184,7 +184,7 @@ def peak_of(folder: Path, pairs: int, tokenizer: Path) -> int:
 def test_memory_does_not_grow_with_the_corpus(
     data_folder: Path, wmt: Source, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel_store, "BLOCK", 100)
+    monkeypatch.setattr(stores, "BLOCK", 100)
     ByteBpe.train(["pair of many"] * 9, 262).save(tmp_path / "mine.json")
     peak_of(folder, 10, tmp_path / "mine.json")  # what is imported and kept once
     peaks = []

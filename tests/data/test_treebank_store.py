@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.data import treebank_store
+from repro.data import store as stores
 from repro.data.parse_symbols import WordsAndSymbols
 from repro.data.sources import ensure_generated, list_sources, prepare, verify
 from repro.data.store import Store, open_store
@@ -97,7 +97,7 @@ def test_trees_a_line_become_the_same_store(data_folder: Path, lines: Path) -> N
 
 def test_blocks_change_nothing(data_folder: Path, lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = made("wsj-trees", lines).manifest.files
-    monkeypatch.setattr(treebank_store, "BLOCK", 3)
+    monkeypatch.setattr(stores, "BLOCK", 3)
     monkeypatch.setenv("REPRO_DATA", str(data_folder.parent / "again"))
     assert made("wsj-trees", lines).manifest.files == whole
 
