@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.utils.flop_counter import FlopCounterMode
 
 from repro.nn.mixer import detach
+from repro.tasks.flops import FlopCounter
 from tests.models import golden_infused
 
 PADDING = 1
@@ -176,9 +176,9 @@ def train(side: Any, blocks: list[Tensor]) -> tuple[list[float], list[float]]:
 def operations(side: Any, blocks: list[Tensor]) -> int:
     """Floating-point operations in the matrix products of one training step with a memory."""
     train(side, blocks[:1])
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounter() as counter:
         side.loss(blocks[1][:, :-1], blocks[1][:, 1:]).backward()
-    return counter.get_total_flops()
+    return counter.total
 
 
 def product_rate(shape: Shape) -> float:

@@ -64,10 +64,8 @@ class FlopCounter(TorchDispatchMode):
         given = kwargs or {}
         out = func(*args, **given)
         packet = func._overloadpacket
-        if (
-            packet is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        ):  # torch has no formula for this one
-            self.total += attention_flops(*args[:3])
+        if packet in _WITHOUT_FORMULA:
+            self.total += _WITHOUT_FORMULA[packet](*args[:3])
         elif packet in flop_registry:
             self.total += flop_registry[packet](*args, **given, out_val=out)
         return out
@@ -77,3 +75,14 @@ def attention_flops(query: Tensor, key: Tensor, value: Tensor) -> int:
     """Of scores and weighted sums: query ``(B, H, T, E)``, key ``(B, H, S, E)``, value ``(B, H, S, F)``."""
     rows, width = query.numel() // query.shape[-1], query.shape[-1]
     return 2 * rows * key.shape[-2] * (width + value.shape[-1])
+
+
+def added_product_flops(_: Tensor, left: Tensor, right: Tensor) -> int:
+    """Of ``(N, A, B)`` times ``(N, B, C)``; what it is added to costs nothing, as elsewhere."""
+    return 2 * left.numel() * right.shape[-1]
+
+
+_WITHOUT_FORMULA = {  # in torch's registry
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    torch.ops.aten.baddbmm_: added_product_flops,
+}

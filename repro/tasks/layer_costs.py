@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from repro.nn.connections import Connection
 from repro.record import Measurement
+from repro.tasks.flops import FlopCounter
 from repro.tasks.measuring import Measuring, slope, taken
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
@@ -29,7 +29,7 @@ _FAINT = 0.01  # of the input there: a recurrence stays far from where tanh is f
 class LayerCosts(Measuring):
     """Measures one of :mod:`repro.nn.connections` against the length and the width.
 
-    * *operations*: multiply-adds of all matrix products, counted by torch.
+    * *operations*: multiply-adds of all matrix products, counted as they run.
     * *sequential steps*: products on the longest chain of products that wait for each other, counted in torch's graph.
     * *path length*: layers that a stack needs until the gradient of its last output reaches its first input, times the
       sequential steps of a layer, in units of those that a layer has for a single place.
@@ -158,9 +158,9 @@ class LayerCosts(Measuring):
 
 def operations(layer: nn.Module, x: Tensor) -> int:
     """Multiply-adds of the matrix products of a forward pass; a flop is half of one."""
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.no_grad(), FlopCounter() as counter:
         layer(x)
-    return int(counter.get_total_flops()) // 2
+    return counter.total // 2
 
 
 def sequential_steps(y: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""What the linear-time mixers cost: multiply-adds as torch counts them equal formulas that are linear in the length."""
+"""What the linear-time mixers cost: multiply-adds as they are counted equal formulas that are linear in the length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,30 +6,23 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from repro.nn import Hashing, Layout, LinearAttention, LSHAttention
 from repro.nn.attention.full import spelled_out
 from repro.nn.attention.hashing import factors
+from repro.tasks.flops import FlopCounter
 
 ROWS, HEADS, E, CHUNK = 2, 2, 8, 16
 D_MODEL = HEADS * E
 LENGTHS = [512, 1024, 4096]
 
 
-def _in_place(*shapes: Any, **_: Any) -> int:
-    """Of ``baddbmm_``, which torch's counter passes over."""
-    _, (n, a, b), (_, _, c), *_ = shapes
-    return 2 * n * a * b * c  # type: ignore[no-any-return]
-
-
 def counted(work: Callable[[], Any]) -> int:
     """Multiply-adds of all matrix products; a flop is half of one."""
-    with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: _in_place}) as counter:
+    with FlopCounter() as counter:
         work()
-    flops = counter.get_total_flops()
-    assert flops % 2 == 0
-    return flops // 2
+    assert counter.total % 2 == 0
+    return counter.total // 2
 
 
 def both_ways(mixer: nn.Module, steps: int) -> tuple[int, int]:

@@ -30,6 +30,14 @@ def test_attention_counts_the_same_whichever_way_it_is_computed(backend: SDPBack
     assert counter.total == 2 * 2 * 3 * 8 * 8 * (16 + 16)
 
 
+def test_a_product_added_in_place_counts_as_one_that_is_not() -> None:
+    into, left, right = torch.ones(3, 4, 7), torch.ones(3, 4, 5), torch.ones(3, 5, 7)
+    for add in (torch.Tensor.baddbmm, torch.Tensor.baddbmm_):
+        with FlopCounter() as counter:
+            add(into, left, right)
+        assert counter.total == 2 * 3 * 4 * 5 * 7
+
+
 def test_counting_changes_nothing() -> None:
     net = nn.Sequential(
         nn.Linear(6, 6), nn.Dropout(0.5), nn.TransformerEncoderLayer(6, 2, 12, batch_first=True)
