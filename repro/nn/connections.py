@@ -7,22 +7,23 @@ Source: Vaswani et al. 2017, section 4, table 1.
 """
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, pad
 
 
-class Connection(nn.Module):
+class Connection(nn.Module, ABC):
     """A layer of table 1."""
 
     def deeper(self, depth: int, steps: int) -> "Connection":
         """The layer that stands so deep in a stack of these over so many places; the same everywhere for most."""
         return self
 
+    @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """``(B, n, d)`` to ``(B, n, d)``."""
-        raise TypeError(f"{type(self).__name__} connects nothing")
 
 
 class AllPairs(Connection):

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,9 +39,9 @@ class Measuring(Task):
         """What the network makes of random vectors ``(B, T, D)``."""
         return self.net(x)
 
+    @abstractmethod
     def measure(self) -> None:
         """Measures."""
-        raise TypeError(f"{type(self).__name__} measures nothing")
 
     def now(self) -> float:
         """Seconds on the clock, once the device has done all it was given."""
