@@ -1,6 +1,7 @@
 """What a translator looked at: attention weights and positions of one sentence, as a sheet of heat maps."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -58,15 +59,17 @@ def attention_sheet(net: Any, tokenizer: Any, source: list[int], target: list[in
     return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(given)))])
 
 
-def short_sample(rows: list[list[str]], tokenizer: Any, most: int = 30) -> tuple[list[int], list[int]] | None:
-    """The first of some samples that a sheet has room for: ids of the source and of the translation, or None.
+def short_sample(
+    pairs: Iterable[tuple[str, str]], tokenizer: Any, most: int = 30
+) -> tuple[list[int], list[int]] | None:
+    """The first pair that a sheet has room for: ids of the source and of the translation; None if all are longer.
 
     Args:
-        rows: source, reference, translation.
+        pairs: sources and their translations.
         tokenizer: of both sides.
         most: tokens of either.
     """
-    for source, _, translation in rows:
+    for source, translation in pairs:
         found = tokenizer.encode(source), tokenizer.encode(translation)
         if max(map(len, found)) <= most:
             return found

@@ -119,7 +119,7 @@ def close_tracking(
             logger.log_artifact(artifact)
         if isinstance(task, Translation):
             tokenizer = task.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
-            sample = short_sample(rows, tokenizer)
+            sample = short_sample(task.translated(), tokenizer)
             if sample is not None:
                 logger.log_picture("attention", attention_sheet(task.net, tokenizer, *sample), made.run_id)
     tracking.finish(logger)

@@ -73,11 +73,19 @@ class Parsing(Translation):
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first trees of the test with those predicted; nothing of a treebank that is not public."""
-        if not self.trainer.datamodule.public:  # type: ignore[attr-defined]
+        if not self._public:
             return [], []
         test = self._parsed[0]
         pairs = zip(test.gold[:count], test.parses[:count], strict=True)
         return ["tree", "predicted tree"], [[write_parse(one) for one in pair] for pair in pairs]
+
+    def translated(self) -> list[tuple[str, str]]:
+        """Every sentence of the test and its row of symbols; nothing of a treebank that is not public."""
+        return super().translated() if self._public else []
+
+    @property
+    def _public(self) -> bool:
+        return bool(self.trainer.datamodule.public)  # type: ignore[attr-defined]
 
 
 class ParsedSplit(ScoredSplit):

@@ -216,6 +216,11 @@ class Translation(Task):
             [s, r, row.text] for s, r, row in list(triples)[:count]
         ]
 
+    def translated(self) -> list[tuple[str, str]]:
+        """Every sentence of the test that may be shown, and its hypothesis."""
+        test = self.tested[0]
+        return [(source, row.text) for source, row in zip(test.sources, test.rows, strict=True)]
+
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
         test = self.tested[0]

@@ -94,6 +94,6 @@ def test_a_network_is_left_as_it_was() -> None:
 
 
 def test_the_first_sample_with_room_is_drawn() -> None:
-    rows = [["abcd", "x", "a"], ["a", "x", "abcd"], ["ab", "x", "c"], ["a", "x", "a"]]
-    assert short_sample(rows, Letters(), most=3) == ([3, 4], [5])
-    assert short_sample(rows[:2], Letters(), most=3) is None
+    pairs = [("abcd", "a"), ("a", "abcd"), ("ab", "c"), ("a", "a")]
+    assert short_sample(pairs, Letters(), most=3) == ([3, 4], [5])
+    assert short_sample(pairs[:2], Letters(), most=3) is None

@@ -82,6 +82,10 @@ def test_a_predicted_tree_has_the_right_ones_words_and_tags() -> None:
     assert len(task().samples(1)[1]) == 1
 
 
+def test_sentences_stand_beside_the_rows_made_of_them() -> None:
+    assert task().translated() == [("the dog ran off .", FOUND[0]), ("dinner", FOUND[1])]
+
+
 def test_punctuation_is_left_out_by_the_right_trees_tags() -> None:
     marked = "(S (NP XX XX )NP (VP XX (PRT XX XX )PRT )VP )S"  # the full stop is put into the particle
     assert task([marked, ROWS[1]]).tested[0].summary()["f1"] == 100.0
@@ -97,6 +101,7 @@ def test_an_empty_hypothesis_counts_against_recall_and_is_not_skipped() -> None:
 def test_sentences_of_a_licensed_treebank_are_not_shown() -> None:
     module = task(public=False)
     assert module.samples() == ([], [])
+    assert module.translated() == []
     outputs = module.outputs()
     assert outputs == "".join(f"{row}\n" for row in FOUND)
     assert not any(word in outputs for word in ("dog", "dinner"))
