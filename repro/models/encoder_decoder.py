@@ -25,10 +25,11 @@ class EncoderDecoder(nn.Module):
         encoder_layers: layers of the encoder.
         decoder_layers: layers of the decoder.
         vocabulary: maker of a vocabulary from the width of a token vector and ``d_model``.
-        blocks: what the layers of both are made of; ``blocks.cross`` must be given.
+        blocks: what the layers of both are made of; those of the decoder must have ``cross``.
         positions: maker of input positions from ``d_model``.
         dropout: on the embedding sums of both, in [0, 1).
         init: initialises the whole model, in place.
+        decoder_blocks: what the decoder's layers are made of; None: ``blocks``.
 
     Raises:
         ValueError: a stack whose output is not ``d_model`` wide.
@@ -50,18 +51,21 @@ class EncoderDecoder(nn.Module):
         positions: Callable[[int], nn.Module] = Added,
         dropout: float = 0.1,
         init: Callable[[nn.Module], None] = glorot,
+        decoder_blocks: Blocks | None = None,
     ) -> None:
         super().__init__()
-        if blocks.d_out(d_model) != d_model:
-            raise ValueError(
-                f"the decoder attends to states {d_model} wide, not {blocks.d_out(d_model)}: "
-                "give blocks.stack `join: mean`"
-            )
+        decoder_blocks = decoder_blocks or blocks
+        for made_of, reader in ((blocks, "decoder"), (decoder_blocks, "vocabulary")):
+            if made_of.d_out(d_model) != d_model:
+                raise ValueError(
+                    f"the {reader} reads states {d_model} wide, not {made_of.d_out(d_model)}: "
+                    "give blocks.stack `join: mean`"
+                )
         self.positions = positions(d_model)
         self.vocabulary = vocabulary(self.positions.token_width, d_model)
         self.dropout = Dropout(dropout)
         self.encoder = blocks.build(d_model, encoder_layers)
-        self.decoder = blocks.build(d_model, decoder_layers, cross=True)
+        self.decoder = decoder_blocks.build(d_model, decoder_layers, cross=True)
         init(self)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> Mixed:

@@ -14,6 +14,7 @@ from repro.nn import (
     CrossAttention,
     FeedForward,
     FullAttention,
+    Layout,
     LearnedPositions,
     PostNorm,
     PreNorm,
@@ -92,6 +93,26 @@ def test_translator_in_chunks(norm: type, positions: str, capacity: int | None, 
         y, state, *_ = net.decode(part, state)
         parts.append(y)
     assert difference(torch.cat(parts, 1), net(source, lengths, target).y) < TOLERANCE
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), [(PostNorm, PreNorm), (PreNorm, PostNorm)])
+@torch.no_grad()
+def test_encoder_and_decoder_of_different_norms(encoder: type, decoder: type) -> None:
+    """Each stack computes what it computes in a network of one norm with the same weights."""
+    net = EncoderDecoder(
+        D, 2, 2, partial(Vocabulary, size=V), blocks(encoder), decoder_blocks=blocks(decoder, d_ff=24)
+    )
+    net = randomise(net.double().eval())  # type: ignore[assignment]
+    source, target = ids(3, 7), ids(3, 5, seed=2)
+    whole = blocks(encoder).build(D, 2).double().eval()
+    whole.load_state_dict(net.encoder.state_dict())
+    x = net.positions(net.vocabulary.embed(source), torch.arange(7))
+    assert torch.equal(net.encode(source, None).y, whole(x, None, Layout(False)).y)
+    last = blocks(decoder, d_ff=24).build(D, 2, cross=True).double().eval()
+    last.load_state_dict(net.decoder.state_dict())
+    memory = last.attend_to(net.encode(source, None).y, None)
+    x = net.positions(net.vocabulary.embed(target), torch.arange(5))
+    assert difference(net(source, None, target).y, last(x, memory, Layout(True)).y) < TOLERANCE
 
 
 @torch.no_grad()

@@ -67,8 +67,13 @@ def test_one_matrix_cannot_serve_both_sides_of_two_streams() -> None:
 
 
 def test_a_decoder_cannot_attend_to_two_streams() -> None:
-    with pytest.raises(ValueError, match=r"8 wide, not 16: give blocks.stack `join: mean`"):
+    with pytest.raises(ValueError, match=r"decoder reads .* 8 wide, not 16: give blocks.stack `join: mean`"):
         EncoderDecoder(D, 1, 1, partial(Vocabulary, size=V), blocks("concat"))
+
+
+def test_a_vocabulary_of_one_stream_cannot_read_two() -> None:
+    with pytest.raises(ValueError, match=r"vocabulary reads .* 8 wide, not 16"):
+        EncoderDecoder(D, 1, 1, partial(Vocabulary, size=V), blocks("mean"), decoder_blocks=blocks("concat"))
 
 
 def losses(net: Any) -> Tensor:
