@@ -23,6 +23,7 @@ LEFT, RIGHT, ABOVE, BELOW = 62, 26, 8, 46  # margins of the drawing area within 
 HEADED = 24  # margin above it in a panel that has a heading
 LETTER, KEY, ROW = 7, 28, 16  # widths of a letter and of a key with its gaps; height of a line of the legend
 MARKED = 30  # up to so many points, each is marked
+SAID = 13  # height of a line of notes
 DODGE = 7  # how far lines stand apart where they share a word's place, at most
 
 _STYLE = """
@@ -57,6 +58,19 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Words about a line, in the upper left corner, where lines that grow leave room.
+
+    Attributes:
+        look: of the line.
+        words: beside its mark.
+    """
+
+    look: int
+    words: str
+
+
+@dataclass(frozen=True)
 class Panel:
     """A drawing area with its axes.
 
@@ -68,6 +82,8 @@ class Panel:
         lines: drawn in their order, thin ones first.
         heading: above the drawing area.
         marked: each point has the mark of its line.
+        notes: one below the other.
+        uprights: where a rule stands across the axis below, and what is said of it there.
     """
 
     across: str
@@ -77,6 +93,8 @@ class Panel:
     lines: Sequence[Line] = field(default=())
     heading: str = ""
     marked: bool = False
+    notes: Sequence[Note] = ()
+    uprights: Sequence[tuple[float, str]] = ()
 
     @property
     def above(self) -> int:
@@ -164,9 +182,26 @@ def _panel(panel: Panel) -> list[str]:
     parts.append(f"<text {turned}>{_text(panel.upwards)}</text>")
     if panel.heading:
         parts.append(f'<text x="{LEFT}" y="14">{_text(panel.heading)}</text>')
+    for where, words in panel.uprights:
+        parts += _upright(panel, where, words)
     for line in sorted(panel.lines, key=lambda line: not line.thin):
         parts += _line(panel, line)
+    for i, note in enumerate(panel.notes):
+        y = panel.above + 10 + SAID * i
+        parts.append(_mark(note.look, LEFT + 10, y))
+        parts.append(f'<text x="{LEFT + 18}" y="{y + 4}">{_text(note.words)}</text>')
     return parts
+
+
+def _upright(panel: Panel, where: float, words: str) -> list[str]:
+    bottom = HEIGHT - BELOW
+    across = LEFT + panel.x.share(where) * (WIDTH - RIGHT - LEFT)
+    x, aside = _number(across), -4 if panel.x.share(where) > 0.5 else 4
+    side = ' text-anchor="end"' if aside < 0 else ""
+    return [
+        f'<line class="axis" stroke-dasharray="3 3" x1="{x}" y1="{panel.above}" x2="{x}" y2="{bottom}"/>',
+        f'<text x="{_number(across + aside)}" y="{bottom - 6}"{side}>{_text(words)}</text>',
+    ]
 
 
 def _ticks(panel: Panel) -> list[str]:

@@ -1,7 +1,8 @@
 """Sweeps: what was measured against what was set, one panel per measurement, one line per point of a grid.
 
 A measurement is a point of a sweep where its protocol holds ``{"sweep": KEY, "of": NAME, KEY: number or text}``;
-``"sweep_unit"`` is the unit of KEY.
+``"sweep_unit"`` is the unit of KEY. One with ``{"exponent_of": NAME, "by": KEY}`` is the fitted exponent of a line,
+drawn beside the one that the paper states; one with ``{"crossing_of": NAME, "by": KEY}`` is where two lines cross.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from repro.record import Measurement, RunRecord
 from repro.report.axes import Value, of_scores, of_settings
 from repro.report.compare import Comparison
 from repro.report.figures import SWEEPS, Plot, caption, file_name, grid_of, over_seeds, point_of
-from repro.report.panels import Line, Panel, draw
+from repro.report.panels import Line, Note, Panel, draw
 
 Measured = tuple[str, str, str]  # name, unit, split: what one panel shows
 Values = dict[Value, dict[int, float]]  # {setting: {seed: value}}
@@ -26,11 +27,17 @@ class Sweep:
         unit: of the key; empty where nobody says it.
         found: by what a panel shows, then by point of the grid.
         seeds: those of each point.
+        exponents: of each name, by point of the grid, one for each seed.
+        crossings: of each name, one for each seed.
+        stated: exponents that the paper states, by name and point.
     """
 
     unit: str = ""
     found: dict[Measured, dict[str, Values]] = field(default_factory=dict)
     seeds: dict[str, set[int]] = field(default_factory=dict)
+    exponents: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    crossings: dict[str, list[float]] = field(default_factory=dict)
+    stated: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
 def sweeps(comparison: Comparison) -> list[Plot]:
@@ -43,10 +50,23 @@ def sweeps(comparison: Comparison) -> list[Plot]:
     for (experiment, scale), selection in comparison.selections.items():
         for record in selection.used:
             for m in record.metrics:
-                if "sweep" in m.protocol:
-                    key = _checked(record, m)[0]
-                    _add(there.setdefault((grid_of(experiment), scale, key), Sweep()), record, m)
-    return [_plot(*place, sweep) for place, sweep in there.items()]
+                key = _key(record, m)
+                if key is not None:
+                    sweep = there.setdefault((grid_of(experiment), scale, key), Sweep())
+                    if "sweep" in m.protocol:
+                        _add(sweep, record, m)
+                    else:
+                        _fit(sweep, comparison, record, m)
+    return [_plot(*place, sweep) for place, sweep in there.items() if sweep.found]
+
+
+def _key(record: RunRecord, m: Measurement) -> str | None:
+    """What a measurement is drawn against; None for one that is not drawn here."""
+    if "sweep" in m.protocol:
+        return _checked(record, m)[0]
+    named = [m.protocol.get(word) for word in ("exponent_of", "crossing_of")]
+    key = m.protocol.get("by")
+    return key if isinstance(key, str) and any(isinstance(name, str) for name in named) else None
 
 
 def _checked(record: RunRecord, m: Measurement) -> tuple[str, str, Value]:
@@ -74,6 +94,20 @@ def _add(sweep: Sweep, record: RunRecord, m: Measurement) -> None:
     sweep.seeds.setdefault(point, set()).add(record.seed)
 
 
+def _fit(sweep: Sweep, comparison: Comparison, record: RunRecord, m: Measurement) -> None:
+    """Notes a fitted exponent, beside the published one of the cell that it is measured for, or a crossing."""
+    if "crossing_of" in m.protocol:
+        sweep.crossings.setdefault(m.protocol["crossing_of"], []).append(m.value)
+        return
+    name, point = m.protocol["exponent_of"], point_of(record.experiment)
+    sweep.exponents.setdefault(name, {}).setdefault(point, []).append(m.value)
+    paper = record.experiment.partition("/")[0]
+    for goal in comparison.headers[record.experiment, record.scale].goals:
+        entry = comparison.entries[paper, goal.table, goal.row, goal.metric]
+        if goal.measured == m.name and entry.published is not None:
+            sweep.stated.setdefault((name, point), entry.published)
+
+
 def _plot(grid: str, scale: str, key: str, sweep: Sweep) -> Plot:
     across = f"{key} ({sweep.unit})" if sweep.unit else key
     names = list(sweep.seeds)
@@ -82,14 +116,36 @@ def _plot(grid: str, scale: str, key: str, sweep: Sweep) -> Plot:
     for (name, unit, split), points in sweep.found.items():
         lines = [_line(names.index(point), values) for point, values in points.items()]
         drawn = [*(p for line in lines for p in line.points), *(d for line in lines for d in line.dots)]
-        x = of_settings(x for values in points.values() for x in values)
+        settings = [x for values in points.values() for x in values]
+        x = of_settings(settings)
         y = of_scores(y for _, y in drawn if y is not None)
         heading = f"{name}, {split}" if titles.count(name) > 1 else name
-        panels.append(Panel(across, unit, x, y, lines, heading, marked=True))
+        notes, uprights = _notes(sweep, name, names), _uprights(sweep, name, settings)
+        panels.append(Panel(across, unit, x, y, lines, heading, marked=True, notes=notes, uprights=uprights))
     seeds = over_seeds([len(seeds) for seeds in sweep.seeds.values()])
     svg = draw(f"{grid}, scale {scale}, {seeds}", f"by {key}", names, panels)
     said = caption(grid, scale, f"{', '.join(dict.fromkeys(titles))} by {across}, {seeds}")
     return Plot(file_name(grid, f"by-{key}", scale), SWEEPS, said, svg.encode())
+
+
+def _notes(sweep: Sweep, name: str, names: list[str]) -> list[Note]:
+    """The exponents of the lines of a panel."""
+    found = []
+    for point, values in sweep.exponents.get(name, {}).items():
+        if point in names:
+            stated = sweep.stated.get((name, point))
+            said = "" if stated is None else f", paper {stated:g}"
+            found.append(Note(names.index(point), f"exponent {sum(values) / len(values):.2f}{said}"))
+    return found
+
+
+def _uprights(sweep: Sweep, name: str, settings: list[Value]) -> list[tuple[float, str]]:
+    """Where lines of a panel cross, if that lies within it."""
+    values, numbers = sweep.crossings.get(name), [x for x in settings if not isinstance(x, str)]
+    if not values or not numbers:
+        return []
+    where = sum(values) / len(values)
+    return [(where, f"cross at {where:,.0f}")] if min(numbers) <= where <= max(numbers) else []
 
 
 def _line(look: int, values: Values) -> Line:

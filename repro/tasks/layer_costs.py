@@ -130,9 +130,8 @@ class LayerCosts(Measuring):
                 sizes = list(values)[-4:] if what == "milliseconds" else list(values)
                 name = {"milliseconds": "time"}.get(what, what)
                 exponent = slope(sizes, [values[size] for size in sizes])
-                found.append(
-                    taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", {f"{key}s": sizes})
-                )
+                said = {"exponent_of": f"cost/{what}", "by": key, f"{key}s": sizes}
+                found.append(taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", said))
                 for size, value in values.items():
                     protocol = {"sweep": key, "of": f"cost/{what}", key: size, "at": self._at(key, what)}
                     found.append(taken(f"cost/{what}_{letter}{size}", value, _UNITS[what], protocol))
@@ -148,10 +147,8 @@ class LayerCosts(Measuring):
         for what, values in self.other.items():
             where = crossover(self.lengths, [self.by_length[what][n] / values[n] for n in self.lengths])
             if where is not None:
-                said = {
-                    "against": type(self.against(1)).__name__ if self.against else "",
-                    "width": self.width,
-                }
+                other = type(self.against(1)).__name__ if self.against else ""
+                said = {"crossing_of": f"cost/{what}", "by": "length", "against": other, "width": self.width}
                 found.append(taken(f"cost/crossover_{what}", where, "length", said))
         return found
 

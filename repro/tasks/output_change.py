@@ -119,8 +119,10 @@ class OutputChange(Measuring):
         how = {"size": self.size, "draws": self.draws, "tokens": self.shape[0] * self.shape[1]}
         first = [n >= self.fitted_from * each for n in branches].index(True)
         fitted = growth(branches[first:], means[first:], columns[first:])
+        over = how | {"branches": branches[first:]}
+        drawn = {"exponent": {"exponent_of": "test/output_change", "by": "branches"}}
         found = [
-            taken(f"test/output_change_{name}", value, unit, how | {"branches": branches[first:]})
+            taken(f"test/output_change_{name}", value, unit, over | drawn.get(name, {}))
             for name, (value, unit) in fitted.items()
         ]
         for n, value in zip(branches, means, strict=True):

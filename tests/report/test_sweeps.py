@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.record import Measurement
-from repro.report.compare import compare
+from repro.report.compare import compare, list_rows
 from repro.report.figures import SWEEPS
 from repro.report.panels import COLOURS
 from repro.report.sweeps import sweeps
@@ -140,3 +140,51 @@ def test_truths_are_words(house):
     record(house, house.recipe("big"), scale="paper", metrics=swept("causal", "x", {True: 1.0, False: 2.0}))
     (plot,) = drawn().values()
     assert {"true", "false"} <= set(words(plot.data))
+
+
+def fitted(of, by, value, name="test/exponent"):
+    return Measurement(name, value, "exponent", "none", {"exponent_of": of, "by": by})
+
+
+def test_fitted_exponents_stand_in_their_panel_beside_those_of_the_paper(house):
+    grid(house, "a", "b")
+    for seed, value in enumerate((2.02, 1.98, 1.97)):
+        costs = swept("length", "cost", {1: 1.0, 100: 10.0}) + swept("length", "other", {1: 1.0, 100: 10.0})
+        # the grid's `reproduces` measures test/bleu for a cell of 28.4
+        record(house, "toy/grid@a", seed, metrics=[*costs, fitted("cost", "length", value, "test/bleu")])
+        record(house, "toy/grid@b", seed, metrics=[*costs, fitted("cost", "length", 1.0)])
+    (plot,) = drawn().values()
+    cost, other = panels(plot.data)
+    said = [t.text for t in cost.iter() if t.text and t.text.startswith("exponent")]
+    published = list_rows()[0]["published"]
+    assert said == [f"exponent 1.99, paper {published:g}", "exponent 1.00"]
+    assert not [t.text for t in other.iter() if t.text and t.text.startswith("exponent")]
+    colours = [colour for colour, _, _ in marks(cost)]
+    assert colours[-2:] == list(COLOURS[:2])
+
+
+def test_where_lines_cross_a_rule_stands(house):
+    grid(house, "a")
+    crossing = [
+        Measurement("test/x", value, "length", "none", {"crossing_of": "cost", "by": "length"})
+        for value in (9.0, 11.0)
+    ]
+    costs = swept("length", "cost", {1: 1.0, 10: 3.0, 100: 10.0})
+    record(house, "toy/grid@a", metrics=[*costs, crossing[0]])
+    record(house, "toy/grid@a", 1, metrics=[*costs, crossing[1]])
+    (plot,) = drawn().values()
+    (panel,) = panels(plot.data)
+    assert "cross at 10" in words(plot.data)
+    (rule,) = [e for e in panel if e.get("stroke-dasharray") == "3 3"]
+    assert float(rule.get("x1")) == marks(panel)[1][1]
+
+
+def test_an_exponent_of_nothing_that_is_drawn_is_no_figure(house):
+    grid(house, "a")
+    odd = Measurement("test/x", 1.0, "exponent", "none", {"exponent_of": ["cost"], "by": "length"})
+    far = Measurement("test/y", 1e9, "length", "none", {"crossing_of": "cost", "by": "length"})
+    record(house, "toy/grid@a", metrics=[fitted("cost", "length", 1.0), odd, far])
+    assert drawn() == {}
+    record(house, "toy/grid@a", 1, metrics=[*swept("length", "cost", {1: 1.0, 100: 10.0}), far])
+    (plot,) = drawn().values()
+    assert not [word for word in words(plot.data) if word.startswith("cross")]

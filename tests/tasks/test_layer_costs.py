@@ -45,7 +45,9 @@ def test_counted_exponents_are_exact(kind: type[Connection]) -> None:
         assert found[f"cost/{name}"].value == pytest.approx(wanted, abs=1e-9)
     assert found[f"cost/operations_n{N}"].value == count, "of one sequence, however many are timed together"
     assert found[f"cost/milliseconds_d{D}"].value > 0
-    assert found["cost/time_exponent_n"].protocol == {"lengths": [4, 8, 16, 32]}
+    assert found["cost/time_exponent_n"].protocol == {
+        "exponent_of": "cost/milliseconds", "by": "length", "lengths": [4, 8, 16, 32],
+    }  # fmt: skip
     assert found[f"cost/operations_n{N}"].protocol == {
         "sweep": "length", "of": "cost/operations", "length": N, "at": f"width {D}",
     }  # fmt: skip
@@ -80,7 +82,9 @@ def test_only_products_that_wait_for_each_other_count() -> None:
 def test_where_two_layers_cost_the_same() -> None:
     found = costs(AllPairs, against=Recurrence)
     assert found["cost/crossover_operations"].value == pytest.approx(D, rel=1e-9)
-    assert found["cost/crossover_operations"].protocol == {"against": "Recurrence", "width": D}
+    assert found["cost/crossover_operations"].protocol == {
+        "crossing_of": "cost/operations", "by": "length", "against": "Recurrence", "width": D,
+    }  # fmt: skip
     assert "cost/crossover_operations" not in costs(AllPairs)
     assert crossover([1, 10, 100], [0.01, 0.1, 10.0]) == pytest.approx(10 * 10**0.5)
     assert crossover([1, 2], [0.5, 0.7]) is None

@@ -144,6 +144,8 @@ def test_depths_are_a_sweep_and_growth_is_their_slope() -> None:
         first, second = (draw[i] for draw in task.changes)
         assert point.value == pytest.approx((first * second) ** 0.5)
     assert found["test/output_change_exponent"].protocol["branches"] == [4, 6, 12]
+    drawn = [name for name, m in found.items() if m.protocol.get("exponent_of") == "test/output_change"]
+    assert drawn == ["test/output_change_exponent"]
     assert found["profile/omega_stack"].count == 12
 
 
