@@ -31,7 +31,7 @@ def empty_cache(
 def append(
     state: State, new: Mapping[str, Tensor], layout: Layout
 ) -> tuple[dict[str, Tensor], State, Tensor]:
-    """Appends the tokens of one call to every row.
+    """Appends the tokens of one call to every row, in the state's precision, also under autocast.
 
     Args:
         state: from :func:`empty_cache` or an earlier call; consumed.
@@ -47,14 +47,16 @@ def append(
             where a check would synchronise).
     """
     length = state["length"]
+    held = state["slots"] if "slots" in state else state["past"]
+    new = {name: value.to(held[name].dtype) for name, value in new.items()}
     first = next(iter(new.values()))
     batch, steps = first.shape[:2]
     places = length[:, None] + torch.arange(steps, device=first.device)
     index = (torch.arange(batch, device=first.device)[:, None], places)
     if "slots" in state:
-        merged = {name: state["slots"][name].index_put_(index, value) for name, value in new.items()}
+        merged = {name: held[name].index_put_(index, value) for name, value in new.items()}
     else:
-        merged = {name: _grow(state["past"][name], value, index) for name, value in new.items()}
+        merged = {name: _grow(held[name], value, index) for name, value in new.items()}
     kept = length + (steps if layout.lengths is None else layout.lengths)
     kind = "slots" if "slots" in state else "past"
     return merged, {kind: merged, "length": kept}, _visible(merged, places, kept, layout.causal)

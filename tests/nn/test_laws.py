@@ -69,6 +69,18 @@ def test_law_1_chunks_written_in_place_equal_the_whole(name: str, chunks: str) -
         assert difference(y, wanted) < TOLERANCE
 
 
+@pytest.mark.parametrize("capacity", [None, max(LENGTHS) + 8])
+@pytest.mark.parametrize("name", CAUSAL)
+@torch.no_grad()
+def test_law_1_holds_roughly_under_autocast(name: str, capacity: int | None) -> None:
+    mixer, rows = build(name).float(), [row.float() for row in random_rows()]
+    exact = whole(mixer, rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        got, _ = feed(mixer, rows, CHUNKS["ragged"], mixer.init_state(len(rows), capacity))
+    for y, wanted in zip(got, exact, strict=True):
+        assert (y.float() - wanted).abs().mean() < 0.05 * wanted.abs().mean()
+
+
 @pytest.mark.parametrize("token", [0, 1, 6, 12])
 @pytest.mark.parametrize("name", CAUSAL)
 @torch.no_grad()

@@ -65,7 +65,7 @@ class FullAttention(nn.Module):
             seen = None if layout.causal else key_mask(layout.lengths, x.shape[1])
         else:
             keys, state, seen = append(state, {"k": k, "v": v}, layout)
-            k, v = keys["k"], keys["v"]
+            k, v = (keys[name].to(q.dtype) for name in ("k", "v"))  # autocast's, where it is on
         # Right padding needs no mask under causality: a valid query sees no later key.
         causal = layout.causal and seen is None
         return Mixed(self.out(self._attend(q, k, v, seen, causal)), state)

@@ -77,7 +77,8 @@ class LocalAttention(nn.Module):
             queries = self._places(state["length"], x.shape[1])
             keys, state, seen = append(state, {"k": k, "v": v}, layout)
             near = self._near(queries, torch.arange(seen.shape[-1], device=x.device)[None])
-            return Mixed(self._finish(q, keys["k"], keys["v"], seen & near), state)
+            k, v = (keys[name].to(q.dtype) for name in ("k", "v"))
+            return Mixed(self._finish(q, k, v, seen & near), state)
         return self._with_ring(q, k, v, state, layout)
 
     def _in_chunks(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
