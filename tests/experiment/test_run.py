@@ -60,6 +60,15 @@ def test_a_finished_run_is_not_run_again(workshop: Workshop, monkeypatch: pytest
     assert run(tiny(), seed=1, command="x").to_json() == first.to_json()
 
 
+def test_mixed_precision_trains_decodes_and_says_so(workshop: Workshop) -> None:
+    exact, rough = (run(tiny(**more), 1, "x") for more in ({}, {"trainer.precision": "bf16-mixed"}))
+    assert (exact.precision, rough.precision) == ("32-true", "bf16-mixed")
+    (loss, other) = (made.metric("test/loss") for made in (exact, rough))
+    assert loss is not None
+    assert other is not None
+    assert 0 < abs(loss.value - other.value) < 0.02 * loss.value
+
+
 class Stop(pl.Callback):
     """Ends the process's work after an update, as a kill would, just behind a checkpoint."""
 
