@@ -188,10 +188,19 @@ def _incomparable(standings: list[Standing], chosen: list[Goal | Support]) -> st
     units = {s.sample.unit for s in standings if s.sample and s.sample.unit}
     if len(units) > 1:
         return f"units differ: {', '.join(sorted(units))}"
+    signatures = {name for s in standings if s.sample for name in _signatures(s.sample)}
+    if len(signatures) > 1:
+        return f"scored differently: {'; '.join(sorted(signatures))}"
     ways = {w.better for w in chosen if isinstance(w, Support)}
     if {"higher", "lower"} <= ways:
         return "the recipes disagree on whether higher is better"
     return None
+
+
+def _signatures(sample: Sample) -> list[str]:
+    """How the scorer signed the numbers of a row; none where it does not sign."""
+    measured = (m for r in sample.records for m in r.metrics if m.name == sample.wanted.measured)
+    return [str(m.protocol["signature"]) for m in measured if "signature" in m.protocol]
 
 
 def _label(paper: Paper, trend: Trend, row: str) -> str:

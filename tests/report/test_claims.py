@@ -106,12 +106,12 @@ def test_one_row_alone_is_no_claim_at_a_reduced_scale(house):
     assert [c.scale for c in claims(compare()) if c.trend.id == "bigger-is-better"] == ["paper"]
 
 
-def support(house, row, values, extra="", unit="BLEU", trend="bigger-is-better"):
+def support(house, row, values, extra="", unit="BLEU", trend="bigger-is-better", **protocol):
     name = house.write(row, "title: x\nreproduces: []\n")
     entry = f"{{trend: {trend}, as: {row}, measured: test/bleu{extra}}}"
     house.write(row, f"supports: [{entry}]\nmodel: {{a: {row}}}\n", "cpu")
     for seed, value in enumerate(values):
-        numbers = [Measurement("test/bleu", value, unit, "test")]
+        numbers = [Measurement("test/bleu", value, unit, "test", protocol)]
         house.record(name, seed, value, "cpu", metrics=numbers)
 
 
@@ -134,6 +134,19 @@ def test_other_units_are_not_compared(house):
     support(house, "base", around(20), unit="percent")
     claim = found("bigger-is-better", "cpu")
     assert (claim.verdict, claim.notes[0]) == ("undecided", "units differ: BLEU, percent")
+
+
+def test_rows_whose_scores_are_signed_differently_are_not_compared(house):
+    for row, value, tokens in (("big", 30, "13a"), ("base", 20, "intl"), ("small", 10, "13a")):
+        support(house, row, around(value), signature=f"tok:{tokens}")
+    claim = found("bigger-is-better", "cpu")
+    assert (claim.verdict, claim.notes[0]) == ("undecided", "scored differently: tok:13a; tok:intl")
+
+
+def test_rows_whose_scores_are_signed_alike_are_compared(house):
+    for row, value in (("big", 30), ("base", 20), ("small", 10)):
+        support(house, row, around(value), signature="tok:13a")
+    assert found("bigger-is-better", "cpu").verdict == "holds"
 
 
 def test_a_support_of_a_row_that_the_trend_does_not_have(house):
