@@ -96,10 +96,10 @@ def _add(sweep: Sweep, record: RunRecord, m: Measurement) -> None:
 
 def _fit(sweep: Sweep, comparison: Comparison, record: RunRecord, m: Measurement) -> None:
     """Notes a fitted exponent, beside the published one of the cell that it is measured for, or a crossing."""
-    if "crossing_of" in m.protocol:
+    name, point = m.protocol.get("exponent_of"), point_of(record.experiment)
+    if not isinstance(name, str):
         sweep.crossings.setdefault(m.protocol["crossing_of"], []).append(m.value)
         return
-    name, point = m.protocol["exponent_of"], point_of(record.experiment)
     sweep.exponents.setdefault(name, {}).setdefault(point, []).append(m.value)
     paper = record.experiment.partition("/")[0]
     for goal in comparison.headers[record.experiment, record.scale].goals:

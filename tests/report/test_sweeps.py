@@ -183,7 +183,10 @@ def test_an_exponent_of_nothing_that_is_drawn_is_no_figure(house):
     grid(house, "a")
     odd = Measurement("test/x", 1.0, "exponent", "none", {"exponent_of": ["cost"], "by": "length"})
     far = Measurement("test/y", 1e9, "length", "none", {"crossing_of": "cost", "by": "length"})
-    record(house, "toy/grid@a", metrics=[fitted("cost", "length", 1.0), odd, far])
+    both = Measurement(
+        "test/z", 1.0, "exponent", "none", {"exponent_of": "cost", "crossing_of": [], "by": "length"}
+    )
+    record(house, "toy/grid@a", metrics=[fitted("cost", "length", 1.0), odd, far, both])
     assert drawn() == {}
     record(house, "toy/grid@a", 1, metrics=[*swept("length", "cost", {1: 1.0, 100: 10.0}), far])
     (plot,) = drawn().values()
