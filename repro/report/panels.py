@@ -21,7 +21,8 @@ COLUMNS = 3
 WIDTH, HEIGHT, TOP = 330, 230, 44  # of a panel; of the title and a legend of one line above them
 LEFT, RIGHT, ABOVE, BELOW = 62, 26, 8, 46  # margins of the drawing area within a panel
 HEADED = 24  # margin above it in a panel that has a heading
-LETTER, KEY, ROW = 7, 28, 16  # widths of a letter and of a key with its gaps; height of a line of the legend
+LETTER, LARGE = 7, 8  # widths of a letter, and of one of the title
+KEY, ROW = 28, 16  # width of a key with its gaps, height of a line of the legend
 MARKED = 30  # up to so many points, each is marked
 SAID = 13  # height of a line of notes
 DODGE = 7  # how far lines stand apart where they share a word's place, at most
@@ -59,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Note:
-    """Words about a line, in the upper left corner, where lines that grow leave room.
+    """Words about a line, above the drawing area.
 
     Attributes:
         look: of the line.
@@ -82,7 +83,7 @@ class Panel:
         lines: drawn in their order, thin ones first.
         heading: above the drawing area.
         marked: each point has the mark of its line.
-        notes: one below the other.
+        notes: one below the other, under the heading.
         uprights: where a rule stands across the axis below, and what is said of it there.
     """
 
@@ -95,6 +96,11 @@ class Panel:
     marked: bool = False
     notes: Sequence[Note] = ()
     uprights: Sequence[tuple[float, str]] = ()
+
+    @property
+    def lift(self) -> int:
+        """How far its notes and what stands over them reach above the panel itself."""
+        return SAID * len(self.notes)
 
     @property
     def above(self) -> int:
@@ -125,10 +131,11 @@ def draw(title: str, what: str, names: Sequence[str], panels: Sequence[Panel]) -
         names: of the lines; a name's number is the look of its lines.
         panels: at least one.
     """
-    width = max(WIDTH * min(COLUMNS, len(panels)), 16 + LETTER * len(clean(title)))
+    width = max(WIDTH * min(COLUMNS, len(panels)), 16 + LARGE * len(clean(title)))
     keys, rows = _legend(names, width, any(panel.marked for panel in panels))
-    top = TOP + ROW * (rows - 1)
-    height = top + HEIGHT * -(-len(panels) // COLUMNS)
+    top, lift = TOP + ROW * (rows - 1), max(panel.lift for panel in panels)
+    pitch = HEIGHT + lift
+    height = top + pitch * -(-len(panels) // COLUMNS)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
         f' height="{height}" role="img"><title>{_text(title)}: {_text(what)}</title>',
@@ -138,7 +145,8 @@ def draw(title: str, what: str, names: Sequence[str], panels: Sequence[Panel]) -
         keys,
     ]
     for i, panel in enumerate(panels):
-        parts.append(f'<g transform="translate({WIDTH * (i % COLUMNS)} {top + HEIGHT * (i // COLUMNS)})">')
+        row, column = divmod(i, COLUMNS)
+        parts.append(f'<g transform="translate({WIDTH * column} {top + lift + pitch * row})">')
         parts += _panel(panel)
         parts.append("</g>")
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -181,15 +189,15 @@ def _panel(panel: Panel) -> list[str]:
     turned = f'transform="translate(13 {_number(middle)}) rotate(-90)" text-anchor="middle"'
     parts.append(f"<text {turned}>{_text(panel.upwards)}</text>")
     if panel.heading:
-        parts.append(f'<text x="{LEFT}" y="14">{_text(panel.heading)}</text>')
+        parts.append(f'<text x="{LEFT}" y="{14 - panel.lift}">{_text(panel.heading)}</text>')
     for where, words in panel.uprights:
         parts += _upright(panel, where, words)
     for line in sorted(panel.lines, key=lambda line: not line.thin):
         parts += _line(panel, line)
     for i, note in enumerate(panel.notes):
-        y = panel.above + 10 + SAID * i
-        parts.append(_mark(note.look, LEFT + 10, y))
-        parts.append(f'<text x="{LEFT + 18}" y="{y + 4}">{_text(note.words)}</text>')
+        y = 14 - panel.lift + SAID * (i + 1)
+        parts.append(_mark(note.look, LEFT + 6, y - 4))
+        parts.append(f'<text x="{LEFT + 14}" y="{y}">{_text(note.words)}</text>')
     return parts
 
 
