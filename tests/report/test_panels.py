@@ -88,7 +88,7 @@ def test_the_legend_takes_as_many_rows_as_its_names_need():
 def test_a_long_title_widens_the_figure():
     one = panel(Line(0, [(0, 1.0), (1, 2.0)]))
     assert float(root_of(draw("t", "w", [], [one])).get("width")) == WIDTH
-    assert float(root_of(draw("t" * 80, "w", [], [one])).get("width")) > 80 * 6.5
+    assert float(root_of(draw("t" * 80, "w", [], [one])).get("width")) >= 80 * 8
 
 
 def test_eight_lines_look_different_and_as_their_keys():
@@ -129,62 +129,3 @@ def test_notes_stand_between_the_heading_and_the_drawing_area():
     assert rows[0] == rows[1] == rows[2]
     assert rows[3] - noted.lift >= rows[0] + HEIGHT, "the second row begins below the first"
     assert float(root_of(svg).get("height")) == rows[3] + HEIGHT
-
-
-def test_a_long_title_widens_the_figure():
-    one = panel(Line(0, [(0, 1.0), (1, 2.0)]))
-    assert float(root_of(draw("t", "w", [], [one])).get("width")) == WIDTH
-    assert float(root_of(draw("t" * 80, "w", [], [one])).get("width")) > 80 * 6.5
-
-
-def test_eight_lines_look_different_and_as_their_keys():
-    drawn = [Line(look, [(0, float(look)), (1, 2.0)]) for look in range(8)]
-    svg = draw("t", "w", [f"line {n}" for n in range(8)], [panel(*drawn, marked=True)])
-    (found,) = panels(svg)
-    looks = [(e.get("stroke"), e.get("stroke-dasharray")) for e in found.iter() if e.tag.endswith("polyline")]
-    assert len(set(looks)) == 8
-    keys = [(e.get("stroke"), e.get("stroke-dasharray")) for e in root_of(svg) if e.get("stroke")]
-    assert keys == looks
-    assert DASHES[0] == ""
-    shapes = {(e.get("d"), e.get("fill")) for e in found.iter() if e.get("transform") and e.get("d")}
-    assert len(shapes) == 8
-
-
-def test_panels_stand_beside_and_below_each_other():
-    one = panel(Line(0, [(0, 1.0), (1, 2.0)]))
-    found = panels(draw("t", "w", ["a"], [one] * 4))
-    assert len({g.get("transform") for g in found}) == 4
-
-
-def test_hostile_names_are_text():
-    odd = "<b> & \x1b[1m"
-    one = panel(Line(0, [("<i>", 1.0), ("x", 2.0)]), heading=odd)
-    said = words(draw(odd, odd, [odd], [one]))
-    assert said.count("<b> & \N{REPLACEMENT CHARACTER}[1m") == 3
-    assert "<i>" in said
-
-
-def test_notes_stand_above_the_drawing_area_and_below_the_heading():
-    notes = [Note(0, "one"), Note(1, "two")]
-    lines_ = [Line(0, [(1, 1.0), (2, 3.0)]), Line(1, [(1, 2.0), (2, 2.0)])]
-    first, plain = panel(*lines_, heading="head", notes=notes), panel(*lines_, heading="bare")
-    svg = draw("title", "what", ["a", "b"], [first, plain, plain, first])
-    places = {}
-    for group, drawn in zip(panels(svg), (first, plain, plain, first), strict=True):
-        down = float(group.get("transform").rstrip(")").split()[1])
-        said = {
-            t.text: down + float(t.get("y")) for t in group.iter() if t.text in ("head", "bare", "one", "two")
-        }
-        top = down + drawn.above
-        if drawn is first:
-            assert said["head"] < said["one"] < said["two"] < top
-        assert list(said.values())[0] > places.get("bottom", 0), "not over the row before"
-        if len(panels(svg)) and group is panels(svg)[2]:
-            places["bottom"] = 0
-    bottoms = [float(g.get("transform").rstrip(")").split()[1]) + HEIGHT for g in panels(svg)]
-    assert bottoms[0] == bottoms[1] == bottoms[2] < bottoms[3] <= float(root_of(svg).get("height"))
-
-
-def test_a_long_title_has_room():
-    svg = draw("admin/output-change, scale cpu, means of 3 seeds", "w", ["a"], [panel(Line(0, [(1, 1.0)]))])
-    assert float(root_of(svg).get("width")) >= 16 + 8 * 48
