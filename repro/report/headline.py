@@ -98,7 +98,8 @@ def _reduced(comparison: Comparison) -> list[str]:
 
 
 def _score(m: Measurement, best: Estimate) -> str:
-    return f"{m.name} {text.plus_minus(best)} {m.unit} on {m.split}"
+    where = "" if m.split == "none" else f" on {m.split}"
+    return f"{m.name} {text.plus_minus(best)} {m.unit}{where}"
 
 
 def named(record: RunRecord) -> set[str]:

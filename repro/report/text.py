@@ -60,8 +60,11 @@ def plus_minus(best: Estimate | None) -> str:
 
 
 def signed(value: float | None, decimals: int | None = None) -> str:
-    """A difference with its sign; see :func:`number`."""
-    return NOTHING if value is None else ("−" if value < 0 else "+") + number(abs(value), decimals)  # noqa: RUF001
+    """A difference with its sign, never a negative zero; see :func:`number`."""
+    if value is None:
+        return NOTHING
+    shown = number(abs(value), decimals)
+    return ("−" if value < 0 and shown.strip("0.,") else "+") + shown  # noqa: RUF001
 
 
 def count(value: int | None) -> str:

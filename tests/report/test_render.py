@@ -5,6 +5,7 @@ import pytest
 
 from repro import paths
 from repro.errors import UserError
+from repro.record import Measurement
 from repro.report.render import BEGIN, END, check_tables, render_all, render_headline, write_tables
 from tests.report.test_plots import fill as every_kind
 
@@ -33,6 +34,13 @@ def test_golden(house, name):
 def test_golden_headline(house):
     fill(house)
     assert render_headline() == (GOLDEN / "headline.md").read_text(encoding="utf-8")
+
+
+def test_what_was_measured_on_no_split_names_none(house):
+    name = house.recipe("big")
+    house.recipe("big", scale="cpu", width=2)
+    house.record(name, 0, 1.5, "cpu", metrics=[Measurement("test/bleu", 1.5, "exponent", "none")])
+    assert f"- {name}, scale cpu, 1 seed: test/bleu 1.500 exponent\n" in render_headline() + "\n"
 
 
 def test_a_reduced_run_is_only_in_its_own_section(house):

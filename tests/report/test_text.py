@@ -36,6 +36,7 @@ def test_plus_minus():
 
 def test_signed():
     assert [text.signed(v) for v in (0.25, -0.25, 0.0)] == ["+0.2500", "−0.2500", "+0.0000"]  # noqa: RUF001
+    assert [text.signed(v, 3) for v in (-1e-9, -1e-3, -1000.0)] == ["+0.000", "−0.001", "−1,000.000"]  # noqa: RUF001
 
 
 @pytest.mark.parametrize(
