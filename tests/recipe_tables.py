@@ -45,7 +45,7 @@ MEASURED_OTHERWISE = {
     "shortformer": {"table6", "table7", "table8", "table10"},
     "frozen-pretrained-transformer": set(),
     "linear-transformer": set(),
-    "admin": {"external-realformer-rerun", "external-admin-torch"},  # what others measured, and a closed form
+    "admin": {"external-realformer-rerun", "external-admin-torch"},  # what others measured, and a package
     # formulas, and what others measured
     "reformer": {"table1", "table3", "external-fastai2021-duplication"},
 }
@@ -93,7 +93,7 @@ TRAINED_BASELINES = {
     | {("table3", row) for row in ("bi-lstm", "softmax", "lsh-4")}
     | {(f"{table}-{data}", row) for table in ("table4", "table5") for data in ("mnist", "cifar10")
        for row in ("softmax", "stateful-softmax", "lsh-1", "lsh-4")},
-    "admin": {("table1", row) for row in ("postln-postln", "preln-preln")}
+    "admin": {("table1", row) for row in ("postln-postln", "postln-preln", "preln-preln")}
     | {("table2-iwslt14-de-en", f"{norm}-6l-6l") for norm in ("post-ln", "pre-ln")}
     | {("table2-wmt14-en-de", f"{norm}-{n}l-{n}l") for norm in ("post-ln", "pre-ln") for n in (6, 12, 18)}
     | {("table2-wmt14-en-fr", f"{norm}-{n}") for norm in ("post-ln", "pre-ln") for n in ("6l-6l", "60l-12l")}

@@ -1,6 +1,7 @@
 """Every recipe under configs/, found by glob: readable, self-contained, buildable, and really trainable."""
 
 import json
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -286,6 +287,19 @@ def test_an_ablation_changes_only_what_it_says(name: str) -> None:
     assert [key for key in sorted(found) if not any(re.fullmatch(pattern, key) for pattern in allowed)] == []
     for pattern in allowed:
         assert any(re.fullmatch(pattern, key) for key in found), f"{pattern} does not differ"
+
+
+@pytest.mark.parametrize(
+    "name", ["logarithm-6", "logarithm-6-constant", "logarithm-18", "logarithm-18-constant"]
+)
+def test_given_shortcuts_are_those_of_the_closed_form(name: str) -> None:
+    """n branches begin with ``sqrt((n + 1) / ln(n + 1) - 1)``: two a layer in an encoder, three in a decoder."""
+    net = load_recipe(f"admin/wmt14-en-de-given@{name}").config["model"]["init_args"]["net"]["init_args"]
+    for stack, blocks, each in (("encoder", "blocks", 2), ("decoder", "decoder_blocks", 3)):
+        n = each * net[f"{stack}_layers"]
+        given = net[blocks]["sublayer"]["init_args"]
+        assert given["omega"] == round(math.sqrt((n + 1) / math.log(n + 1) - 1), 4)
+        assert given.get("trained", True) == ("constant" not in name)
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:

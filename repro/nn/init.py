@@ -82,7 +82,7 @@ class Normal:
             if isinstance(module, nn.LayerNorm) and module.weight is not None:
                 nn.init.normal_(module.weight, mean=1.0, std=self.std)
             if isinstance(module, WeightedShortcut):
-                nn.init.ones_(module.omega)
+                module.reset()
 
 
 def _neutral(model: nn.Module) -> None:

@@ -73,6 +73,8 @@ class WeightedShortcut(nn.Module):
 
     Args:
         d_model: D.
+        omega: what it begins with, above 0; None leaves that to :mod:`repro.nn.shortcut`.
+        trained: whether it is a parameter that is trained.
 
     Attributes:
         omega: ``(D,)``, ones until :meth:`begin`.
@@ -84,16 +86,25 @@ class WeightedShortcut(nn.Module):
 
     begun: Tensor
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, omega: float | None = None, trained: bool = True) -> None:
         super().__init__()
-        self.omega = nn.Parameter(torch.ones(d_model))
+        self.omega = nn.Parameter(torch.ones(d_model), requires_grad=trained)
         self.register_buffer("begun", torch.zeros(()))
+        if omega is not None:
+            if not omega > 0:
+                raise ValueError(f"omega must be above 0, not {omega}")
+            self.begin(omega)
 
     @torch.no_grad()
     def begin(self, value: float) -> None:
         """Fills omega with a number above 0 and remembers it."""
         self.omega.fill_(value)
         self.begun.fill_(value)
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Fills omega with what it began with; with ones where it has not."""
+        self.omega.copy_(torch.where(self.begun > 0, self.begun, 1.0))
 
     def forward(self, x: Tensor) -> Tensor:
         """``x (..., D)``."""
@@ -103,13 +114,25 @@ class WeightedShortcut(nn.Module):
 class WeightedPostNorm(Sublayer):
     """``norm(x * omega + dropout(body(x)))`` with a trained omega; see :mod:`repro.nn.shortcut`.
 
-    Args: as :class:`PostNorm`.
+    Without a measuring pass, the same omega may be given to all n branches of a stack: with
+    ``sqrt((n + 1) / ln(n + 1) - 1)`` the output change grows with the logarithm of the depth, with ``sqrt(n)`` not.
 
-    Source: Liu et al. 2020, section 5 and code. Omega weighs the shortcut, not the branch.
+    Args: as :class:`PostNorm`, and ``omega`` and ``trained`` as :class:`WeightedShortcut`.
+
+    Source: Liu et al. 2020, section 5 and code; the given omegas: the authors' later package admin-torch. Omega weighs
+    the shortcut, not the branch.
     """
 
-    def __init__(self, body: nn.Module, d_model: int, dropout: float = 0.1, eps: float = 1e-6) -> None:
-        norm, shortcut = nn.LayerNorm(d_model, eps), WeightedShortcut(d_model)
+    def __init__(
+        self,
+        body: nn.Module,
+        d_model: int,
+        dropout: float = 0.1,
+        eps: float = 1e-6,
+        omega: float | None = None,
+        trained: bool = True,
+    ) -> None:
+        norm, shortcut = nn.LayerNorm(d_model, eps), WeightedShortcut(d_model, omega, trained)
         super().__init__(body, nn.Identity(), norm, shortcut, dropout)
 
 

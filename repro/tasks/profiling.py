@@ -20,13 +20,18 @@ def profile(task: Any) -> None:
         task: a :class:`~repro.tasks.task.Task` under a Trainer with a datamodule, on its device.
 
     Raises:
-        ReproError: the pass cannot be made, on every rank; says why.
+        ReproError: the pass cannot be made, or only some shortcuts have begun, on every rank; says why.
 
     Deviation: from the authors' code, which runs one GPU's share of a batch in a run of its own. Here numbers do not
     depend on the number of GPUs, at the price of memory for one sublayer's activations over a whole global batch.
     """
-    if all(value > 0 for values in beginnings(task.net).values() for value in values):
+    begun = [value > 0 for values in beginnings(task.net).values() for value in values]
+    if all(begun):
         return
+    if any(begun):
+        raise ReproError(
+            "some weighted shortcuts have what they begin with and others have not: give all or none"
+        )
     found, wrong = {}, None
     if task.global_rank == 0:
         try:

@@ -48,10 +48,11 @@ def test_cross_attention_may_count_as_one_matrix_too() -> None:
 
 
 @pytest.mark.parametrize("init", [glorot, glorot_fused, normal_002, Normal()])
-def test_weighted_shortcuts_begin_as_ones(init: Any) -> None:
-    model = WeightedPostNorm(FeedForward(D, D), D)
-    init(model)
-    assert torch.equal(model.shortcut.omega, torch.ones(D))
+def test_weighted_shortcuts_begin_as_ones_or_with_what_they_are_given(init: Any) -> None:
+    for omega in (None, 2.5):
+        model = WeightedPostNorm(FeedForward(D, D), D, omega=omega)
+        init(model)
+        assert torch.equal(model.shortcut.omega, torch.full((D,), omega or 1.0))
 
 
 def test_glorot_of_the_rest() -> None:

@@ -75,6 +75,20 @@ def test_a_weighted_shortcut_weighs_the_input_and_not_the_branch() -> None:
     assert torch.equal(last, y[:, -1:])
 
 
+def test_a_shortcut_that_is_given_its_omega_has_begun_and_may_be_left_untrained() -> None:
+    x = tokens()
+    sublayer = WeightedPostNorm(Doubles(), 4, dropout=0.0, omega=2.5, trained=False).double()
+    assert torch.allclose(sublayer(x, None, LAYOUT).y, plain_norm(4.5 * x, 1e-6), rtol=0, atol=1e-12)
+    shortcut = sublayer.shortcut
+    assert isinstance(shortcut, WeightedShortcut)
+    assert float(shortcut.begun) == 2.5
+    assert not shortcut.omega.requires_grad
+    assert WeightedShortcut(4, 2.5).omega.requires_grad
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="omega must be above 0, not"):
+            WeightedShortcut(4, wrong)
+
+
 def test_a_weighted_shortcut_begins_once_and_its_state_says_so() -> None:
     one, other = WeightedShortcut(4), WeightedShortcut(4)
     assert float(one.begun) == 0.0

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import socket
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def task(sublayer: Any = WeightedPostNorm, seed: int = 0) -> Translation:
+def task(sublayer: Any = WeightedPostNorm, seed: int = 0, decoder: Any = None) -> Translation:
     torch.manual_seed(seed)
     blocks = Blocks(
         [partial(FullAttention, n_heads=2, dropout=0.1)],
@@ -53,7 +54,9 @@ def task(sublayer: Any = WeightedPostNorm, seed: int = 0) -> Translation:
         partial(sublayer, dropout=0.1),
         cross=partial(CrossAttention, n_heads=2),
     )
-    net = EncoderDecoder(8, 2, 2, partial(Vocabulary, size=300), blocks, init=glorot_fused)
+    other = None if decoder is None else replace(blocks, sublayer=partial(decoder, dropout=0.1))
+    vocabulary = partial(Vocabulary, size=300)
+    net = EncoderDecoder(8, 2, 2, vocabulary, blocks, init=glorot_fused, decoder_blocks=other)
     return Translation(net, partial(torch.optim.SGD, lr=0.01), Constant)
 
 
@@ -120,6 +123,17 @@ def test_the_first_batch_of_a_datamodule_is_whole_and_its_position_stays() -> No
     assert set(mine.index.tolist()) < set(whole.index.tolist())
     assert module.state_dict() == {"train": {"epoch": 0, "batch": 1, "parts": 2}}
     assert isinstance(module.trainer, Share)
+
+
+def test_shortcuts_that_are_given_what_they_begin_with_are_left_alone() -> None:
+    given, other = (partial(WeightedPostNorm, omega=value) for value in (2.5, 3.5))
+    seen = fit(task(given, decoder=other))
+    assert seen.omegas == {"encoder": [2.5] * 4, "decoder": [3.5] * 6}
+
+
+def test_some_given_and_some_not_is_refused() -> None:
+    with pytest.raises(ReproError, match="give all or none"):
+        fit(task(WeightedPostNorm, decoder=partial(WeightedPostNorm, omega=2.5)))
 
 
 def test_a_network_that_has_begun_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
