@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import UserError, nearest
+from repro.nested import flatten, merge
 from repro.paths import configs_dir, runs_dir
+from repro.seeds import judged_seeds
 from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
     "title", "reproduces", "supports", "ablates", "deviations", "expects", "points",
-    "start_from", "pretrained", "start_with",
+    "start_from", "pretrained", "start_with", "seeds", "extended_to",
 )  # fmt: skip
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
@@ -48,11 +50,13 @@ class Recipe:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
         config: everything the file says, overlays, point and overrides merged; header keys included.
+        overrides: the settings that were given beside the files, one word each: ``--trainer.max_steps=10``.
     """
 
     experiment: str
     scale: str
     config: Config
+    overrides: tuple[str, ...] = ()
 
     @property
     def paper(self) -> str:
@@ -99,6 +103,16 @@ class Recipe:
         return str(said)
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """The judged seeds, declared before they ran; see :func:`repro.seeds.judged_seeds`."""
+        return judged_seeds(self.experiment, self.config)
+
+    @property
+    def extended(self) -> bool:
+        """Whether an undecided result was extended to more seeds, and is judged with 97.5 % intervals."""
+        return self.config.get("extended_to") is not None
+
+    @property
     def hash8(self) -> str:
         """Eight hexadecimal digits of the SHA-256 over the signature."""
         return signature_hash(self.signature)[:8]
@@ -119,18 +133,6 @@ def signature_hash(signature: Config) -> str:
 
 def _is_infrastructure(key: str) -> bool:
     return any(key == k or key.startswith(k + ".") for k in INFRASTRUCTURE)
-
-
-def flatten(tree: Any, prefix: str = "") -> Config:
-    """``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``; lists are numbered, empty ones kept."""
-    if isinstance(tree, dict) and tree:
-        items: Any = tree.items()
-    elif isinstance(tree, list) and any(isinstance(x, dict | list) for x in tree):
-        items = enumerate(tree)
-    else:
-        return {prefix: tree}
-    dot = f"{prefix}." if prefix else ""
-    return {k: v for key, value in items for k, v in flatten(value, f"{dot}{key}").items()}
 
 
 @cache
@@ -197,7 +199,8 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     config = _choose_point(config, name, point)
     for key, value in overrides or ():
         set_key(config, key, value)
-    return Recipe(experiment, scale, config)
+    words = [f"--{key}={json.dumps(value, default=str)}" for key, value in overrides or ()]
+    return Recipe(experiment, scale, config, tuple(words))
 
 
 def _read_recipe(path: Path) -> Config:
@@ -249,21 +252,6 @@ def _points(config: Config, name: str) -> Config:
                 f"{name}: {point!r} cannot name a point; use letters, digits and . _ -, like l128-e50"
             )
     return {str(point): keys for point, keys in points.items()}
-
-
-def merge(base: Any, over: Any) -> Any:
-    """Lays one tree over another: mappings merge, all else is replaced.
-
-    Where ``over`` names another ``class_path``, its ``init_args`` replace the old ones whole.
-    """
-    if not (isinstance(base, dict) and isinstance(over, dict)):
-        return copy.deepcopy(over)
-    if "class_path" in over and over["class_path"] != base.get("class_path"):
-        return copy.deepcopy(over)
-    out = dict(base)
-    for key, value in over.items():
-        out[key] = merge(base[key], value) if key in base else copy.deepcopy(value)
-    return out
 
 
 def set_key(config: Config, key: str, value: Any) -> None:

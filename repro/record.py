@@ -4,22 +4,22 @@ A record is one JSON file, written once by rank 0 at the end of a run, below
 ``results/runs/<paper>/<recipe>/``. Tables are made from records and from nothing else.
 """
 
-import contextlib
 import dataclasses
-import errno
 import json
 import math
-import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from repro.errors import ReproError, UserError
+from repro.files import replacing as replacing
+from repro.files import write_atomic
 
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
+LEDGER = "LEDGER.tsv"  # below results/runs; see repro/report/record_ledger.py
 
 
 @dataclass
@@ -69,7 +69,7 @@ class RunRecord:
     gpu_hours: float
     peak_bytes: int
     metrics: list[Measurement]
-    curves: dict[str, list[list[Any]]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
+    curves: dict[str, list[Any]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
     checkpoint_sha256: str | None
     outputs_sha256: str | None  # of <record>.outputs.txt beside the record
     finished: str  # ISO 8601, UTC
@@ -79,7 +79,11 @@ class RunRecord:
     start_from: dict[str, str] | None = None
     code_sha256: str | None = None  # over the package's source files that were imported
     external: bool = False  # uploaded by others; never `reproduced`
+    # Settings given beside the recipe: --trainer.max_steps=10.
+    overrides: list[str] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
+    # Where it was read from, below results/runs; no part of the record.
+    stored_at: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def metric(self, name: str) -> Measurement | None:
         """The measurement of that name, or None."""
@@ -91,6 +95,11 @@ class RunRecord:
         digits = "".join(c for c in self.finished if c.isdigit())[:14]
         return f"{self.scale}-s{self.seed}-{self.config_hash[:8]}-{digits}"
 
+    @property
+    def path(self) -> str:
+        """Its file below ``results/runs``: where it was read from, else where it will be written."""
+        return self.stored_at or f"{self.experiment}/{self.file_stem}.json"
+
     def to_json(self) -> str:
         """The record as JSON; points of a curve that are not finite (a diverged run) become null.
 
@@ -101,6 +110,7 @@ class RunRecord:
             if not math.isfinite(m.value):
                 raise ReproError(f"{m.name} is {m.value}: a diverged run has no such number; leave it out")
         raw = dataclasses.asdict(self)
+        del raw["stored_at"]
         for name, points in self.curves.items():
             raw["curves"][name] = [[x, y if y is not None and math.isfinite(y) else None] for x, y in points]
         return json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -119,7 +129,7 @@ class RunRecord:
         if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
             version = raw.get("schema_version") if isinstance(raw, dict) else None
             raise UserError(f"{name}: schema_version {version!r}, this version reads {SCHEMA_VERSION}")
-        known = {f.name: f for f in dataclasses.fields(cls)}
+        known = {f.name: f for f in dataclasses.fields(cls) if f.init}
         unknown = sorted(raw.keys() - known.keys())
         missing = [n for n, f in known.items() if n not in raw and _is_required(f)]
         if unknown or missing:
@@ -138,85 +148,41 @@ def _refuse_constant(text: str) -> float:
 
 
 def _check_types(record: RunRecord, name: str) -> None:
-    """Refuses a record whose joining fields are of another type: tables would fail far from the cause."""
-    texts = ("experiment", "scale", "run_id", "command", "config_hash", "precision", "finished")
-    maps = ("config", "versions", "hardware", "data", "curves")
-    wanted: list[tuple[str, Any, Any]] = [(key, getattr(record, key), str) for key in texts]
-    wanted += [(key, getattr(record, key), dict) for key in maps]
-    wanted += [(key, getattr(record, key), int) for key in ("seed", "parameters", "steps", "tokens")]
-    costs = ("wall_seconds", "gpu_hours", "peak_bytes")
-    wanted += [(key, getattr(record, key), int | float) for key in costs]
-    wanted += [("deviations", record.deviations, list), ("external", record.external, bool)]
-    for m in record.metrics:
-        wanted += [(f"metric {m.name} {key}", getattr(m, key), str) for key in ("name", "unit", "split")]
-        wanted.append((f"metric {m.name} value", m.value, int | float))
-        wanted.append((f"metric {m.name} protocol", m.protocol, dict))
-    for key, value, kind in wanted:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise UserError(f"{name}: {key} is {value!r}, which is not of the right type")
+    """Refuses a record with a field of another type: tables would fail far from the cause."""
+    for part, where in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
+        for key, hint in _hints(type(part)).items():  # type: ignore[arg-type]
+            value = getattr(part, key)
+            if not _fits(value, hint):
+                raise UserError(f"{name}: {where}{key} is {value!r}, which is not of the right type")
+    for key, points in record.curves.items():
+        if not all(map(_is_point, points)):
+            raise UserError(f"{name}: curve {key} is no list of points [step, value]")
+
+
+_hints = cache(get_type_hints)
+
+
+def _is_point(point: Any) -> bool:
+    pair = type(point) is list and len(point) == 2
+    return pair and type(point[0]) in (int, float) and type(point[1]) in (int, float, type(None))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value read from JSON is of an annotated type. Numbers are finite, and True is none."""
+    if isinstance(hint, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    inner = get_args(hint)[-1:]
+    if isinstance(value, bool | int | float) and hint is not Any:
+        numbers = (int, float) if hint is float else (hint,)
+        return type(value) in numbers and -1e300 < value < 1e300
+    if hint is Any or not isinstance(value, get_origin(hint) or hint):
+        return hint is Any
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return inner in ((), (Any,)) or all(_fits(one, inner[0]) for one in values)
 
 
 def _is_required(f: "dataclasses.Field[Any]") -> bool:
     return f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all.
-
-    Raises:
-        UserError: the folder cannot be written to (exit code 2).
-        ReproError: the disk is full, or any other failure of the system.
-    """
-    try:
-        with replacing(path) as file:
-            file.write(data)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-            raise UserError(
-                f"cannot write {path}: {error.strerror}; make the folder writable or set another"
-            ) from None
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ReproError(
-                f"no space left to write {path}; free some and run the same command again"
-            ) from None
-        raise ReproError(f"cannot write {path}: {error.strerror}") from None
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to be written that takes the path's place once it is whole and on disk: temporary file, fsync, rename.
-
-    Whatever ends the block early leaves the path as it was.
-
-    Raises:
-        OSError: of the system.
-    """
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
-        sync_folder(path.parent)
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes a rename durable: after a power failure the folder still shows it. Not every file system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def thin(points: list[list[float]], limit: int = MAX_CURVE_POINTS) -> list[list[float]]:
@@ -242,9 +208,59 @@ def write_record(record: RunRecord, runs: Path, outputs: str | None = None) -> P
     return path
 
 
-def read_records(runs: Path) -> list[RunRecord]:
-    """Every record below a folder, in the order of their paths."""
-    return [RunRecord.from_json(_read_text(path), str(path)) for path in sorted(runs.rglob("*.json"))]
+@dataclass(frozen=True)
+class Damage:
+    """A record that cannot be read.
+
+    Attributes:
+        path: below ``results/runs``.
+        problem: what is wrong with it, in one line.
+    """
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        remedy = f"restore it from git, or withdraw it: repro tables --withdraw {self.path} --reason TEXT"
+        return f"runs/{self.path} is damaged and left out: {self.problem}; {remedy}"
+
+
+@dataclass(frozen=True)
+class Records:
+    """What lies below ``results/runs``, in the order of the paths.
+
+    Attributes:
+        damaged: those that cannot be read and are not withdrawn.
+    """
+
+    good: list[RunRecord]
+    damaged: list[Damage]
+
+
+def read_records(runs: Path) -> Records:
+    """Every record below a folder; one that is damaged does not keep the others from being read."""
+    found = Records([], [])
+    left_out = withdrawn(runs)
+    for path in sorted(runs.rglob("*.json")):
+        place = path.relative_to(runs).as_posix()
+        try:
+            record = RunRecord.from_json(_read_text(path), str(path))
+        except (UserError, RecursionError) as error:
+            if place not in left_out:
+                problem = " ".join(str(error).removeprefix(f"{path}: ").split())
+                found.damaged.append(Damage(place, problem[:300]))
+            continue
+        record.stored_at = place
+        found.good.append(record)
+    return found
+
+
+def withdrawn(runs: Path) -> frozenset[str]:
+    """The records that the ledger calls withdrawn, as paths below ``runs``. They count for nothing."""
+    path = runs / LEDGER
+    lines = _read_text(path).split("\n") if path.is_file() else []
+    cells = (line.split("\t") for line in lines)
+    return frozenset(line[2] for line in cells if len(line) > 2 and line[1] == "withdrawn")
 
 
 def _read_text(path: Path) -> str:

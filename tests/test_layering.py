@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "repro"
-BOTTOM = {"errors", "paths", "yamls", "recipe", "record"}
+BOTTOM = {"errors", "paths", "yamls", "nested", "seeds", "recipe", "files", "record"}
 # What a layer may import of repro, itself included. A module of no layer listed here fails the test.
 MAY_IMPORT = {
     "__init__": set(),
@@ -18,8 +18,11 @@ MAY_IMPORT = {
     "errors": set(),
     "paths": {"errors"},
     "yamls": {"errors"},
-    "recipe": {"errors", "paths", "yamls"},
-    "record": {"errors", "paths"},
+    "nested": set(),
+    "seeds": {"errors"},
+    "recipe": {"errors", "paths", "yamls", "nested", "seeds"},
+    "files": {"errors"},
+    "record": {"errors", "paths", "files"},
     "stop": set(),
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
@@ -43,8 +46,9 @@ MAY_IMPORT = {
         "checkpoints",
         *BOTTOM,
     },
-    "report": {"report", "contact_sheet", *BOTTOM},
+    "report": {"report", "contact_sheet", "verify", *BOTTOM},
     "launch": {"launch", "source", *BOTTOM},
+    "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
     "doctor": {"data", "tracking", *BOTTOM},
     "cli": {
         "cli",
@@ -57,11 +61,12 @@ MAY_IMPORT = {
         "doctor",
         "stop",
         "checkpoints",
+        "verify",
     }
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {"errors", "paths", "yamls", "recipe", "record", "source", "stop", "report", "launch"}
+WITHOUT_TORCH = {*BOTTOM, "source", "stop", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

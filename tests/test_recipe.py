@@ -4,12 +4,11 @@ import pytest
 
 from repro import recipe
 from repro.errors import UserError
+from repro.nested import flatten, merge
 from repro.recipe import (
     differing_keys,
     experiments,
-    flatten,
     load_recipe,
-    merge,
     recipe_files,
     scales_of,
     set_key,
@@ -168,6 +167,42 @@ def test_the_hash_ignores_infrastructure_and_nothing_else(write):
     assert hash8() == hash8(("trainer.devices", 8), ("data.num_workers", 0), ("trainer.logger.x", 1))
     assert hash8() != hash8(("model.net.width", 9))
     assert hash8() != hash8(("data.batch", 8))
+
+
+def test_judged_seeds_are_declared_in_file_overlay_or_point_and_change_no_hash(write):
+    plain = load_recipe("toy/base")
+    assert (plain.seeds, plain.extended) == ((1, 2, 3, 4, 5), False)
+    write("grid.yaml", BASE + GRID)
+    write("grid.cpu.yaml", "trainer: {max_steps: 5}")
+    before = [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")]
+    write(
+        "grid.yaml",
+        BASE + "seeds: 1-3\n" + GRID.replace("  plain:", "  plain: {seeds: 1-2, extended_to: 1-4}"),
+    )
+    write("grid.cpu.yaml", "trainer: {max_steps: 5}\nseeds: 11-13\nextended_to: 11-18")
+    assert [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")] == before
+    assert load_recipe("toy/grid@l128").seeds == (1, 2, 3)
+    found = load_recipe("toy/grid@l128", "cpu")
+    assert (found.seeds, found.extended) == (tuple(range(11, 19)), True)
+    assert load_recipe("toy/grid@plain", "cpu").seeds == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("seeds: 3", "toy/base: seeds: 3 "),
+        ("seeds: [1, 2]", "toy/base: seeds: .1, 2. "),
+        ("seeds: 3-1", "toy/base: seeds: .*'3-1'"),
+        ("seeds: 1-100", "toy/base: seeds: '1-100'"),
+        ("extended_to: 1-5", "toy/base: extended_to: 1-5"),
+        ("seeds: 1-3\nextended_to: 4-9", "toy/base: extended_to: 4-9"),
+        ("seeds: 1-3\nextended_to: 1-101", "toy/base: extended_to: '1-101'"),
+    ],
+)
+def test_seeds_that_cannot_be_judged_are_refused(write, lines, said):
+    write("base.yaml", f"{BASE}{lines}\n")
+    with pytest.raises(UserError, match=said):
+        _ = load_recipe("toy/base").seeds
 
 
 def test_run_id_and_folder(write, monkeypatch, tmp_path):

@@ -5,9 +5,18 @@ import os
 
 import pytest
 
-from repro import record as module
+from repro import files as module
 from repro.errors import ReproError, UserError
-from repro.record import Measurement, RunRecord, read_records, thin, write_atomic, write_record
+from repro.record import (
+    LEDGER,
+    Measurement,
+    RunRecord,
+    read_records,
+    thin,
+    withdrawn,
+    write_atomic,
+    write_record,
+)
 
 
 @pytest.fixture
@@ -63,7 +72,27 @@ def test_write_and_read_with_outputs(made, tmp_path):
     path = write_record(made, tmp_path, outputs="ein Hund\n")
     assert path == tmp_path / "toy" / "big" / "cpu-s3-01234567-20260102030405.json"
     assert path.with_suffix(".outputs.txt").read_text() == "ein Hund\n"
-    assert read_records(tmp_path) == [made]
+    (record,) = read_records(tmp_path).good
+    assert record == made
+    assert record.path == made.path == "toy/big/cpu-s3-01234567-20260102030405.json"
+
+
+def test_a_record_is_known_by_the_place_where_it_lies(made, tmp_path):
+    path = write_record(made, tmp_path)
+    moved = path.parent / "external" / "us" / "one.json"
+    moved.parent.mkdir(parents=True)
+    path.rename(moved)
+    (record,) = read_records(tmp_path).good
+    assert record.path == "toy/big/external/us/one.json"
+    assert record.to_json() == made.to_json(), "the place is no part of the record"
+
+
+def test_a_record_without_overrides_is_as_old_ones_are(made):
+    raw = json.loads(made.to_json())
+    assert raw.pop("overrides") == []
+    assert RunRecord.from_json(json.dumps(raw)) == made
+    said = dataclasses.replace(made, overrides=["--trainer.max_steps=10"])
+    assert RunRecord.from_json(said.to_json()).overrides == ["--trainer.max_steps=10"]
 
 
 def test_records_are_never_overwritten(made, tmp_path):
@@ -87,7 +116,8 @@ def test_a_diverged_run_keeps_its_curve_and_loses_its_metric(made):
 
 
 def test_no_records_where_there_is_no_folder(tmp_path):
-    assert read_records(tmp_path / "none") == []
+    found = read_records(tmp_path / "none")
+    assert (found.good, found.damaged) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -105,23 +135,46 @@ def test_no_records_where_there_is_no_folder(tmp_path):
         (lambda raw: raw.update(curves=[]), r"curves is \[\]"),
         (lambda raw: raw["metrics"][0].update(value="30"), "metric test/bleu value is '30'"),
         (lambda raw: raw["metrics"][0].update(protocol=[]), "metric test/bleu protocol"),
+        (lambda raw: raw["metrics"][0].update(value=10**400), "metric test/bleu value is 1000"),
+        (lambda raw: raw["metrics"][0].update(validation="31"), "metric test/bleu validation is '31'"),
+        (lambda raw: raw.update(commit=5), "commit is 5"),
+        (lambda raw: raw.update(dirty="no"), "dirty is 'no'"),
+        (lambda raw: raw.update(versions={"torch": 2}), "versions is {'torch': 2}"),
+        (lambda raw: raw.update(overrides=[1]), r"overrides is \[1\]"),
+        (lambda raw: raw.update(stored_at="x"), r"unknown keys \['stored_at'\]"),
+        (lambda raw: raw["curves"].update(new=[[1]]), "curve new"),
+        (lambda raw: raw["curves"].update(new=[[1, "2"]]), "curve new"),
+        (lambda raw: raw["curves"].update(new=[[None, 2]]), "curve new"),
     ],
 )
 def test_a_malformed_record_is_refused_with_its_name(made, tmp_path, change, said):
     raw = json.loads(made.to_json())
     change(raw)
-    path = tmp_path / "odd.json"
-    path.write_text(json.dumps(raw))
     with pytest.raises(UserError, match=said) as error:
-        read_records(tmp_path)
-    assert str(path) in str(error.value)
+        RunRecord.from_json(json.dumps(raw), "odd.json")
+    assert "odd.json" in str(error.value)
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema_version": NaN}', b"\xff\xfe"])
-def test_what_is_no_json_record_is_refused(tmp_path, data):
-    (tmp_path / "odd.json").write_bytes(data)
-    with pytest.raises(UserError, match=r"odd\.json"):
-        read_records(tmp_path)
+DAMAGED = [b"", b"{", b"[]", b'{"schema_version": NaN}', b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_record_is_named_and_the_others_are_read(made, tmp_path, data):
+    path = write_record(made, tmp_path)
+    (path.parent / "odd.json").write_bytes(data)
+    (tmp_path / "folder.json").mkdir()
+    found = read_records(tmp_path)
+    assert found.good == [made]
+    assert [damage.path for damage in found.damaged] == ["folder.json", "toy/big/odd.json"]
+    assert all(damage.path in str(damage) and "\n" not in str(damage) for damage in found.damaged)
+
+
+def test_a_withdrawn_record_is_no_longer_called_damaged(tmp_path):
+    (tmp_path / "odd.json").write_text("{")
+    (tmp_path / LEDGER).write_text("a header\n2026-01-01T00:00:00Z\twithdrawn\todd.json\tabc\tcut off\n")
+    assert withdrawn(tmp_path) == {"odd.json"}
+    assert read_records(tmp_path).damaged == []
+    assert withdrawn(tmp_path / "none") == frozenset()
 
 
 def test_thin_keeps_ends_and_order():

@@ -6,9 +6,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from repro.cli.runs import complete_experiments
-from repro.errors import UserError
+from repro.cli.runs import SEEDS, complete_experiments
 from repro.recipe import SCALES
+from repro.seeds import SeedChoice
 
 if TYPE_CHECKING:
     from repro.launch.ledger import Submission
@@ -27,7 +27,7 @@ def register(verbs: Any) -> None:
     )
     cluster.completer = complete_clusters
     submit.add_argument("--scale", choices=SCALES, default="paper")
-    submit.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
+    submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     submit.add_argument("--comment", metavar="TEXT", help="shown by squeue behind the submission's name")
     submit.add_argument("--tables", action="store_true", help="a last job that makes the tables")
     submit.add_argument(
@@ -73,16 +73,14 @@ def _request(args: argparse.Namespace) -> "Request":
     from repro.launch.checked import setting
     from repro.launch.plan import Request
 
-    if args.seeds < 1:
-        raise UserError(f"--seeds must be at least 1, not {args.seeds}")
     words = ["repro", "submit", *args.targets, "--cluster", args.cluster, "--scale", args.scale]
-    words += ["--seeds", str(args.seeds), *(["--comment", args.comment] if args.comment is not None else [])]
+    words += ["--seeds", args.seeds, *(["--comment", args.comment] if args.comment is not None else [])]
     words += [*(["--tables"] if args.tables else []), *(setting(key, value) for key, value in args.overrides)]
     return Request(
         targets=args.targets,
         cluster=args.cluster,
         scale=args.scale,
-        seeds=range(1, args.seeds + 1),
+        seeds=SeedChoice.parse(args.seeds),
         overrides=args.overrides,
         comment=args.comment,
         tables=args.tables,

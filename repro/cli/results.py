@@ -7,6 +7,8 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import results_dir
+from repro.record import Damage, read_records
+from repro.report.text import clean
 
 
 def register(verbs: Any) -> None:
@@ -25,6 +27,14 @@ def register(verbs: Any) -> None:
         metavar="ENTITY/PROJECT",
         help="first take in the records that others' runs uploaded there, marked external; 1 if any is refused",
     )
+    tables.add_argument(
+        "--withdraw",
+        metavar="RECORD",
+        help="first withdraw a record, which then counts for nothing; its file stays. Needs --reason",
+    )
+    tables.add_argument(
+        "--reason", metavar="TEXT", help="of --withdraw: a fault that is not the score itself"
+    )
     tables.set_defaults(handler=make_tables)
 
     completion = verbs.add_parser("completion", help='shell completion: eval "$(repro completion bash)"')
@@ -37,36 +47,52 @@ def complete_papers(prefix: str, **_: Any) -> list[str]:
     return sorted(p.stem for p in (results_dir() / "published").glob(f"{prefix}*.yaml"))
 
 
-def list_rows(args: argparse.Namespace) -> None:
-    from repro.report.compare import list_rows as rows_of
+def list_rows(args: argparse.Namespace) -> int:
+    from repro.report.compare import compare
+    from repro.report.listing import list_rows as rows_of
 
     if args.paper and args.paper not in complete_papers(""):
         raise UserError(f"unknown paper {args.paper!r}{nearest(args.paper, complete_papers(''))}")
-    rows = rows_of(args.paper)
+    comparison = compare(args.paper)
+    rows = rows_of(comparison)
     if args.json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
-        return
-    from repro.report.terminal import rows_table
+    else:
+        from repro.report.terminal import rows_table
 
-    print(rows_table(rows))
+        print(rows_table(rows))
+    return name_damaged(comparison.damaged)
+
+
+def name_damaged(damaged: list[Damage]) -> int:
+    """A line on stderr for each damaged record; the exit code."""
+    for one in damaged:
+        print(clean(one), file=sys.stderr)
+    return 1 if damaged else 0
 
 
 def make_tables(args: argparse.Namespace) -> int:
+    from repro.report.record_ledger import withdraw
     from repro.report.render import check_tables, write_tables
 
-    if args.check and args.from_wandb:
-        raise UserError("--check writes nothing and --from-wandb does; give one of them")
+    if args.check and (args.from_wandb or args.withdraw is not None):
+        other = "--from-wandb" if args.from_wandb else "--withdraw"
+        raise UserError(f"--check writes nothing and {other} does; give one of them")
+    if args.reason is not None and args.withdraw is None:
+        raise UserError(f"--reason {args.reason!r} says why a record is withdrawn; add --withdraw RECORD")
     if args.check:
         differences = check_tables()
         for line in differences:
-            print(line, file=sys.stderr)
+            print(clean(line), file=sys.stderr)
         if not differences:
             print("results are up to date")
         return 1 if differences else 0
     good = pull_records(args.from_wandb) if args.from_wandb else True
+    if args.withdraw is not None:
+        print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     for path in write_tables():
         print(path)
-    return 0 if good else 1
+    return name_damaged(read_records(results_dir() / "runs").damaged) or (0 if good else 1)
 
 
 def pull_records(target: str) -> bool:

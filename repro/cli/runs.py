@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.errors import UserError, nearest
+from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import write_atomic
+from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.stop import StopRequest
 from repro.yamls import parse_yaml
+
+SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 
 
 def register(verbs: Any) -> None:
@@ -31,7 +34,9 @@ def register(verbs: Any) -> None:
 
     run = verbs.add_parser("run", help="train, test and record one experiment; resumes")
     add_experiment(run)
-    run.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
+    which = run.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=int, help="of everything random (default: the first judged seed)")
+    which.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     run.set_defaults(handler=run_one)
 
     reproduce = verbs.add_parser("reproduce", help="every run that has no record yet, then the tables")
@@ -40,7 +45,7 @@ def register(verbs: Any) -> None:
     )
     targets.completer = complete_experiments
     reproduce.add_argument("--scale", choices=SCALES, default="paper")
-    reproduce.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 1 to N (default 3)")
+    reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     reproduce.add_argument("--dry-run", action="store_true", help="only say what would run")
     reproduce.set_defaults(handler=reproduce_all)
 
@@ -116,16 +121,54 @@ def show_params(args: argparse.Namespace) -> None:
     print(json.dumps([counted], indent=1) if args.json else describe(counted))
 
 
-def run_one(args: argparse.Namespace) -> None:
-    if not 0 <= args.seed < 2**32:
-        raise UserError(f"--seed must be from 0 to {2**32 - 1}, not {args.seed}")
+def run_one(args: argparse.Namespace) -> int:
+    seed = args.seed
+    if seed is not None and not 0 <= seed <= LARGEST:
+        raise UserError(f"--seed must be from 0 to {LARGEST}, not {seed}")
     recipe = recipe_of(args)
-    words = ["repro", "run", args.experiment, "--scale", args.scale, "--seed", str(args.seed)]
-    words += [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
+    settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
+    if args.seeds is not None:
+        runs = [
+            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings])
+            for s in SeedChoice.parse(args.seeds).of(recipe.seeds)
+        ]
+        return run_each(runs)
+    seed = recipe.seeds[0] if seed is None else seed
+    words = ["repro", *run_words(args.experiment, args.scale, seed), *settings]
     with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, args.seed, shlex.join(words), request)
+        record = _run(recipe, seed, shlex.join(words), request)
     if is_leader():
         conclude(record)
+    return EXIT_OK
+
+
+def run_words(experiment: str, scale: str, seed: int) -> list[str]:
+    """The arguments of ``repro`` that run one seed, without settings."""
+    return ["run", experiment, "--scale", scale, "--seed", str(seed)]
+
+
+def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
+    """Runs one after the other, each in a process of its own; a failure does not stop the next.
+
+    Args:
+        runs: run ids and the arguments of ``repro``.
+
+    Returns:
+        0; 1 where a run failed; 75 or 130 where one was asked to stop, after which none is begun.
+    """
+    result = EXIT_OK
+    for run_id, words in runs:
+        print(run_id, flush=True)
+        with StopRequest() as request:  # the run is asked, too: it saves itself first
+            code = subprocess.run([sys.executable, "-m", "repro", *words], check=False).returncode
+        if code:
+            result = EXIT_FAILED
+            print(f"repro: {run_id} ended with exit code {code}", file=sys.stderr)
+        if request.asked:
+            return EXIT_INTERRUPTED if request.by_user else EXIT_REQUEUE
+        if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
+            return code
+    return result
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> Any:
@@ -135,6 +178,8 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> Any:
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
     require_writable(results_dir() / "runs")
+    for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
+        print(line, file=sys.stderr)
     return run(recipe, seed, command, request, expected(recipe))
 
 
@@ -171,32 +216,29 @@ def conclude(record: Any) -> None:
 
 def reproduce_all(args: argparse.Namespace) -> int:
     from repro.launch.chain import needed
-    from repro.launch.targets import resolve_targets
+    from repro.launch.targets import few_seeds, not_judged, resolve_targets
+    from repro.record import read_records
 
-    if args.seeds < 1:
-        raise UserError(f"--seeds must be at least 1, not {args.seeds}")
+    seeds = SeedChoice.parse(args.seeds)
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
-    specs = resolve_targets(targets, args.scale, list(range(1, args.seeds + 1)))
+    specs = resolve_targets(targets, args.scale, seeds)
     todo = needed(specs, queued={})
     recorded, first = sum(spec.done for spec in specs), len(todo.added)
     before = f", {first} of them because others start from them" if first else ""
     print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")
-    failed = 0
-    for spec in todo.specs:
-        print(spec.run_id, flush=True)
-        if args.dry_run:
-            continue
-        words = ["run", spec.experiment, "--scale", spec.scale, "--seed", str(spec.seed)]
-        code = subprocess.run([sys.executable, "-m", "repro", *words], check=False).returncode
-        if code:
-            failed += 1
-            print(f"repro: {spec.run_id} ended with exit code {code}", file=sys.stderr)
-    if not args.dry_run:
+    damaged = read_records(results_dir() / "runs").damaged
+    for line in [*damaged, *few_seeds(specs, seeds), *(not_judged(todo.specs) if args.dry_run else ())]:
+        print(line, file=sys.stderr)
+    if args.dry_run:
+        print("".join(f"{spec.run_id}\n" for spec in todo.specs), end="")
+        return EXIT_OK
+    code = run_each([(s.run_id, run_words(s.experiment, s.scale, s.seed)) for s in todo.specs])
+    if code in (EXIT_OK, EXIT_FAILED):
         from repro.report.render import write_tables
 
         write_tables()
         print(f"tables  {results_dir() / 'tables'}\npage    {results_dir() / 'index.html'}")
-    return 1 if failed else 0
+    return code
 
 
 def show_runs(args: argparse.Namespace) -> None:
@@ -224,13 +266,16 @@ def find_record(word: str) -> Any:
     for path in (Path(word), Path(word) / "record.json", runs_dir() / word / "record.json"):
         if path.is_file():
             return RunRecord.from_json(path.read_text(encoding="utf-8"), str(path))
-    records = read_records(results_dir() / "runs")
-    found = [r for r in records if word in (r.run_id, f"{r.experiment}/{r.file_stem}")]
+    there = read_records(results_dir() / "runs")
+    found = [r for r in there.good if word in (r.run_id, r.path.removesuffix(".json"))]
     if found:
         return max(found, key=lambda r: r.finished)
+    for one in there.damaged:
+        if word == one.path.removesuffix(".json"):
+            raise UserError(str(one))
     status = runs_dir() / word / "status.json"
     if status.is_file():
         state = json.loads(status.read_text(encoding="utf-8"))
         raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
-    close = nearest(word, [r.run_id for r in records])
+    close = nearest(word, [r.run_id for r in there.good])
     raise UserError(f"no run {word!r} has a record{close}; `repro run` makes one")

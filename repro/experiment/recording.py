@@ -75,6 +75,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         deviations=list(recipe.config.get("deviations") or []),
         start_from=current.stamper.origin,
         code_sha256=current.source.sha256,
+        overrides=list(recipe.overrides),
     )
 
 

@@ -12,9 +12,10 @@ from repro.launch.chain import PlannedJob, arrange, dependency, needed, tables_j
 from repro.launch.cost import describe_cost
 from repro.launch.profile import Profile, load_profile
 from repro.launch.render import Places, check_syntax, current_places, render_script
-from repro.launch.targets import RunSpec, resolve_targets, without_scale
+from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
 from repro.launch.withheld import refuse_secrets
 from repro.recipe import Overrides
+from repro.seeds import SeedChoice
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Request:
         targets: see :mod:`repro.launch.targets`; at least one.
         cluster: name of a profile in ``slurm/clusters``.
         scale: one of :data:`repro.recipe.SCALES`.
-        seeds: one run of each experiment for each.
+        seeds: of each experiment, a run for each.
         overrides: settings of every run that a target means.
         comment: the user's, for the queue; or None.
         tables: whether a last job makes the tables.
@@ -35,7 +36,7 @@ class Request:
     targets: Sequence[str]
     cluster: str
     scale: str
-    seeds: Sequence[int]
+    seeds: SeedChoice
     overrides: Overrides
     comment: str | None = None
     tables: bool = False
@@ -157,6 +158,7 @@ def summarise(plan: Plan) -> list[str]:
     left_out = without_scale(request.targets, request.scale)
     if left_out:
         lines.append(f"left out, no scale {request.scale!r}: {', '.join(left_out)}")
+    lines += [*few_seeds(plan.wanted, request.seeds), *not_judged(runs)]
     if not runs:
         why = "every run has its record or is in the queue" if queued else "every run has its record"
         return [*lines, f"nothing to submit: {why}"]

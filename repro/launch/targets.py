@@ -22,7 +22,8 @@ from repro.recipe import (
     scales_of,
     signature_hash,
 )
-from repro.record import read_records
+from repro.record import read_records, withdrawn
+from repro.seeds import SeedChoice, show_seeds, unjudged
 from repro.yamls import read_yaml
 
 
@@ -41,6 +42,7 @@ class RunSpec:
         settings: the overrides, one word each: ``--trainer.max_steps=10``.
         stores: names of the stores that it reads: of data, and of pretrained weights.
         start_from: the experiment whose final weights it begins with, or None.
+        judged: the judged seeds of its recipe.
     """
 
     experiment: str
@@ -53,10 +55,11 @@ class RunSpec:
     settings: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
     start_from: str | None = None
+    judged: tuple[int, ...] = ()
 
 
 def resolve_targets(
-    targets: Sequence[str], scale: str, seeds: Sequence[int], overrides: Overrides | None = None
+    targets: Sequence[str], scale: str, seeds: SeedChoice, overrides: Overrides | None = None
 ) -> list[RunSpec]:
     """Every run that the targets mean, each once: experiments in the order named, seeds within.
 
@@ -64,13 +67,15 @@ def resolve_targets(
         targets: see the module; none at all means every experiment.
         scale: a target that means several experiments leaves out those without this scale
             (:func:`without_scale` names them); an experiment named outright must have it.
-        seeds: at least one.
+        seeds: of each recipe: the first of its judged ones, or those named.
         overrides: settings of every run; see :func:`repro.recipe.load_recipe`.
 
     Raises:
-        UserError: unknown target (nearest names offered), scale or seed, or nothing to run at that scale.
+        UserError: unknown target (nearest names offered) or scale, nothing to run at that scale, or a recipe that
+            declares its judged seeds wrongly.
     """
-    _check(scale, seeds)
+    if scale not in SCALES:
+        raise UserError(f"unknown scale {scale!r}{nearest(scale, SCALES)}; choose one of {', '.join(SCALES)}")
     chosen = [e for e in named_experiments(targets) if scale in scales_of(e)]
     outright = [t for t in targets if "/" in t and t in experiments()]
     for experiment in outright:
@@ -80,12 +85,14 @@ def resolve_targets(
         others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
         there = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{said}: nothing to run at scale {scale!r}{there}")
-    # another's record saves no run
-    ours = [r for r in read_records(results_dir() / "runs") if not r.external]
+    # another's record saves no run, and a withdrawn one none
+    runs = results_dir() / "runs"
+    left_out = withdrawn(runs)
+    ours = [r for r in read_records(runs).good if not r.external and r.path not in left_out]
     recorded = {(r.experiment, r.scale, r.seed, r.config_hash) for r in ours}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [_spec(recipe, seed, recorded, settings) for recipe in recipes for seed in seeds]
+    return [_spec(recipe, seed, recorded, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -115,22 +122,26 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
     return [e for e in named_experiments(targets) if scale not in scales_of(e)]
 
 
+def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
+    """A line that names the recipes with fewer judged seeds than were asked for, if there are any."""
+    judged = {spec.experiment: spec.judged for spec in specs}
+    few = [f"{e} has {show_seeds(declared)}" for e, declared in judged.items() if len(declared) < seeds.count]
+    return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []
+
+
+def not_judged(specs: Sequence[RunSpec]) -> list[str]:
+    """A line for each experiment with runs whose records are kept and not judged."""
+    seeds: dict[str, list[int]] = {}
+    for spec in specs:
+        seeds.setdefault(spec.experiment, []).append(spec.seed)
+    judged = {spec.experiment: spec.judged for spec in specs}
+    return [line for e, those in seeds.items() for line in unjudged(e, those, judged[e])]
+
+
 def named_experiments(targets: Sequence[str]) -> list[str]:
     """The experiments that the targets mean, each once; all of them where none is named."""
     found = [e for target in targets for e in _experiments_of(target)] if targets else experiments()
     return list(dict.fromkeys(found))
-
-
-def _check(scale: str, seeds: Sequence[int]) -> None:
-    if scale not in SCALES:
-        raise UserError(f"unknown scale {scale!r}{nearest(scale, SCALES)}; choose one of {', '.join(SCALES)}")
-    if not seeds:
-        raise UserError("no seeds; name at least one")
-    for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise UserError(f"seed {seed!r} is not a whole number of at least 0")
-    if len(set(seeds)) != len(seeds):
-        raise UserError(f"a seed stands twice in {', '.join(map(str, seeds))}; name each once")
 
 
 def _spec(
@@ -152,6 +163,7 @@ def _spec(
             store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)
         ),
         start_from=recipe.start_from,
+        judged=recipe.seeds,
     )
 
 

@@ -1,26 +1,27 @@
-"""Ordering claims: does our data show the orderings that the paper shows, whichever way it falls?
+"""Ordering claims: does our data show the orders that the paper shows, whichever way it falls?
 
-A claim is a published trend at one scale. Two rows are compared by the *advantage* of the one the paper ranks
-higher, in the good direction, with its 95 % Welch interval:
-
-* the advantage is *shown* when mean and interval lie above ``-tolerance``, where the trend's tolerance makes
-  smaller differences a tie; without a tolerance they must lie above 0;
-* the order is *contradicted* when mean and interval lie below ``-tolerance``.
-
-``holds``: every adjacent pair is shown. ``does not``: some pair, adjacent or not, is contradicted.
-``undecided``: all else, such as missing rows, single seeds, or a tie in the paper that is none here.
+A claim is a published trend at one scale; :func:`repro.report.judge.judge_claim` decides it. Its rows must share data,
+protocol, tokens and updates, unless the trend says that they vary.
 """
 
-import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro.errors import UserError, nearest
 from repro.recipe import SCALES
 from repro.report.compare import Comparison
 from repro.report.header import Goal, Support
-from repro.report.intervals import Estimate, welch
-from repro.report.published import Metric, Paper, Trend
-from repro.report.samples import Sample
+from repro.report.judge import judge_claim
+from repro.report.published import Metric, Paper, Terms, Trend
+from repro.report.rules import Margin, default_margin
+from repro.report.samples import Sample, protocol_of
+from repro.report.statistics import Estimate
+from repro.report.text import mapping
+
+DECIDED = ("holds", "does not")
+OPEN = ("incomplete", "not run", "no recipe")
+BUDGET = "budget"  # in `varies`: updates and training tokens
+SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
+SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Standing:
     sample: Sample | None
 
     @property
+    def scores(self) -> list[float]:
+        """Our numbers, one for each seed."""
+        return [m.value for _, m in self.sample.measured] if self.sample and self.estimate else []
+
+    @property
     def estimate(self) -> Estimate | None:
         """Mean over seeds, or None."""
         return self.sample.estimate if self.sample else None
@@ -39,14 +45,28 @@ class Standing:
 
 @dataclass(frozen=True)
 class Claim:
-    """One trend at one scale (None where no recipe stands for any of its rows)."""
+    """One trend at one scale (None where no recipe stands for any of its rows).
+
+    Attributes:
+        verdict: ``holds``, ``does not``, ``undecided``, ``incomplete``, ``not run`` or ``no recipe``.
+        notes: why, and what weakens it.
+        mechanism: why the task alone decides the order; then it is no evidence for the paper's claim.
+        repeats: the trend that uses the same data, and counts in its place; or None.
+    """
 
     paper: Paper
     trend: Trend
     scale: str | None
     standings: tuple[Standing, ...]
-    verdict: str  # holds | does not | undecided | not run | no config
+    verdict: str
     notes: tuple[str, ...]
+    mechanism: str | None = None
+    repeats: str | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the verdict is evidence of its own."""
+        return self.mechanism is None and self.repeats is None
 
 
 def claims(comparison: Comparison) -> list[Claim]:
@@ -54,16 +74,38 @@ def claims(comparison: Comparison) -> list[Claim]:
     found = []
     for paper in comparison.papers:
         wanted = _wanted(comparison, paper)
+        here = []
         for trend in paper.trends.values():
             rows = trend.order_best_first
             built = {scale: sum((trend.id, scale, row) in wanted for row in rows) for scale in SCALES}
             # One row alone says nothing of an order; at paper scale it is listed all the same.
             scales = [scale for scale, n in built.items() if n >= (1 if scale == "paper" else 2)]
-            found += [_claim(comparison, paper, trend, scale, wanted) for scale in scales]
+            here += [_claim(comparison, paper, trend, scale, wanted) for scale in scales]
             if not scales:
                 standings = tuple(Standing(row, _label(paper, trend, row), None) for row in rows)
-                found.append(Claim(paper, trend, None, standings, "no config", ()))
+                here.append(Claim(paper, trend, None, standings, "no recipe", ()))
+        found += [replace(claim, repeats=_repeated(claim, here)) for claim in here]
     return found
+
+
+def _repeated(claim: Claim, others: list[Claim]) -> str | None:
+    """The trend at the same scale that judges the same numbers and more; of two with the same ones, the first."""
+    own, place = _numbers(claim), next(i for i, other in enumerate(others) if other is claim)
+    if not own:
+        return None
+    for i, other in enumerate(others):
+        theirs = _numbers(other)
+        if other.scale == claim.scale and (own < theirs or (own == theirs and i < place)):
+            return other.trend.id
+    return None
+
+
+def _numbers(claim: Claim) -> set[tuple[str, ...]]:
+    """The numbers that a claim judges; none where it is open."""
+    if claim.verdict in OPEN:
+        return set()
+    wanted = [s.sample.wanted for s in claim.standings if s.sample]
+    return {(w.experiment, w.measured, mapping(w.protocol)) for w in wanted}
 
 
 def _wanted(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, str], list[Goal | Support]]:
@@ -104,78 +146,30 @@ def _claim(
         sample = comparison.sample(here[0]) if here else None
         standings.append(Standing(row, _label(paper, trend, row), sample))
         notes += [f"{row}: {note}" for note in sample.notes] if sample else []
+    terms = trend.at.get(scale, Terms())
+    made = Claim(paper, trend, scale, tuple(standings), "not run", tuple(notes), terms.mechanism)
     if all(s.estimate is None for s in standings):
-        return Claim(paper, trend, scale, tuple(standings), "not run", tuple(notes))
+        return made
     metric = paper.tables[trend.table].metrics[trend.metric]
-    problem = _incomparable(standings, chosen)
-    if problem:
-        return Claim(paper, trend, scale, tuple(standings), "undecided", (problem, *notes))
-    tolerance = _tolerance(trend, chosen)
-    verdict, why = _decide(standings, _sign(metric, chosen), tolerance, _ties(paper, trend, tolerance))
-    return Claim(paper, trend, scale, tuple(standings), verdict, (*why, *notes))
+    problem = _incomparable(standings, chosen, trend.varies)
+    if problem and all(s.estimate for s in standings):
+        return replace(made, verdict="undecided", notes=(problem, *notes))
+    units = [s.sample.unit for s in standings if s.sample and s.sample.unit]
+    table = paper.tables[trend.table]
+    said = judge_claim(
+        [(s.row, s.scores) for s in standings],
+        [table.rows[row].values.get(trend.metric) for row in trend.order_best_first],
+        trend.margin or metric.rules.margin,
+        terms.margin or _usual_margin(units[0], metric),
+        _sign(metric, chosen),
+        units[0],
+    )
+    return replace(made, verdict=said.word, notes=(*([said.why] if said.why else []), *notes))
 
 
-def _decide(standings: list[Standing], sign: int, tolerance: float, ties: set[str]) -> tuple[str, list[str]]:
-    have = [s for s in standings if s.estimate is not None]
-    contradicted = [
-        f"{b.row} beats {a.row}"
-        for a, b in itertools.combinations(have, 2)
-        if _below(_advantage(a, b, sign), -tolerance)
-    ]
-    if contradicted:
-        return "does not", contradicted
-    missing = [s.row for s in standings if s.estimate is None]
-    why = [f"no number for {', '.join(missing)}"] if missing else []
-    open_pairs = 0
-    for a, b in itertools.pairwise(have):
-        advantage = _advantage(a, b, sign)
-        if advantage is None:
-            why.append(f"{a.row}, {b.row}: one seed says nothing of the spread")
-        elif not _above(advantage, -tolerance):
-            open_pairs += 1
-            why.append(f"{a.row}, {b.row}: the interval includes the other order")
-        elif a.row in ties and advantage[0] > tolerance:
-            why.append(f"{a.row}, {b.row}: a tie in the paper, further apart here")
-    return ("undecided" if why else "holds"), why
-
-
-def _advantage(a: Standing, b: Standing, sign: int) -> tuple[float, float, float] | None:
-    """Low end, mean and high end of how much better ``a`` is than ``b``."""
-    if a.estimate is None or b.estimate is None:
-        return None
-    interval = welch(a.estimate, b.estimate)
-    if interval is None:
-        return None
-    low, high = sorted(end * sign for end in interval)
-    return low, (a.estimate.mean - b.estimate.mean) * sign, high
-
-
-def _above(advantage: tuple[float, float, float] | None, bound: float) -> bool:
-    return advantage is not None and advantage[0] > bound
-
-
-def _below(advantage: tuple[float, float, float] | None, bound: float) -> bool:
-    return advantage is not None and advantage[2] < bound
-
-
-def _ties(paper: Paper, trend: Trend, tolerance: float) -> set[str]:
-    """Rows that the paper shows level with the next one: equal, or within the trend's own tolerance.
-
-    Without a ``tolerance`` of ours nothing counts as level, and so there are none.
-    """
-    values = {r: row.values.get(trend.metric) for r, row in paper.tables[trend.table].rows.items()}
-    found = set()
-    for a, b in itertools.pairwise(trend.order_best_first):
-        first, second = values[a], values[b]
-        if tolerance and first is not None and second is not None and abs(first - second) <= trend.tolerance:
-            found.add(a)
-    return found
-
-
-def _tolerance(trend: Trend, chosen: list[Goal | Support]) -> float:
-    """The largest that a ``supports`` entry names, else the trend's own."""
-    own = [w.tolerance for w in chosen if isinstance(w, Support) and isinstance(w.tolerance, float)]
-    return max(own) if own else trend.tolerance
+def _usual_margin(unit: str, metric: Metric) -> Margin | None:
+    """Of numbers in a unit: the published metric's where it is the same unit, else the unit's default."""
+    return metric.rules.margin if unit == metric.unit else default_margin(unit)
 
 
 def _sign(metric: Metric, chosen: list[Goal | Support]) -> int:
@@ -183,24 +177,31 @@ def _sign(metric: Metric, chosen: list[Goal | Support]) -> int:
     return {"higher": 1, "lower": -1}[ways.pop()] if ways else metric.sign
 
 
-def _incomparable(standings: list[Standing], chosen: list[Goal | Support]) -> str | None:
-    """Why the rows' numbers cannot be compared with each other, or None."""
-    units = {s.sample.unit for s in standings if s.sample and s.sample.unit}
-    if len(units) > 1:
-        return f"units differ: {', '.join(sorted(units))}"
-    signatures = {name for s in standings if s.sample for name in _signatures(s.sample)}
-    if len(signatures) > 1:
-        return f"scored differently: {'; '.join(sorted(signatures))}"
-    ways = {w.better for w in chosen if isinstance(w, Support)}
-    if {"higher", "lower"} <= ways:
+def _incomparable(
+    standings: list[Standing], chosen: list[Goal | Support], varies: frozenset[str]
+) -> str | None:
+    """In what the rows' numbers differ that they must share, or None."""
+    if {"higher", "lower"} <= {w.better for w in chosen if isinstance(w, Support)}:
         return "the recipes disagree on whether higher is better"
+    found = [pair for s in standings if s.sample for pair in s.sample.measured]
+    protocols = [protocol_of(m) for _, m in found]
+    keys = dict.fromkeys(key for protocol in protocols for key in protocol)
+    shared = {key: [mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys}
+    shared |= {
+        "unit": [m.unit for _, m in found],
+        "split": [m.split for _, m in found],
+        "data": [str(record.data.get("name")) for record, _ in found],
+        BUDGET: [f"{record.steps:,} updates" for record, _ in found],
+    }
+    for key, values in shared.items():
+        if key not in varies and len(set(values)) > 1:
+            return f"the rows differ in {key}: {'; '.join(sorted(set(values))[:3])}"
+    amounts = {BUDGET: ("tokens trained on", [record.tokens for record, _ in found], SAME_TOKENS)}
+    amounts["items"] = ("items scored", [m.count or 0 for _, m in found], SAME_ITEMS)
+    for key, (what, counts, share) in amounts.items():
+        if key not in varies and counts and max(counts) - min(counts) > share * max(counts):
+            return f"the rows differ in {what}: {min(counts):,} to {max(counts):,}"
     return None
-
-
-def _signatures(sample: Sample) -> list[str]:
-    """How the scorer signed the numbers of a row; none where it does not sign."""
-    measured = (m for r in sample.records for m in r.metrics if m.name == sample.wanted.measured)
-    return [str(m.protocol["signature"]) for m in measured if "signature" in m.protocol]
 
 
 def _label(paper: Paper, trend: Trend, row: str) -> str:

@@ -1,24 +1,31 @@
 """Joins run records with published rows. Says what holds, and marks whatever weakens the statement.
 
-Verdicts of a cell: ``reproduced``, ``near``, ``gap`` (see :func:`_judge`), ``reduced scale`` (records only at
-reduced scales), ``not run`` (a recipe, but no usable record), ``no config`` (no recipe), and ``unpublished``
-(we measured what the paper shows without a number).
+The verdicts of a number at paper scale are those of :mod:`repro.report.judge`. Others: ``reduced scale`` (records only
+at reduced scales), ``not run`` (a recipe, but no usable record), ``no recipe``, and ``unpublished`` (we measured what
+the paper shows without a number).
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import results_dir
-from repro.recipe import SCALES, experiments, scales_of
-from repro.record import RunRecord, read_records
+from repro.recipe import experiments, scales_of
+from repro.record import Damage, RunRecord, read_records
 from repro.report.header import Goal, Header, Support, read_header
-from repro.report.intervals import Estimate
+from repro.report.judge import judge_number
 from repro.report.published import Metric, Paper, Row, Table, load_papers
+from repro.report.record_ledger import reasons, withdrawn
+from repro.report.rules import Rules, default_margin
 from repro.report.samples import Sample, Selection, sample
+from repro.report.statistics import Estimate
+from repro.verify import Outcome, outcomes
 
-SEEDS_WANTED = 3
-VERDICTS = ("reproduced", "near", "gap", "unpublished", "reduced scale", "not run", "no config")
+VERDICTS = (
+    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "agrees", "differs", "timed", "derived",
+    "unpublished", "reduced scale", "not run", "no recipe",
+)  # fmt: skip
+DECIDED = ("reproduced", "better", "worse")
+COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
 
@@ -27,13 +34,15 @@ class Cell:
     """What one experiment says, at one scale, of one published number.
 
     Attributes:
+        why: of the verdict, where it is not plain.
         difference: our mean less the published number, in the metric's unit; None at reduced scales.
-        notes: whatever weakens the statement: seeds missing, commits mixed or dirty, records left out.
+        notes: whatever weakens the statement: seeds missing, commits mixed or dirty.
     """
 
     goal: Goal
     sample: Sample
     verdict: str
+    why: str
     difference: float | None
     notes: tuple[str, ...]
 
@@ -64,12 +73,24 @@ class Entry:
         return self.metric is not None and self.metric.name in self.row.unconfirmed
 
     @property
+    def rules(self) -> Rules | None:
+        """How the number is judged; None for a row without numbers."""
+        return self.row.rules[self.metric.name] if self.metric else None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number belongs to the paper's denominator, which no recipe or record changes."""
+        rules = self.rules
+        if rules is None or self.published is None or self.unconfirmed:
+            return False
+        first = rules.same_as is None and rules.configuration == "theirs"
+        return first and rules.counted and rules.kind in COUNTED
+
+    @property
     def ours(self) -> list[Cell]:
-        """Cells at paper scale, the one with the best verdict (then the best mean) first."""
+        """Cells at paper scale, measured ones first; of several experiments the best on validation is first."""
         sign = self.metric.sign if self.metric else 1
-        at_paper = [cell for cell in self.cells if cell.goal.scale == "paper"]
-        mean = {id(c): c.estimate.mean * sign if c.estimate else float("-inf") for c in at_paper}
-        return sorted(at_paper, key=lambda c: (VERDICTS.index(c.verdict), -mean[id(c)], c.goal.experiment))
+        return sorted((c for c in self.cells if c.goal.scale == "paper"), key=lambda c: _preference(c, sign))
 
     @property
     def reduced(self) -> list[Cell]:
@@ -78,9 +99,9 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """The verdict over all experiments; see the module."""
+        """The verdict of the first experiment; see the module."""
         if not self.cells:
-            return "no config"
+            return "no recipe"
         first = self.ours[0].verdict if self.ours else "not run"
         return "reduced scale" if first == "not run" and self.reduced else first
 
@@ -89,15 +110,20 @@ class Entry:
         """Why there is no recipe; None where there is one."""
         if self.cells:
             return None
-        if self.metric is not None and self.metric.no_recipe:
-            return self.metric.no_recipe
-        if "no_recipe" in self.row.settings:
-            return str(self.row.settings["no_recipe"])
+        declared = self.rules.no_recipe if self.rules else self.row.no_recipe
+        if declared:
+            return declared
         if self.table.third_party:
             return "third-party reproduction"
         if not self.row.is_this_papers_model:
             return "not the paper's own model"
         return "not built yet"
+
+
+def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
+    """Which of several experiments for one number stands for it: never by its test score."""
+    best = cell.sample.validation
+    return cell.estimate is None, float("inf") if best is None else -best * sign, cell.goal.experiment
 
 
 @dataclass
@@ -106,18 +132,26 @@ class Comparison:
 
     papers: list[Paper]
     records: list[RunRecord]
+    damaged: list[Damage]
     entries: dict[Key, Entry]
     headers: dict[tuple[str, str], Header]
     selections: dict[tuple[str, str], Selection]
+    verified: list[Outcome]
+    reasons: dict[str, str]  # of the ledger, by a record's path
 
     def of(self, paper: Paper) -> list[Entry]:
         """The entries of one paper in published order."""
         return [entry for key, entry in self.entries.items() if key[0] == paper.key]
 
     def state(self, record: RunRecord) -> str:
-        """``current``, or why it is not used: ``stale``, ``superseded``, ``external``, ``no recipe``."""
+        """``current``, or why it is not used; see :meth:`repro.report.samples.Selection.state`."""
         selection = self.selections.get((record.experiment, record.scale))
         return selection.state(record) if selection else "no recipe"
+
+    def explained(self, record: RunRecord) -> str:
+        """The state, with the ledger's reason."""
+        state, reason = self.state(record), self.reasons.get(record.path)
+        return f"{state}: {reason}" if reason and state in ("superseded", "withdrawn") else state
 
     def sample(self, wanted: Goal | Support) -> Sample:
         """The numbers of the current records that fit."""
@@ -129,16 +163,20 @@ def compare(paper: str | None = None) -> Comparison:
     papers = load_papers(paper)
     keys = {p.key for p in papers}
     named = [e for e in experiments() if e.split("/", 1)[0] in keys]
-    records = [r for r in read_records(results_dir() / "runs") if r.experiment.split("/", 1)[0] in keys]
+    found = read_records(results_dir() / "runs")
+    records = [r for r in found.good if r.experiment.split("/", 1)[0] in keys]
     headers = {(e, scale): read_header(e, scale) for e in named for scale in scales_of(e)}
     grouped: dict[tuple[str, str], list[RunRecord]] = {key: [] for key in headers}
     for record in records:
         if (record.experiment, record.scale) in grouped:
             grouped[record.experiment, record.scale].append(record)
+    left_out = withdrawn(results_dir() / "runs")
     selections = {
-        key: Selection.of(group, headers[key].config_hash if group else "") for key, group in grouped.items()
+        key: Selection.of(group, headers[key].config_hash if group else "", headers[key].seeds, left_out)
+        for key, group in grouped.items()
     }
-    comparison = Comparison(papers, records, {}, headers, selections)
+    again, why = outcomes(results_dir()), reasons(results_dir() / "runs")
+    comparison = Comparison(papers, records, found.damaged, {}, headers, selections, again, why)
     for one in papers:
         _add_entries(comparison, one)
     return comparison
@@ -177,105 +215,41 @@ def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     found = comparison.sample(goal)
-    notes = [*comparison.selections[goal.experiment, goal.scale].notes, *found.notes]
+    notes = (*comparison.selections[goal.experiment, goal.scale].notes, *found.notes)
+    rules, published = entry.rules, entry.published
     if found.estimate is None:
-        return Cell(goal, found, "not run", None, tuple(notes))
-    needed = 1 if goal.deterministic else SEEDS_WANTED
-    if found.estimate.n < needed:
-        notes.append(f"{found.estimate.n} of {needed} seeds")
+        return Cell(goal, found, "not run", "", None, notes)
     if goal.scale != "paper":
-        return Cell(goal, found, "reduced scale", None, tuple(notes))
-    if entry.published is None or entry.metric is None:
-        return Cell(goal, found, "unpublished", None, tuple(notes))
-    tolerance = tolerance_of(goal, entry.metric, entry.published)
-    verdict = _judge(found, entry.metric, entry.published, tolerance, goal.two_sided)
-    if (found.estimate.half_width or 0.0) > 3 * tolerance:
-        notes.append("interval wider than 3 times the tolerance")
-    return Cell(goal, found, verdict, found.estimate.mean - entry.published, tuple(notes))
+        return Cell(goal, found, "reduced scale", "", None, notes)
+    if published is None or entry.metric is None or rules is None:
+        return Cell(goal, found, "unpublished", "", None, notes)
+    _check_dates(rules, entry.metric, found, goal)
+    difference = found.estimate.mean - published
+    if rules.kind == "ratio" and rules.device and {_device(r) for r in found.records} != {rules.device}:
+        return Cell(goal, found, "timed", f"the paper timed on a {rules.device}", difference, notes)
+    if not found.clean:
+        return Cell(goal, found, "undecided", "not all commits are clean and ours", difference, notes)
+    scores = [m.value for _, m in found.measured]
+    updates = min(record.steps for record in found.records)
+    extended = comparison.headers[goal.experiment, goal.scale].recipe.extended
+    said = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
+    return Cell(goal, found, said.word, said.why, difference, notes)
 
 
-def _judge(found: Sample, metric: Metric, published: float, tolerance: float, two_sided: bool) -> str:
-    """``reproduced``, ``near`` or ``gap`` for a number measured at paper scale.
-
-    ``reproduced``: every record of a clean commit and our own, at least three seeds (one where the number is
-    deterministic), and the 95 % interval overlaps published ± tolerance or lies on its better side, unless that is
-    a difference, too (``two_sided``).
-    ``near``: the mean lies within 3 × tolerance. Else ``gap``.
-    """
-    best = found.estimate
-    assert best is not None
-    enough = best.n >= (1 if found.wanted.deterministic else SEEDS_WANTED)
-    if enough and found.clean and best.low is not None and best.high is not None:
-        worse_end, better_end = (best.low, best.high) if metric.sign > 0 else (best.high, best.low)
-        reach = tolerance + 1e-9 * abs(published)  # rounding must not decide
-        # Overlap or better: the interval's better end reaches the tolerance band.
-        reaches = (better_end - published) * metric.sign >= -reach
-        beyond = (worse_end - published) * metric.sign > reach
-        if reaches and not (two_sided and beyond):
-            return "reproduced"
-    return "near" if abs(best.mean - published) <= 3 * tolerance + 1e-9 * abs(published) else "gap"
+def _device(record: RunRecord) -> str:
+    """``cpu`` or ``gpu``: only runs on a CPU record threads."""
+    return "cpu" if "threads" in record.hardware else "gpu"
 
 
-def tolerance_of(goal: Goal, metric: Metric, published: float) -> float:
-    """The recipe's tolerance, or the default of the unit, in the metric's unit.
-
-    Raises:
-        UserError: a unit without a default and a recipe without a tolerance.
-    """
-    if isinstance(goal.tolerance, str):
-        return abs(published) * float(goal.tolerance.removesuffix("%")) / 100
-    if goal.tolerance is not None:
-        return goal.tolerance
-    unit = metric.unit.lower()
-    if "perplexity" in unit:
-        return 0.01 * abs(published)
-    for word, default in (("bits", 0.02), ("bleu", 0.5), ("percent", 1.0), ("%", 1.0), ("accuracy", 1.0)):
-        if word in unit:
-            return default
-    raise UserError(
-        f"{goal.experiment} at scale {goal.scale}: reproduces {goal.table}, {goal.row}: "
-        f"no default tolerance for {metric.unit!r}; add `tolerance: ...`"
-    )
-
-
-def list_rows(paper: str | None = None) -> list[dict[str, Any]]:
-    """One object per published number, and one per row without numbers, for ``repro list``.
-
-    ``measured`` is the best mean at paper scale, else null; ``reduced`` holds the numbers of reduced scales.
-    """
-    return [_object(entry) for entry in compare(paper).entries.values()]
-
-
-def _object(entry: Entry) -> dict[str, Any]:
-    ours = entry.ours
-    first = ours[0] if ours else entry.cells[0] if entry.cells else None
-    best = next((cell for cell in ours if cell.estimate), None)
-    shown = best or first
-    scales = {s for cell in entry.cells for s in scales_of(cell.goal.experiment)}
-    return {
-        "paper": entry.paper.key,
-        "table": entry.table.id,
-        "row": entry.row.id,
-        "label": entry.row.label,
-        "experiment": shown.goal.experiment if shown else None,
-        "scales": [scale for scale in SCALES if scale in scales],
-        "metric": entry.metric.name if entry.metric else None,
-        "unit": entry.metric.unit if entry.metric else None,
-        "published": entry.published,
-        "unconfirmed": entry.unconfirmed,
-        "measured": best.estimate.mean if best and best.estimate else None,
-        "n": best.estimate.n if best and best.estimate else 0,
-        "verdict": entry.verdict,
-        "reason": entry.reason,
-        "notes": list(shown.notes) if shown else [],
-        "reduced": [
-            {
-                "scale": c.goal.scale,
-                "mean": c.estimate.mean,
-                "n": c.estimate.n,
-                "experiment": c.goal.experiment,
-            }
-            for c in entry.reduced
-            if c.estimate
-        ],
-    }
+def _check_dates(rules: Rules, metric: Metric, found: Sample, goal: Goal) -> None:
+    """Refuses a margin of our own choice that is younger than the runs it judges."""
+    margin = rules.margin
+    usual = default_margin(metric.unit)
+    if margin is None or rules.kind not in COUNTED or usual is None or margin.size == usual.size:
+        return
+    first = min(record.finished[:10] for record in found.records)
+    if margin.date > first:
+        where = f"{goal.table}, row {goal.row}, {goal.metric}"
+        raise UserError(
+            f"{where}: margin {margin} was set on {margin.date}, after a run of {first}; take {usual}"
+        )

@@ -14,8 +14,9 @@ from repro.recipe import SCALES
 from repro.report import markdown, text
 from repro.report.blocks import Document, Heading
 from repro.report.claims import Claim, claims
+from repro.report.claims_document import claims_document
 from repro.report.compare import Comparison, compare
-from repro.report.documents import claims_document, paper_document
+from repro.report.documents import paper_document
 from repro.report.figures import grid_of
 from repro.report.header import Goal, Header
 from repro.report.published import Paper

@@ -7,12 +7,11 @@ from repro.recipe import SCALES
 from repro.record import Measurement, RunRecord
 from repro.report import text
 from repro.report.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
-from repro.report.claims import Claim
 from repro.report.compare import Cell, Comparison, Entry
 from repro.report.figures import DRAWN, KINDS, Plot
-from repro.report.intervals import estimate
 from repro.report.published import Metric, Paper, Row, Table
 from repro.report.samples import protocol_of
+from repro.report.statistics import estimate
 
 Group = list[tuple[RunRecord, Measurement]]  # numbers that were measured in the same way
 
@@ -81,13 +80,24 @@ def _table(table: Table, entries: list[Entry]) -> Document:
         Paragraph(f"{source}Data: {table.dataset}; split: {table.split}. Checked: {table.checked}."),
         Grid(header, tuple(rows), frozenset(range(2, 3 + len(metrics))), tuple(kinds)),
     ]
-    notes = [f"{m.name}: {m.description}." for m in metrics] + ([table.notes] if table.notes else [])
+    notes = [f"{m.name}: {m.description}. {judged(m)}" for m in metrics] + (
+        [table.notes] if table.notes else []
+    )
     notes += [f"{_where(e, c)}: {'; '.join(c.notes)}." for e in entries for c in e.cells if c.notes]
     return [*document, Bullets(tuple(notes))] if notes else document
 
 
 def _title(metric: Metric) -> str:
     return f"{metric.name} ({metric.unit}, {'↑' if metric.better == 'higher' else '↓'})"
+
+
+def judged(metric: Metric) -> str:
+    """How a column is judged, in a sentence."""
+    rules = metric.rules
+    parts = [f"Class: {rules.kind}"]
+    parts += [f"margin {rules.margin}, set {rules.margin.date}"] if rules.margin else []
+    parts += [f"chance {rules.chance:g}"] if rules.chance is not None else []
+    return f"{', '.join(parts)}."
 
 
 def _where(entry: Entry, cell: Cell) -> str:
@@ -132,7 +142,8 @@ def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> t
             decimals = text.digits_after(cell.estimate.mean)
             change = "" if cell.difference is None else f"{text.signed(cell.difference, decimals)}, "
             marked = "; see notes" if cell.notes else ""
-            verdicts.append(f"{prefix}{cell.verdict} ({change}n = {cell.estimate.n}{marked})")
+            why = f", {cell.why}" if cell.why else ""
+            verdicts.append(f"{prefix}{cell.verdict} ({change}n = {cell.estimate.n}{why}{marked})")
     parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))
     return "", f"ours: {experiment}", parameters, *values, "; ".join(verdicts)
 
@@ -185,35 +196,6 @@ def some_seeds(group: Group, records: Sequence[RunRecord]) -> list[str]:
     return [f"only seed{'s' if len(there) > 1 else ''} {', '.join(map(str, sorted(there)))}"]
 
 
-def claims_document(found: list[Claim]) -> Document:
-    """Every ordering claim at every scale."""
-    document: Document = [
-        Heading(1, "Ordering claims"),
-        Paragraph(
-            "Rows in the order of the paper, best first, with our mean ± 95 % t-interval and n. A claim "
-            "holds where each row beats the next by the 95 % Welch interval of the difference (a trend's "
-            "tolerance makes smaller differences a tie); it does not where some pair is as clearly the "
-            "other way round; else it is undecided."
-        ),
-    ]
-    header = ("Claim", "Scale", "Verdict", "Best first, as published", "Remarks")
-    for paper in {c.paper.key: c.paper for c in found}.values():
-        here = [c for c in found if c.paper is paper]
-        rows = tuple(
-            (c.trend.claim, c.scale or text.NOTHING, c.verdict, _standings(c), "; ".join(c.notes))
-            for c in here
-        )
-        document += [Heading(2, paper.title), Grid(header, rows)]
-    return document
-
-
-def _standings(claim: Claim) -> str:
-    return " > ".join(
-        f"{s.row} {text.plus_minus(s.estimate)} (n = {s.estimate.n})" if s.estimate else s.row
-        for s in claim.standings
-    )
-
-
 def runs_document(comparison: Comparison) -> Document:
     """Every record, also those that count for nothing, and why."""
     document: Document = [Heading(1, "Runs"), Paragraph("Every run record, by experiment and scale.")]
@@ -230,7 +212,23 @@ def runs_document(comparison: Comparison) -> Document:
             document += [Paragraph("Deviations from the recipe as published:"), Bullets(tuple(deviations))]
     if not groups:
         document.append(Paragraph("No run has been recorded yet."))
-    return document
+    return [*document, *verified_records(comparison)]
+
+
+def verified_records(comparison: Comparison) -> Document:
+    """The outcomes of `repro verify`, oldest first."""
+    header = ("Verified", "Record", "Outcome", "Same build and layout", "Detail")
+    same = {True: "yes", False: "no", None: text.NOTHING}
+    rows = [(o.time[:10], o.record, o.outcome, same[o.same_build], o.detail) for o in comparison.verified]
+    if not rows:
+        return []
+    return [Heading(2, "Records that were run again"), Paragraph(VERIFY), Grid(header, tuple(rows))]
+
+
+VERIFY = (
+    "`repro verify` checks out the commit of a record, runs its command again and compares every number and the hash "
+    "of the weights; timings are left out."
+)
 
 
 def _runs_grid(comparison: Comparison, records: list[RunRecord]) -> Grid:
@@ -241,7 +239,7 @@ def _runs_grid(comparison: Comparison, records: list[RunRecord]) -> Grid:
         amounts = (text.count(r.parameters), text.count(r.steps), text.count(r.tokens))
         costs = (text.duration(r.wall_seconds), f"{r.gpu_hours:.2f}", text.size(r.peak_bytes))
         origin = (commit(r), r.config_hash[:8], r.finished, r.wandb_url or text.NOTHING)
-        state = comparison.state(r)
+        state = comparison.explained(r)
         rows.append((str(r.seed), state, text.mapping(r.hardware), r.precision, *amounts, *costs, *origin))
     return Grid(header, tuple(rows), frozenset({0, 4, 5, 6, 7, 8, 9}))
 

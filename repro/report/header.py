@@ -1,10 +1,9 @@
 """What a recipe says it is for: the entries of its ``reproduces`` and ``supports``, checked.
 
-``reproduces: [{table, row, metric, measured, protocol?, tolerance?, deterministic?, two_sided?}]``
+``reproduces: [{table, row, metric, measured, protocol?}]``
     ``metric`` is the published name, ``measured`` the name in the run records. Every key of ``protocol`` must
-    equal that of the measurement. ``tolerance`` is a number in the metric's unit, or a text such as ``1%``. With
-    ``two_sided: true`` a better number than the published one is a difference, too: a chance level, a count of steps.
-``supports: [{trend, as, measured?, protocol?, tolerance?, better?, deterministic?}]``
+    equal that of the measurement. How the number is judged stands in the published file.
+``supports: [{trend, as, measured?, protocol?, better?}]``
     This run stands for row ``as`` of the trend. ``measured`` may be left out where a ``reproduces`` entry
     names the trend's table and metric; ``better`` says which way is good where another metric is used.
 
@@ -18,9 +17,8 @@ from typing import Any
 from repro.errors import UserError, nearest
 from repro.recipe import Recipe, load_recipe, signature_hash
 
-Tolerance = float | str | None
-_REPRODUCES = ("table", "row", "metric", "measured", "protocol", "tolerance", "deterministic", "two_sided")
-_SUPPORTS = ("trend", "as", "measured", "protocol", "tolerance", "better", "deterministic")
+_REPRODUCES = ("table", "row", "metric", "measured", "protocol")
+_SUPPORTS = ("trend", "as", "measured", "protocol", "better")
 
 
 @dataclass(frozen=True)
@@ -30,25 +28,21 @@ class Wanted:
     Attributes:
         measured: :attr:`repro.record.Measurement.name`.
         protocol: entries that the measurement's protocol must hold.
-        deterministic: the number does not depend on the seed, so that one run is enough.
     """
 
     experiment: str
     scale: str
     measured: str
     protocol: dict[str, Any] = field(default_factory=dict)
-    tolerance: Tolerance = None
-    deterministic: bool = False
 
 
 @dataclass(frozen=True)
 class Goal(Wanted):
-    """A published cell that a recipe reproduces; ``two_sided`` if a better number differs from it, too."""
+    """A published cell that a recipe reproduces."""
 
     table: str = ""
     row: str = ""
     metric: str = ""
-    two_sided: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,17 +66,16 @@ class Header:
         """SHA-256 over the recipe's signature, as in its records."""
         return signature_hash(self.recipe.signature)
 
+    @property
+    def seeds(self) -> frozenset[int]:
+        """The judged seeds."""
+        return frozenset(self.recipe.seeds)
+
     @cached_property
     def goals(self) -> list[Goal]:
         """Entries of ``reproduces``."""
         return [
-            Goal(
-                **self._common(e, str(e["measured"])),
-                table=e["table"],
-                row=e["row"],
-                metric=e["metric"],
-                two_sided=bool(e.get("two_sided", False)),
-            )
+            Goal(**self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"])
             for e in self._entries("reproduces", _REPRODUCES, required=4)
         ]
 
@@ -98,8 +91,6 @@ class Header:
                 self._refuse("supports", f"no trend {e['trend']!r}{nearest(str(e['trend']), tables)}")
             if e.get("better") not in (None, "higher", "lower"):
                 self._refuse("supports", f"better is {e['better']!r}; write higher or lower")
-            if isinstance(self._tolerance(e.get("tolerance")), str):
-                self._refuse("supports", f"tolerance {e['tolerance']!r}: write it in the metric's unit")
             measured = str(e.get("measured") or self._measured_for(e["trend"], *tables[e["trend"]]))
             common = self._common(e, measured)
             found.append(Support(**common, trend=e["trend"], row=e["as"], better=e.get("better")))
@@ -134,20 +125,7 @@ class Header:
             "scale": self.recipe.scale,
             "measured": measured,
             "protocol": protocol,
-            "tolerance": self._tolerance(entry.get("tolerance")),
-            "deterministic": bool(entry.get("deterministic", False)),
         }
-
-    def _tolerance(self, said: Any) -> Tolerance:
-        text = str(said).strip()
-        try:
-            if said is not None and float(text.removesuffix("%")) < 0:
-                raise ValueError
-        except ValueError:
-            self._refuse("tolerance", f"{said!r} is no tolerance; write a number, or a text such as 1%")
-        if said is None:
-            return None
-        return text if text.endswith("%") else float(text)
 
     def _refuse(self, key: str, problem: str) -> None:
         raise UserError(f"{self._where}: {key}: {problem}")

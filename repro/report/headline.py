@@ -2,104 +2,175 @@
 
 from collections import Counter
 
-from repro.record import Measurement, RunRecord
+from repro.record import RunRecord
 from repro.report import text
 from repro.report.blocks import Bullets, Document, Grid, Paragraph
+from repro.report.claims import DECIDED as DECIDED_CLAIMS
 from repro.report.claims import Claim
-from repro.report.compare import Comparison, Entry
-from repro.report.documents import measurements, some_seeds
-from repro.report.intervals import Estimate, estimate
+from repro.report.compare import DECIDED, Cell, Comparison, Entry
 from repro.report.published import Paper
 
-_SHOWN = ("reproduced", "near", "gap", "reduced scale", "not run", "no config")
-_MOST = 12
+JUDGED = (*DECIDED, "undecided")
+CLAIMS = ("holds", "does not", "undecided", "incomplete")
 
 
 def headline(comparison: Comparison, claims: list[Claim]) -> Document:
-    """Counts per paper, our numbers at paper scale, then (labelled) the runs at reduced scale."""
-    document: Document = [_counts(comparison, claims)]
-    ours = _ours(comparison)
-    if ours.rows:
-        document += [Paragraph("Measured at paper scale:"), ours]
+    """Counts per paper, trained results at paper scale, a line for each other class of numbers, decided claims."""
+    document: Document = [Paragraph(COUNTS), _counts(comparison, claims)]
+    ours = trained(comparison)
+    if ours:
+        document += [Paragraph("Trained results at the paper's scale:"), _grid(ours)]
     else:
-        document.append(Paragraph("No run at paper scale has been recorded yet."))
-    reduced = _reduced(comparison)
-    if reduced:
-        document.append(Paragraph("Runs at reduced scale, not comparable with the papers' rows:"))
-        document.append(Bullets(tuple(reduced[:_MOST])))
-        if len(reduced) > _MOST:
-            document.append(Paragraph(f"{len(reduced) - _MOST} more stand in the tables."))
+        document.append(Paragraph("No counted result at the paper's scale has been recorded yet."))
+    others = asides(comparison)
+    document += [Bullets(tuple(others))] if others else []
+    decided = [c for c in claims if c.is_counted and c.verdict in DECIDED_CLAIMS]
+    if decided:
+        lines = [f"{c.verdict}: {c.trend.claim} ({_place(c)})" for c in decided]
+        document += [Paragraph("Claims that are decided, mechanism checks left out:"), Bullets(tuple(lines))]
     return document
+
+
+COUNTS = (
+    "Counted are the confirmed scores of models that a paper's authors trained and whose configuration is public, each "
+    "measurement once. A claim is an order of rows; its runs may be smaller than the paper's."
+)
 
 
 def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
     header = (
         "Paper",
-        "Numbers",
-        *(word.capitalize() for word in _SHOWN),
-        "Claims: hold / do not / undecided",
+        "Counted",
+        *(word.capitalize() for word in JUDGED),
+        "Claims: hold / do not / undecided / incomplete",
     )
     rows = []
     for paper in comparison.papers:
         own = counted(comparison, paper)
         found = Counter(e.verdict for e in own)
-        said = Counter(c.verdict for c in claims if c.paper is paper)
-        decided = " / ".join(str(said[v]) for v in ("holds", "does not", "undecided"))
-        rows.append((paper.title, str(len(own)), *(str(found[word]) for word in _SHOWN), decided))
+        said = claim_counts([c for c in claims if c.paper is paper])
+        decided = " / ".join(str(n) for _, n in said)
+        rows.append((paper.title, str(len(own)), *(str(found[word]) for word in JUDGED), decided))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
 
+def claim_counts(claims: list[Claim]) -> list[tuple[str, int]]:
+    """How many counted claims have which verdict."""
+    return [(word, sum(c.verdict == word and c.is_counted for c in claims)) for word in CLAIMS]
+
+
 def counted(comparison: Comparison, paper: Paper) -> list[Entry]:
-    """The published numbers that a paper must be held to: not others' reruns, nor others' systems without a recipe."""
-    numbers = [e for e in comparison.of(paper) if e.published is not None and not e.table.third_party]
-    return [e for e in numbers if e.row.is_this_papers_model or e.cells]
+    """The published numbers that a paper is held to."""
+    return [entry for entry in comparison.of(paper) if entry.is_counted]
 
 
-def measured_at_paper_scale(comparison: Comparison) -> list[Entry]:
-    """The published metrics for which there is a number of ours."""
-    return [e for e in comparison.entries.values() if e.metric and any(cell.estimate for cell in e.ours)]
+def trained(comparison: Comparison) -> list[tuple[Entry, Cell]]:
+    """The counted numbers with a verdict, and our cell of each."""
+    return [(e, cell) for e, cell in measured(comparison) if e.is_counted and cell.verdict in JUDGED]
 
 
-def _ours(comparison: Comparison) -> Grid:
-    header = ("Row", "Metric", "Paper", "Ours", "n", "Difference", "Verdict")
+def measured(comparison: Comparison) -> list[tuple[Entry, Cell]]:
+    """The numbers for which there is one of ours at paper scale, and our cell of each."""
+    found = []
+    for entry in comparison.entries.values():
+        cell = next((c for c in entry.ours if c.estimate), None)
+        if cell is not None and entry.metric:
+            found.append((entry, cell))
+    return found
+
+
+def _grid(found: list[tuple[Entry, Cell]]) -> Grid:
+    header = ("Row", "Metric", "Paper", "Ours", "n", "Difference", "Margin", "Verdict")
     rows = []
-    for entry in measured_at_paper_scale(comparison):
-        cell = next(c for c in entry.ours if c.estimate)
+    for entry, cell in found:
         assert cell.estimate is not None
         assert entry.metric is not None
+        assert entry.rules is not None
         where = f"{entry.row.label} ({entry.paper.key}, {entry.table.number})"
-        published = text.printed(entry.published) + (" (unconfirmed)" if entry.unconfirmed else "")
         change = text.signed(cell.difference, text.digits_after(cell.estimate.mean))
-        numbers = (published, text.plus_minus(cell.estimate), str(cell.estimate.n), change)
-        verdict = cell.verdict + (" (see notes)" if cell.notes else "")
-        rows.append((where, f"{entry.metric.name} ({entry.metric.unit})", *numbers, verdict))
-    return Grid(header, tuple(rows), frozenset(range(2, 6)))
-
-
-def _reduced(comparison: Comparison) -> list[str]:
-    """One line per experiment and reduced scale: the scores that its recipe names."""
-    lines = []
-    for (experiment, scale), selection in comparison.selections.items():
-        if scale == "paper" or not selection.used:
-            continue
-        wanted = named(selection.used[0])
-        scores = [
-            " ".join([_score(group[0][1], best), *(f"({m})" for m in some_seeds(group, selection.used))])
-            for group in measurements(selection.used)
-            if group[0][1].name in wanted
-            for best in [estimate([m.value for _, m in group])]
-        ]
-        n, weak = len(selection.used), selection.weaknesses
-        marks = f" ({'; '.join(weak)})" if weak else ""
-        lines.append(
-            f"{experiment}, scale {scale}, {text.plural(n, 'seed')}: {'; '.join(scores) or 'no score'}{marks}"
+        numbers = (
+            text.printed(entry.published),
+            text.plus_minus(cell.estimate),
+            str(cell.estimate.n),
+            change,
         )
-    return lines
+        verdict = cell.verdict + (f": {cell.why}" if cell.why else "")
+        metric = f"{entry.metric.name} ({entry.metric.unit})"
+        rows.append((where, metric, *numbers, str(entry.rules.margin), verdict))
+    return Grid(header, tuple(rows), frozenset(range(2, 7)))
 
 
-def _score(m: Measurement, best: Estimate) -> str:
-    where = "" if m.split == "none" else f" on {m.split}"
-    return f"{m.name} {text.plus_minus(best)} {m.unit}{where}"
+def asides(comparison: Comparison) -> list[str]:
+    """One line for each class of numbers that are measured and not counted as results."""
+    shown = {id(entry) for entry, _ in trained(comparison)}
+    groups: dict[str, list[tuple[Entry, Cell]]] = {}
+    for entry, cell in measured(comparison):
+        if id(entry) not in shown:
+            groups.setdefault(_group(entry, cell), []).append((entry, cell))
+    return [f"{title}: {_said(title, groups[title])}." for title in GROUPS if title in groups]
+
+
+COMPUTED, TIMED, DERIVED = (
+    "Computed from definitions",
+    "Timed on our machine, no verdict",
+    "Derived, no verdict",
+)
+CHANCE, SHORT = "At chance, as in the paper", "Short budget"
+AGAIN = "Printed in several tables, counted once"
+UNCONFIRMED, OURS = "Published number unconfirmed, not counted", "Configuration not published, not counted"
+OTHERS, UNPRINTED = "Not the paper's own result, not counted", "Not printed by the paper"
+GROUPS = (COMPUTED, TIMED, DERIVED, CHANCE, SHORT, AGAIN, UNCONFIRMED, OURS, OTHERS, UNPRINTED)
+LISTED = (CHANCE, SHORT, UNCONFIRMED, OURS)  # groups whose numbers are named one by one
+
+
+def _group(entry: Entry, cell: Cell) -> str:
+    rules = entry.rules
+    assert rules is not None
+    by_verdict = {
+        "agrees": COMPUTED,
+        "differs": COMPUTED,
+        "timed": TIMED,
+        "derived": DERIVED,
+        "unpublished": UNPRINTED,
+    }
+    if cell.verdict in by_verdict:
+        return by_verdict[cell.verdict]
+    if rules.same_as is not None:
+        return AGAIN
+    if cell.verdict in ("at chance", "short budget"):
+        return CHANCE if cell.verdict == "at chance" else SHORT
+    if entry.unconfirmed:
+        return UNCONFIRMED
+    return OURS if rules.configuration == "ours" else OTHERS
+
+
+def _said(title: str, found: list[tuple[Entry, Cell]]) -> str:
+    """How many numbers there are, and where they stand; of some groups each number."""
+    if title in LISTED:
+        return "; ".join(_number(entry, cell) for entry, cell in found)
+    words = Counter(cell.verdict for _, cell in found)
+    verdicts = (
+        f" ({', '.join(f'{n} {word}' for word, n in words.items())})" if title in (COMPUTED, AGAIN) else ""
+    )
+    places = dict.fromkeys(f"{entry.paper.key}, {entry.table.number}" for entry, _ in found)
+    return f"{text.plural(len(found), 'number')}{verdicts}: {'; '.join(places)}"
+
+
+def _number(entry: Entry, cell: Cell) -> str:
+    assert entry.metric is not None
+    assert cell.estimate is not None
+    where = f"{entry.row.label}, {entry.metric.name} ({entry.paper.key}, {entry.table.number})"
+    numbers = (
+        f"{text.plus_minus(cell.estimate)} beside {text.printed(entry.published)}, n = {cell.estimate.n}"
+    )
+    why = cell.why if cell.verdict == "short budget" else cell.verdict
+    return f"{where} {numbers}" + ("" if cell.verdict == "at chance" else f", {why}")
+
+
+def _place(claim: Claim) -> str:
+    n = min((s.estimate.n for s in claim.standings if s.estimate), default=0)
+    scale = "the paper's scale" if claim.scale == "paper" else f"scale {claim.scale}"
+    return f"{claim.paper.key}, {scale}, n = {n}"
 
 
 def named(record: RunRecord) -> set[str]:

@@ -1,33 +1,24 @@
-"""The papers' numbers, as they stand in ``results/published/<paper>.yaml``. Standard library and YAML only.
-
-A number is *unconfirmed* when the file says that nobody could check it against the paper:
-
-* ``checked`` of its table begins with ``unconfirmed``: then every cell of the table is, except those named by
-  a later clause ``...; <cells> confirmed by <source>``. A clause names cells by ``row <id>``, by the numbers
-  themselves (``16.64 and 16.61``) and by metrics in parentheses (``row x (F1, ROUGE)``); all must fit.
-* ``settings.unconfirmed`` of its row is ``true`` or a list of metric names.
-"""
+"""The papers' numbers, as they stand in ``results/published/<paper>.yaml``. Standard library and YAML only."""
 
 import json
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import PROJECT, results_dir
+from repro.recipe import SCALES
+from repro.report.published_checks import cross_check, is_unconfirmed
+from repro.report.rules import KEYS, Margin, Rules, parse_margin, parse_rules
 from repro.yamls import read_yaml
 
 SCHEMA = Path(__file__).with_name("published.schema.json")
+THIRD_PARTY = "external-"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of a published table.
-
-    Attributes:
-        no_recipe: why no run measures it, or None.
-    """
+    """A column of a published table; ``rules`` are those of a number whose row says nothing else."""
 
     name: str
     unit: str
@@ -35,7 +26,7 @@ class Metric:
     description: str
     dataset: str
     split: str
-    no_recipe: str | None = None
+    rules: Rules
 
     @property
     def sign(self) -> int:
@@ -51,6 +42,8 @@ class Row:
         params: parameter count as printed in the paper, or None.
         values: the printed numbers by metric; empty where only a figure shows them.
         unconfirmed: the metrics whose number could not be checked against the paper.
+        rules: how its numbers are judged, for every metric of the table.
+        no_recipe: why there is no recipe for any of its numbers, or None.
     """
 
     id: str
@@ -61,6 +54,8 @@ class Row:
     settings: dict[str, Any]
     values: dict[str, float]
     unconfirmed: frozenset[str]
+    rules: dict[str, Rules]
+    no_recipe: str | None
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,20 @@ class Table:
     @property
     def third_party(self) -> bool:
         """True where the table is somebody else's reproduction of the paper."""
-        return self.id.startswith("external-")
+        return self.id.startswith(THIRD_PARTY)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is declared of a claim for one scale.
+
+    Attributes:
+        margin: of the numbers compared there; None for the metric's, or the default of the unit measured.
+        mechanism: why the task alone decides the order there; such a check is no evidence for the paper's claim.
+    """
+
+    margin: Margin | None = None
+    mechanism: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,11 @@ class Trend:
 
     Attributes:
         order_best_first: row ids of ``table``.
-        tolerance: differences up to this count as a tie, in the metric's unit; 0 where the file names none.
+        margin: rows that the paper prints closer than this are a tie; None for the metric's margin.
+        varies: what the rows may differ in besides the model: keys of the protocol, ``budget``, ``items``.
+        ours: when it was declared by us rather than by the paper, ISO 8601; or None.
+        part_of: the longer chain of which this is a part; the part counts where the chain is incomplete.
+        at: terms by scale.
     """
 
     id: str
@@ -97,7 +109,11 @@ class Trend:
     table: str
     metric: str
     order_best_first: tuple[str, ...]
-    tolerance: float
+    margin: Margin | None = None
+    varies: frozenset[str] = frozenset()
+    ours: str | None = None
+    part_of: str | None = None
+    at: dict[str, Terms] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,12 +155,14 @@ def load_paper(key: str) -> Paper:
     raw = read_yaml(path)
     try:
         paper = _paper(raw)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         problem = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path}: not a file of published numbers: {problem}; see {SCHEMA.name}") from None
     if paper.key != key:
         raise UserError(f"{path}: paper.key is {paper.key!r}; it must be the file's name, {key!r}")
-    _cross_check(paper, path)
+    cross_check(paper, path)
     return paper
 
 
@@ -173,6 +191,8 @@ def validate_published() -> list[Paper]:
 
 def _paper(raw: dict[str, Any]) -> Paper:
     head = raw["paper"]
+    tables = _unique([_table(t) for t in raw["tables"]], "table")
+    units = {(t.id, m.name): m.unit for t in tables.values() for m in t.metrics.values()}
     return Paper(
         key=head["key"],
         title=head["title"],
@@ -181,13 +201,14 @@ def _paper(raw: dict[str, Any]) -> Paper:
         venue=head["venue"],
         url=head["url"],
         version_used=head["version_used"],
-        tables=_unique([_table(t) for t in raw["tables"]], "table"),
-        trends=_unique([_trend(t) for t in raw["trends"]], "trend"),
+        tables=tables,
+        trends=_unique([_trend(t, units) for t in raw["trends"]], "trend"),
         missing=tuple(raw["missing"]),
     )
 
 
 def _table(raw: dict[str, Any]) -> Table:
+    declared = {name: _declared(m) for name, m in raw["metrics"].items()}
     metrics = {
         name: Metric(
             name=name,
@@ -196,28 +217,62 @@ def _table(raw: dict[str, Any]) -> Table:
             description=m["description"],
             dataset=m.get("dataset", raw["dataset"]),
             split=m.get("split", raw["split"]),
-            no_recipe=m.get("no_recipe"),
+            rules=parse_rules(declared[name], name, m["unit"], raw["id"], own=False),
         )
         for name, m in raw["metrics"].items()
     }
-    rows = [_row(r, raw["checked"]) for r in raw["rows"]]
+    rows = [_row(r, raw, declared) for r in raw["rows"]]
     texts = {key: raw[key] for key in ("id", "number", "title", "dataset", "split", "checked", "notes")}
     return Table(metrics=metrics, rows=_unique(rows, f"row of {raw['id']}"), **texts)
 
 
-def _row(raw: dict[str, Any], checked: str) -> Row:
+def _declared(raw: dict[str, Any]) -> dict[str, Any]:
+    return {key: raw[key] for key in KEYS if key in raw}
+
+
+def _row(raw: dict[str, Any], table: dict[str, Any], declared: dict[str, dict[str, Any]]) -> Row:
     values = {name: float(value) for name, value in raw["values"].items()}
     said = raw["settings"].get("unconfirmed", ())
     own = set(values) if said is True else set(said or ())
-    table = {m for m, v in values.items() if _is_unconfirmed(checked, raw["id"], m, v)}
+    unchecked = {m for m, v in values.items() if is_unconfirmed(table["checked"], raw["id"], m, v)}
+    cells = raw.get("cells", {})
+    where = f"{table['id']}, row {raw['id']}"
+    for name in cells.keys() - declared.keys():
+        raise UserError(f"{where}: cells: {name!r} is not a metric of the table{nearest(name, declared)}")
+    counts = raw["is_this_papers_model"] and not table["id"].startswith(THIRD_PARTY)
+    rules = {
+        name: parse_rules(
+            of_metric | _declared(raw) | cells.get(name, {}),
+            name,
+            table["metrics"][name]["unit"],
+            where,
+            counts,
+        )
+        for name, of_metric in declared.items()
+    }
     texts = {key: raw[key] for key in ("id", "label", "model", "is_this_papers_model", "params", "settings")}
-    return Row(values=values, unconfirmed=frozenset(own | table), **texts)
+    why = raw.get("no_recipe")
+    return Row(values=values, unconfirmed=frozenset(own | unchecked), rules=rules, no_recipe=why, **texts)
 
 
-def _trend(raw: dict[str, Any]) -> Trend:
-    texts = {key: raw[key] for key in ("id", "claim", "table", "metric")}
-    order = tuple(raw["order_best_first"])
-    return Trend(order_best_first=order, tolerance=float(raw.get("tolerance", 0.0)), **texts)
+def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
+    where = f"trend {raw['id']}"
+    unit = units.get((raw["table"], raw["metric"]), "")
+    for scale in raw.get("at", {}).keys() - set(SCALES):
+        raise UserError(f"{where}: at: {scale!r} is not a scale{nearest(scale, SCALES)}")
+    at = {
+        scale: Terms(parse_margin(terms.get("margin"), "", where), terms.get("mechanism"))
+        for scale, terms in raw.get("at", {}).items()
+    }
+    return Trend(
+        **{key: raw[key] for key in ("id", "claim", "table", "metric")},
+        order_best_first=tuple(raw["order_best_first"]),
+        margin=parse_margin(raw.get("margin"), unit, where),
+        varies=frozenset(raw.get("varies", ())),
+        ours=raw.get("ours"),
+        part_of=raw.get("part_of"),
+        at=at,
+    )
 
 
 def _unique(items: list[Any], what: str) -> dict[str, Any]:
@@ -227,58 +282,3 @@ def _unique(items: list[Any], what: str) -> dict[str, Any]:
             raise ValueError(f"two of one id: {what} {item.id!r}")
         found[item.id] = item
     return found
-
-
-def _is_unconfirmed(checked: str, row: str, metric: str, value: float) -> bool:
-    """Whether the words of ``checked`` leave this cell unconfirmed; grammar: see the module's docstring."""
-    first, *clauses = checked.split(";")
-    if not first.strip().lower().startswith("unconfirmed"):
-        return False
-    return not any(_confirms(clause, row, metric, value) for clause in clauses)
-
-
-def _confirms(clause: str, row: str, metric: str, value: float) -> bool:
-    confirmed = re.search(r"\bconfirmed by", clause)  # the word border keeps "unconfirmed by" out
-    if confirmed is None:
-        return False
-    subject = clause[: confirmed.start()]
-    named_row = re.search(r"\brow ([\w.-]+)", subject)
-    numbers = [float(n) for n in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w-])", subject)]
-    metrics = re.search(r"\(([^)]*)\)", subject)
-    if not (named_row or numbers):
-        return False
-    fits_metric = metrics is None or any(
-        metric.lower().startswith(name.strip().lower()) for name in metrics.group(1).split(",")
-    )
-    return (
-        (named_row is None or named_row.group(1) == row) and (not numbers or value in numbers) and fits_metric
-    )
-
-
-def _cross_check(paper: Paper, path: Path) -> None:
-    for table in paper.tables.values():
-        for row in table.rows.values():
-            for metric in row.values.keys() | row.unconfirmed:
-                if metric not in table.metrics:
-                    raise UserError(
-                        f"{path}: {table.id}, row {row.id}: {metric!r} is not a metric of the table"
-                        f"{nearest(metric, table.metrics)}"
-                    )
-    for trend in paper.trends.values():
-        _cross_check_trend(trend, paper, path)
-
-
-def _cross_check_trend(trend: Trend, paper: Paper, path: Path) -> None:
-    where = f"{path}: trend {trend.id}"
-    if trend.table not in paper.tables:
-        raise UserError(f"{where}: no table {trend.table!r}{nearest(trend.table, paper.tables)}")
-    table = paper.tables[trend.table]
-    if trend.metric not in table.metrics:
-        raise UserError(
-            f"{where}: no metric {trend.metric!r} in {table.id}{nearest(trend.metric, table.metrics)}"
-        )
-    for row in trend.order_best_first:
-        if row not in table.rows:
-            raise UserError(f"{where}: no row {row!r} in {table.id}{nearest(row, table.rows)}")
-    if len(set(trend.order_best_first)) != len(trend.order_best_first):
-        raise UserError(f"{where}: a row stands twice in order_best_first")

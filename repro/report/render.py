@@ -8,11 +8,13 @@ from repro.paths import results_dir
 from repro.record import write_atomic
 from repro.report import latex, markdown, page, sheet
 from repro.report.claims import Claim, claims
+from repro.report.claims_document import claims_document
 from repro.report.compare import Comparison, compare
-from repro.report.documents import claims_document, paper_document, runs_document
+from repro.report.documents import paper_document, runs_document
 from repro.report.headline import headline
 from repro.report.plots import plots
 from repro.report.published import validate_published
+from repro.report.record_ledger import append_missing, check_records
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png")
@@ -24,12 +26,12 @@ def render_all(results: Path) -> dict[Path, bytes]:
     Raises:
         UserError: a published file, recipe or record that contradicts its schema.
     """
+    validate_published()
     return _everything(results)[0]
 
 
 def _everything(results: Path) -> tuple[dict[Path, bytes], str]:
     """The generated files, and the README's block."""
-    validate_published()
     comparison = compare()
     found = claims(comparison)
     return _files(comparison, found, results), _headline(comparison, found)
@@ -64,15 +66,18 @@ def _headline(comparison: Comparison, found: list[Claim]) -> str:
 def write_tables() -> list[Path]:
     """Writes every generated file that differs and removes generated files that no record asks for.
 
-    The README's block is written only where the results are the checkout's own.
+    Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
+    results are the checkout's own.
 
     Returns:
         The paths that were written or removed.
     """
     results = results_dir()
+    validate_published()
+    ledger = append_missing(results / "runs")
     files, block = _everything(results)
     readme = _readme(block)
-    changed = []
+    changed = [ledger] if ledger else []
     for path, data in files.items():
         if not _same(path, data):
             write_atomic(path, data)
@@ -87,10 +92,11 @@ def write_tables() -> list[Path]:
 
 
 def check_tables() -> list[str]:
-    """What differs between the generated files on disk and the records; empty when all is in order."""
+    """What is wrong with the records and their ledger, and which generated files differ; empty when all is in order."""
     results = results_dir()
+    validate_published()
+    problems = check_records(results / "runs")
     files, block = _everything(results)
-    problems = []
     for path, data in files.items():
         name = path.relative_to(results).as_posix()
         if not path.is_file():

@@ -1,13 +1,13 @@
-"""Which records count for an experiment at one scale, and which of their numbers. Nothing goes unsaid."""
+"""Which records count for an experiment at one scale, and which of their numbers."""
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from repro.record import Measurement, RunRecord
 from repro.report import text
 from repro.report.header import Wanted
-from repro.report.intervals import Estimate, estimate
+from repro.report.statistics import Estimate, estimate
+from repro.seeds import TUNING
 
 # Entries of a protocol that are found by the run itself: they say nothing of how it was measured.
 OUTCOMES = frozenset({"best", "omegas"})
@@ -18,55 +18,80 @@ class Selection:
     """The records of one experiment at one scale, sorted by whether they count.
 
     Attributes:
-        used: one record per seed, the newest of the recipe's present configuration, by seed.
-        stale: of another configuration than the recipe's.
-        superseded: an older record of a seed.
-        external: uploaded by others, left out because we have our own.
+        used: the records that count, one for each seed, by seed.
+        left_out: every other record, with its state; see :meth:`state`.
+        missing: judged seeds between the first and the last recorded one that have no record.
     """
 
     used: tuple[RunRecord, ...]
-    stale: tuple[RunRecord, ...] = ()
-    superseded: tuple[RunRecord, ...] = ()
-    external: tuple[RunRecord, ...] = ()
+    left_out: tuple[tuple[RunRecord, str], ...] = ()
+    missing: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, records: list[RunRecord], config_hash: str) -> "Selection":
-        """Sorts the records of one experiment at one scale by the hash of the recipe as it now is."""
-        current = [r for r in records if r.config_hash == config_hash]
-        own = [r for r in current if not r.external] or current
-        newest: dict[int, RunRecord] = {}
-        for record in sorted(own, key=lambda r: (r.finished, r.run_id)):
-            newest[record.seed] = record
-        used = tuple(newest[seed] for seed in sorted(newest))
-        return cls(
-            used=used,
-            stale=tuple(r for r in records if r.config_hash != config_hash),
-            superseded=tuple(r for r in own if not _among(r, used)),
-            external=tuple(r for r in current if not _among(r, own)),
-        )
+    def of(
+        cls, records: list[RunRecord], config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
+    ) -> "Selection":
+        """Sorts the records of one experiment at one scale.
+
+        Args:
+            config_hash: of the recipe as it now is.
+            seeds: the judged seeds of the recipe.
+            withdrawn: paths below ``results/runs`` of the records that were withdrawn.
+        """
+        first: dict[bool, dict[int, RunRecord]] = {False: {}, True: {}}
+        left_out = []
+        for record in sorted(records, key=lambda r: (r.finished, r.path)):
+            state = _set_aside(record, config_hash, seeds, withdrawn)
+            if state is None and first[record.external].setdefault(record.seed, record) is not record:
+                state = "repeated"
+            if state is not None:
+                left_out.append((record, state))
+        used = first[False] or first[True]
+        if first[False]:
+            left_out += [(record, "external") for record in first[True].values()]
+        gone = {r.seed for r, state in left_out if state == "withdrawn" and r.config_hash == config_hash}
+        there = sorted(used.keys() | gone)
+        missing = [s for s in sorted(seeds - {*there}) if there and there[0] < s < there[-1]]
+        return cls(tuple(used[seed] for seed in sorted(used)), tuple(left_out), tuple(missing))
 
     def state(self, record: RunRecord) -> str:
-        """``current``, ``current, external``, ``stale``, ``superseded`` or ``external``."""
-        for name in ("stale", "superseded", "external"):
-            if _among(record, getattr(self, name)):
-                return name
+        """Whether a record counts.
+
+        Returns:
+            ``current`` or ``current, external``, where it counts; ``withdrawn``; ``overridden`` (settings beside the
+            recipe's changed what was computed), ``superseded`` (the recipe was another), ``tuning`` (its seed is not
+            among the judged ones), ``repeated`` (an earlier record of its seed counts), ``external`` (of others, and
+            we have our own).
+        """
+        for other, state in self.left_out:
+            if other is record:
+                return state
         return "current, external" if record.external else "current"
 
     @property
     def notes(self) -> list[str]:
-        """What was left out."""
-        counts = [
-            (len(self.stale), "stale record{s} left out (another configuration)"),
-            (len(self.superseded), "older record{s} left out"),
-            (len(self.external), "external record{s} left out"),
-        ]
-        left_out = [f"{n} {words.format(s='' if n == 1 else 's')}" for n, words in counts if n]
-        return [*left_out, *_holes([r.seed for r in self.used])]
+        """What is missing."""
+        if not self.missing:
+            return []
+        count = len(self.missing)
+        few = ", ".join(map(str, self.missing[:5])) + (f" and {count - 5:,} more" if count > 5 else "")
+        return [f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
 
     @property
     def weaknesses(self) -> list[str]:
-        """What was left out, and what weakens the records that count."""
+        """What is missing, and what weakens the records that count."""
         return [*self.notes, *weaknesses(self.used)]
+
+
+def _set_aside(
+    record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
+) -> str | None:
+    """Why a record does not count, whatever other records there are; None where it may."""
+    if record.path in withdrawn:
+        return "withdrawn"
+    if record.config_hash != config_hash:
+        return "overridden" if record.overrides else "superseded"
+    return "tuning" if record.seed >= TUNING or record.seed not in seeds else None
 
 
 @dataclass(frozen=True)
@@ -76,6 +101,7 @@ class Sample:
     Attributes:
         estimate: mean and interval over seeds, None without a number.
         records: those that gave a number.
+        measured: each of them with its number.
         clean: every one of them is ours and of a commit without uncommitted changes.
         unit: the unit they were measured in.
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
@@ -84,9 +110,16 @@ class Sample:
     wanted: Wanted
     estimate: Estimate | None
     records: tuple[RunRecord, ...]
+    measured: tuple[tuple[RunRecord, Measurement], ...]
     clean: bool
     unit: str | None
     notes: tuple[str, ...]
+
+    @property
+    def validation(self) -> float | None:
+        """The mean of the same metric on the validation split; None where a record lacks it."""
+        scores = [m.validation for _, m in self.measured if m.validation is not None]
+        return sum(scores) / len(scores) if scores and len(scores) == len(self.measured) else None
 
 
 def sample(wanted: Wanted, records: tuple[RunRecord, ...]) -> Sample:
@@ -103,18 +136,20 @@ def sample(wanted: Wanted, records: tuple[RunRecord, ...]) -> Sample:
             found.append((record, measurement))
         if note:
             notes.append((note, record.seed))
-    used = tuple(record for record, _ in found)
+    used, measured = tuple(record for record, _ in found), tuple(found)
     units = {m.unit for _, m in found}
     if len(units) > 1:
         words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
-        return Sample(wanted, None, used, False, None, (words,))
+        return Sample(wanted, None, used, measured, False, None, (words,))
     apart = _apart(found)
     if apart:
-        return Sample(wanted, None, used, False, units.pop(), (*_by_seed(notes), *apart, *weaknesses(used)))
+        said = (*_by_seed(notes), *apart, *weaknesses(used))
+        return Sample(wanted, None, used, measured, False, units.pop(), said)
     return Sample(
         wanted=wanted,
-        estimate=estimate([m.value for _, m in found], wanted.deterministic) if found else None,
+        estimate=estimate([m.value for _, m in found]) if found else None,
         records=used,
+        measured=measured,
         clean=all(r.dirty is False and r.commit is not None and not r.external for r in used),
         unit=units.pop() if units else None,
         notes=(*_by_seed(notes), *weaknesses(used)),
@@ -169,17 +204,6 @@ def _apart(found: list[tuple[RunRecord, Measurement]]) -> list[str]:
     return notes
 
 
-def _holes(seeds: list[int]) -> list[str]:
-    """Seeds between those that there are: somebody ran them, or began to, and no record came of it."""
-    there = set(seeds)
-    count = max(there) - min(there) + 1 - len(there) if there else 0
-    if not count:
-        return []
-    first = islice((str(s) for s in range(min(there), max(there)) if s not in there), 5)
-    few = ", ".join(first) + (f" and {count - 5:,} more" if count > 5 else "")
-    return [f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
-
-
 def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
     """Commits that differ or cannot be named, records of others, curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
@@ -197,7 +221,3 @@ def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
 
 def _diverged(record: RunRecord) -> bool:
     return any(value is None for curve in record.curves.values() for _, value in curve)
-
-
-def _among(record: RunRecord, group: "tuple[RunRecord, ...] | list[RunRecord]") -> bool:
-    return any(record is other for other in group)

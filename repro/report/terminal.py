@@ -36,7 +36,7 @@ def terminal_table(records: list[RunRecord]) -> str:
 
 
 def rows_table(rows: list[dict[str, Any]]) -> str:
-    """The objects of :func:`repro.report.compare.list_rows` for `repro list`."""
+    """The objects of :func:`repro.report.listing.list_rows` for `repro list`."""
     lines = []
     for row in rows:
         published = text.printed(row["published"]) + (" (unconfirmed)" if row["unconfirmed"] else "")

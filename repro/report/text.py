@@ -5,7 +5,7 @@ import math
 import unicodedata
 from typing import Any
 
-from repro.report.intervals import Estimate
+from repro.report.statistics import Estimate
 
 NOTHING = "–"  # noqa: RUF001 - a dash in an empty cell
 

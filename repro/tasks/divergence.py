@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from repro.record import Measurement
 
 SHARE = 0.75  # of the unigram entropy: who is above it has learned next to nothing
+LEAST_BLEU = 1.0  # a system below it translates nothing
 
 
 def diverged(nll: float, sentences: Iterable[Sequence[int]], split: str, count: int) -> Measurement:
@@ -27,6 +28,21 @@ def diverged(nll: float, sentences: Iterable[Sequence[int]], split: str, count: 
     protocol = {"rule": rule, "unigram_entropy": float(f"{level:.6g}")}
     failed = float(not nll <= SHARE * level)  # also where it is not a number
     return Measurement("val/diverged", failed, "0/1", split, protocol, count, failed)
+
+
+def failed(bleu: float, diverged: Measurement) -> Measurement:
+    """1 where training failed or the model translates nothing, else 0.
+
+    A model may predict the next token of a right translation well and yet translate nothing by itself, so a low
+    likelihood loss alone does not show that training worked.
+
+    Args:
+        bleu: of the same split.
+        diverged: see :func:`diverged`.
+    """
+    protocol = {"rule": f"BLEU below {LEAST_BLEU:g}, or {diverged.protocol['rule']}"}
+    value = float(not bleu >= LEAST_BLEU or diverged.value)
+    return Measurement("val/failed", value, "0/1", diverged.split, protocol, diverged.count, value)
 
 
 def unigram_entropy(sentences: Iterable[Sequence[int]]) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.models.generate import Translator, translate
 from repro.record import Measurement
 from repro.tasks.bleu import WAYS, bleu
-from repro.tasks.divergence import diverged
+from repro.tasks.divergence import diverged, failed
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
 
 UNITS = {
@@ -200,8 +200,8 @@ class Translation(Task):
                 Measurement(f"test/{name}", value, UNITS[name], test.split, protocol, count, beside[name])
             )
         predicted = map(self._tokenizer.encode, val.references)
-        failed = diverged(beside["nll"], predicted, val.split, val.tokens)
-        return [*found, failed, *super().measurements()]
+        lost = diverged(beside["nll"], predicted, val.split, val.tokens)
+        return [*found, lost, failed(beside["bleu"], lost), *super().measurements()]
 
     def forced(self, metric: str) -> dict[str, Any]:
         """How a likelihood is measured."""

@@ -193,17 +193,17 @@ def upload(api: WandbApi, experiment: str, seed: int, /, **spoilt: Any) -> None:
 
 def test_records_are_pulled_and_the_tables_made_of_them(house: House, api: WandbApi) -> None:
     experiment = house.recipe("base")
-    for seed in range(3):
+    for seed in (1, 2, 3):
         upload(api, experiment, seed)
     said = call("tables", "--from-wandb", TARGET)
     assert said.code == 0, said.err
     lines = said.out.splitlines()
-    assert [line.split()[:2] for line in lines[:3]] == [["taken", f"record-{seed}:v0:"] for seed in range(3)]
+    assert [line.split()[:2] for line in lines[:3]] == [["taken", f"record-{seed}:v0:"] for seed in (1, 2, 3)]
     assert lines[3] == f"records of {TARGET}: 3 taken, 0 there, 0 refused"
     assert any(line.endswith("toy.md") for line in lines[4:])
-    assert all(record.external for record in read_records(house.results / "runs"))
+    assert all(record.external for record in read_records(house.results / "runs").good)
     table = (house.results / "tables" / "toy.md").read_text()
-    assert "28.10 ± 0.25" in table
+    assert "28.20 ± 0.25" in table
     assert "external record" in table
     assert "reproduced" not in table
     again = call("tables", "--from-wandb", TARGET)
@@ -211,7 +211,7 @@ def test_records_are_pulled_and_the_tables_made_of_them(house: House, api: Wandb
         0,
         f"records of {TARGET}: 0 taken, 3 there, 0 refused",
     )
-    assert len(read_records(house.results / "runs")) == 3
+    assert len(read_records(house.results / "runs").good) == 3
 
 
 def test_what_a_run_uploads_is_what_is_taken(house: House, api: WandbApi) -> None:
@@ -242,7 +242,7 @@ def test_a_refused_record_stops_no_other_and_makes_the_code_1(house: House, api:
     states = [line.split()[0] for line in said.out.splitlines()]
     assert states[:7] == ["refused"] * 5 + ["taken", "records"]
     assert "5 refused" in said.out
-    assert len(read_records(house.results / "runs")) == 1
+    assert len(read_records(house.results / "runs").good) == 1
     assert (house.results / "tables" / "toy.md").is_file(), "the tables are made of what is sound"
 
 

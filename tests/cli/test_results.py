@@ -5,6 +5,7 @@ import subprocess
 import pytest
 import yaml
 
+from repro.record import LEDGER
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, TINY, Workshop, call
 
@@ -45,7 +46,7 @@ def test_list_shows_published_value_and_verdict(workshop: Workshop) -> None:
     lines = call("list", PAPER).out.splitlines()
     row = next(line for line in lines if "table2:transformer-big" in line and "bleu_en_de" in line)
     assert "28.4" in row
-    assert "no config" in row
+    assert "no recipe" in row
 
 
 def test_tables_are_up_to_date_after_a_run_and_check_sees_a_change(own_run: TrainedRun) -> None:
@@ -65,12 +66,64 @@ def test_tables_are_up_to_date_after_a_run_and_check_sees_a_change(own_run: Trai
 
 
 def test_a_run_at_reduced_scale_is_never_a_row(trained: TrainedRun) -> None:
-    assert {row["verdict"] for row in call("list", PAPER, "--json").json()} <= {"no config", "not run"} | {
-        row["verdict"]
-        for row in call("list", PAPER, "--json").json()
-        if row["verdict"].startswith("no config")
-    }
-    assert all(row["measured"] is None for row in call("list", PAPER, "--json").json())
+    rows = call("list", PAPER, "--json").json()
+    assert {row["verdict"] for row in rows} <= {"no recipe", "not run"}
+    assert all(row["measured"] is None for row in rows)
+
+
+def test_damaged_records_are_named_and_the_rest_is_shown(own_run: TrainedRun) -> None:
+    (whole,) = own_run.workshop.records()
+    odd = whole.with_name("odd.json")
+    odd.write_text("{")
+    for words in (["list", PAPER], ["list", PAPER, "--json"], ["tables"]):
+        said = call(*words)
+        assert said.code == 1
+        (line,) = said.err.splitlines()
+        assert f"{TINY}/odd.json" in line
+    assert "transformer-big" in call("list", PAPER).out
+    said = call("tables", "--check")
+    assert (said.code, f"{TINY}/odd.json" in said.err) == (1, True)
+    assert call("show", whole.stem).code == 2
+    call("show", f"{TINY}/odd").refused(f"{TINY}/odd.json")
+    assert call("show", own_run.run_id, "--json").json()[0]["run_id"] == own_run.run_id
+    assert "1 recorded" in call("reproduce", TINY, "--scale", "cpu", "--seeds", "1", "--dry-run").out
+    said = call("tables", "--withdraw", str(odd), "--reason", "cut off when the disk was full")
+    assert (said.code, said.err) == (0, "")
+    assert call("tables", "--check").code == 0
+    assert odd.read_text() == "{"
+
+
+def test_a_withdrawn_record_counts_no_more_and_its_run_is_to_do_again(own_run: TrainedRun) -> None:
+    (record,) = own_run.workshop.records()
+    dry = ("reproduce", TINY, "--scale", "cpu", "--seeds", "1", "--dry-run")
+    assert "1 recorded" in call(*dry).out
+    before = record.read_bytes()
+    said = call(
+        "tables", "--withdraw", f"{TINY}/{record.stem}", "--reason", "the test split was in the training data"
+    )
+    assert said.code == 0
+    assert f"{TINY}/{record.name}" in said.out
+    assert record.read_bytes() == before
+    assert call("tables", "--check").code == 0
+    assert "0 recorded" in call(*dry).out
+    call("tables", "--withdraw", f"{TINY}/{record.stem}", "--reason", "again").refused(record.stem)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--withdraw", f"{TINY}/nothing", "--reason", "a fault"], f"{TINY}/nothing"),
+        (["--withdraw", TINY], TINY),
+        (["--withdraw", TINY, "--reason", " "], TINY),
+        (["--withdraw", TINY, "--reason", "a fault", "--check"], "--withdraw"),
+        (["--reason", "a fault"], "a fault"),
+    ],
+)
+def test_a_withdrawal_that_says_too_little(own_run: TrainedRun, words: list[str], named: str) -> None:
+    ledger = own_run.workshop.results / "runs" / LEDGER
+    before = ledger.read_bytes()
+    call("tables", *words).refused(named)
+    assert ledger.read_bytes() == before
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -216,20 +216,3 @@ def test_reproduce_runs_what_is_missing(workshop: Workshop, monkeypatch: pytest.
     assert (workshop.results / "index.html").exists()
     again = call("reproduce", TINY, "--scale", "cpu", "--seeds", "1")
     assert again.out.splitlines()[0] == "1 runs, 1 recorded, 0 to do"
-
-
-def test_reproduce_goes_on_after_a_failure_and_says_so(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[str]] = []
-
-    def fail(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
-        asked.append(words[3:])
-        return subprocess.CompletedProcess(words, len(asked))
-
-    monkeypatch.setattr(subprocess, "run", fail)
-    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2")
-    assert said.code == 1
-    assert asked == [["run", TINY, "--scale", "cpu", "--seed", str(seed)] for seed in (1, 2)]
-    assert "ended with exit code 1" in said.err
-    assert "ended with exit code 2" in said.err

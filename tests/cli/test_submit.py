@@ -13,7 +13,7 @@ from repro.cli.runs import parse_overrides
 from repro.launch.targets import resolve_targets
 from repro.recipe import load_recipe
 from tests.launch.batch import run_batch
-from tests.launch.conftest import World
+from tests.launch.conftest import World, named
 from tests.launch.fake_cluster import FakeCluster, cluster, small_project
 from tests.workshop import PAPER, TINY, Said, Workshop, call
 
@@ -215,12 +215,13 @@ def test_json_has_an_object_for_each_run(site: Workshop, cluster: FakeCluster) -
     assert states("--seeds", "2", "--dry-run") == [(1, "to submit", None), (2, "to submit", None)]
     assert states("--seeds", "1") == [(1, "submitted", "1_0")]
     assert states("--seeds", "2") == [(1, "queued", "1_0"), (2, "submitted", "2_0")]
+    assert states("--seeds", "11-12", "--dry-run") == [(11, "to submit", None), (12, "to submit", None)]
     row = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "1", "--json").json()[0]
     assert set(row) == {"run_id", "experiment", "scale", "seed", "state", "name", "job", "script"}
 
 
 def test_recorded_runs_are_said_to_be(site: Workshop) -> None:
-    first, _ = resolve_targets([TINY], "cpu", [1, 2])
+    first, _ = resolve_targets([TINY], "cpu", named(1, 2))
     World(site.root).record(first)
     said = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "2", "--dry-run", "--json")
     assert [row["state"] for row in said.json()] == ["recorded", "to submit"]
@@ -241,6 +242,8 @@ def test_a_refusal_of_slurm_is_one_line(site: Workshop, cluster: FakeCluster) ->
         (["--tabels"], ("'--tabels'", "nearest: --tables")),
         (["--optim.lr", "1"], ("--optim.lr", "trainer, model, data, checkpoints")),
         (["--seeds", "0"], ("--seeds", "at least 1")),
+        (["--seeds", "15-11"], ("15-11", "backwards")),
+        (["--seeds", "1-3,2"], ("1-3,2",)),
     ],
 )
 def test_bad_arguments(site: Workshop, words: list[str], parts: tuple[str, ...]) -> None:

@@ -115,6 +115,7 @@ def test_a_translation_shows_what_it_looked_at(workshop: Workshop, monkeypatch: 
         close_tracking(given, *rest)
 
     monkeypatch.setattr(recording, "close_tracking", close)
-    made = run(load_recipe(TINY, "cpu"), 1, "x")
+    made = run(load_recipe(TINY, "cpu", [("trainer.gradient_clip_val", 0.5)]), 1, "x")
+    assert made.overrides == ["--trainer.gradient_clip_val=0.5"]
     assert given.said["attention"] == (b"\x89PNG", made.run_id)
     assert [one["type"] for one in given.artifacts] == ["model", "record"]

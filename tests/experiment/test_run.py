@@ -46,7 +46,15 @@ def test_a_run_leaves_model_tokeniser_status_and_record(workshop: Workshop) -> N
     assert written.with_suffix(".outputs.txt").read_text().count("\n") == 15
     names = {m.name for m in record.metrics}
     bleus = {f"test/{way}" for way in WAYS}
-    assert names == {*bleus, "test/exact_match", "test/nll", "test/ppl", "test/loss", "val/diverged"}
+    assert names == {
+        *bleus,
+        "test/exact_match",
+        "test/nll",
+        "test/ppl",
+        "test/loss",
+        "val/diverged",
+        "val/failed",
+    }
     assert all(m.validation is not None for m in record.metrics)
     assert str(workshop.root) not in record.to_json(), "a record holds no absolute path"
     mean = checkpoint.average(checkpoints(folder / "checkpoints"))

@@ -8,6 +8,7 @@ import pytest
 from repro.launch.render import Places
 from repro.launch.targets import RunSpec
 from repro.record import RunRecord, write_record
+from repro.seeds import SeedChoice
 
 BASE = """
 title: base
@@ -105,6 +106,11 @@ def places() -> Places:
     variables = {f"REPRO_{n.upper()}": Path(f"/scratch/me/{n}") for n in ("data", "results", "runs")}
     variables = {"REPRO_CONFIGS": submission / "code" / "configs", **variables}
     return Places(Path("/home/me/suite"), submission, variables)
+
+
+def named(*seeds: int) -> SeedChoice:
+    """These seeds of every recipe."""
+    return SeedChoice(named=seeds)
 
 
 def spec(experiment: str = "alpha/base", scale: str = "paper", seed: int = 1) -> RunSpec:

@@ -8,7 +8,7 @@ import pytest
 from repro.errors import UserError
 from repro.launch.chain import Needed, PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.targets import RunSpec, prerequisite, resolve_targets
-from tests.launch.conftest import World
+from tests.launch.conftest import World, named
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def staged(world: World) -> World:
 def plan(
     targets: list[str], seeds: list[int], queued: dict[str, str] | None = None
 ) -> tuple[PlannedJob, ...]:
-    specs = resolve_targets(targets, "paper", seeds)
+    specs = resolve_targets(targets, "paper", named(*seeds))
     return arrange(needed(specs, queued or {}), queued or {}, "x")
 
 
@@ -52,7 +52,7 @@ def test_a_prerequisite_is_added_before_task_by_task(staged: World) -> None:
         ("x.2", [(0, "gamma/tuned", 1), (1, "gamma/tuned", 2)], "x.1"),
     ]
     assert dependency(jobs[1], {"x.1": "12"}) == "aftercorr:12"
-    todo = needed(resolve_targets(["gamma/tuned"], "paper", [1]), {})
+    todo = needed(resolve_targets(["gamma/tuned"], "paper", named(1)), {})
     assert [s.experiment for s in todo.added] == ["alpha/base"]
 
 
@@ -73,7 +73,7 @@ def test_three_stages_and_two_behind_one(staged: World) -> None:
 
 def test_a_finished_prerequisite_is_not_run_again(staged: World) -> None:
     """Only one seed of it: that seed's run waits for nothing, the other's does, at its index."""
-    first, second = resolve_targets(["gamma/tuned"], "paper", [1, 2])
+    first, second = resolve_targets(["gamma/tuned"], "paper", named(1, 2))
     before = prerequisite(first)
     assert before is not None
     assert not before.done
@@ -89,7 +89,7 @@ def test_a_finished_prerequisite_is_not_run_again(staged: World) -> None:
 
 def test_a_record_without_weights_is_no_start(staged: World) -> None:
     """A record made elsewhere spares the run in the table, but nothing can begin from it here."""
-    (base,) = resolve_targets(["alpha/base"], "paper", [1])
+    (base,) = resolve_targets(["alpha/base"], "paper", named(1))
     staged.record(base)
     assert plan(["alpha/base"], [1]) == ()
     assert [s.experiment for j in plan(["gamma/tuned"], [1]) for s in j.tasks.values()] == [
@@ -99,7 +99,7 @@ def test_a_record_without_weights_is_no_start(staged: World) -> None:
 
 
 def test_a_prerequisite_in_the_queue_is_waited_for(staged: World) -> None:
-    base = resolve_targets(["alpha/base"], "paper", [1, 2])
+    base = resolve_targets(["alpha/base"], "paper", named(1, 2))
     queued = {base[0].run_id: "7_0", base[1].run_id: "9_4"}
     (job,) = plan(["gamma/tuned"], [1, 2], queued)
     assert shape((job,)) == [("x", [(0, "gamma/tuned", 1), (1, "gamma/tuned", 2)], None)]
@@ -109,7 +109,7 @@ def test_a_prerequisite_in_the_queue_is_waited_for(staged: World) -> None:
 
 def test_a_gap_keeps_tasks_in_step(staged: World) -> None:
     """Of two seeds' prerequisites both are to run, but one of the runs behind them is recorded."""
-    tuned = resolve_targets(["gamma/tuned"], "paper", [1, 2, 3])
+    tuned = resolve_targets(["gamma/tuned"], "paper", named(1, 2, 3))
     staged.record(tuned[1])
     jobs = plan(["alpha/base", "gamma/tuned"], [1, 2, 3])
     assert shape(jobs)[1] == ("x.2", [(0, "gamma/tuned", 1), (2, "gamma/tuned", 3)], "x.1")
@@ -117,10 +117,10 @@ def test_a_gap_keeps_tasks_in_step(staged: World) -> None:
 
 def test_a_prerequisite_has_no_settings(staged: World) -> None:
     """``repro run`` looks for the plain run to begin from."""
-    (spec,) = resolve_targets(["gamma/tuned"], "paper", [1], [("trainer.max_steps", 5)])
+    (spec,) = resolve_targets(["gamma/tuned"], "paper", named(1), [("trainer.max_steps", 5)])
     before = prerequisite(spec)
     assert spec.settings == ("--trainer.max_steps=5",)
-    assert before == resolve_targets(["alpha/base"], "paper", [1])[0]
+    assert before == resolve_targets(["alpha/base"], "paper", named(1))[0]
 
 
 def test_circles_and_unknown_beginnings(staged: World) -> None:
@@ -134,7 +134,7 @@ def test_circles_and_unknown_beginnings(staged: World) -> None:
         ("gamma/c", "nearest: alpha/base"),
         ("gamma/d", "not the name of an experiment"),
     ):
-        spec = replace(resolve_targets(["beta"], "paper", [1])[0], experiment=experiment)
+        spec = replace(resolve_targets(["beta"], "paper", named(1))[0], experiment=experiment)
         start: object = {"gamma/c": "alpha/bsae", "gamma/d": ["alpha/base"]}[experiment]
         with pytest.raises(UserError, match=said):
             needed([replace(spec, start_from=start)], {})  # type: ignore[arg-type]

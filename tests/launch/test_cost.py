@@ -6,7 +6,7 @@ from repro.errors import UserError
 from repro.launch.cost import Expectation, describe_cost, expectation
 from repro.launch.profile import load_profile
 from repro.launch.targets import resolve_targets
-from tests.launch.conftest import World
+from tests.launch.conftest import World, named
 
 
 def test_an_expectation_is_the_header_of_its_scale(world: World) -> None:
@@ -17,7 +17,7 @@ def test_an_expectation_is_the_header_of_its_scale(world: World) -> None:
 
 
 def test_the_sum_over_runs(world: World) -> None:
-    specs = resolve_targets(["alpha/base", "beta/only"], "paper", [1, 2, 3])
+    specs = resolve_targets(["alpha/base", "beta/only"], "paper", named(1, 2, 3))
     text = "\n".join(describe_cost(specs, load_profile("site").resources))
     assert "288 GPU hours, 36 h of runs (8 x NVIDIA P100)" in text
     assert "unknown for beta/only" in text
@@ -26,7 +26,7 @@ def test_the_sum_over_runs(world: World) -> None:
 
 def test_a_cpu_run_costs_no_gpu(world: World) -> None:
     text = "\n".join(
-        describe_cost(resolve_targets(["alpha/base"], "cpu", [1]), load_profile("cpu").resources)
+        describe_cost(resolve_targets(["alpha/base"], "cpu", named(1)), load_profile("cpu").resources)
     )
     assert "0 GPU hours, 0.5 h of runs (2 CPU cores)" in text
     assert "2 CPU cores, no GPU" in text

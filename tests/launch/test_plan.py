@@ -10,11 +10,11 @@ import yaml
 from repro.errors import UserError
 from repro.launch.plan import Request, job_name, make_plan, submission_name, summarise
 from repro.launch.targets import resolve_targets
-from tests.launch.conftest import World
+from tests.launch.conftest import World, named
 
 
 def request(*targets: str, **changes: Any) -> Request:
-    given = {"cluster": "site", "scale": "paper", "seeds": [1, 2], "overrides": [], **changes}
+    given = {"cluster": "site", "scale": "paper", "seeds": named(1, 2), "overrides": [], **changes}
     return Request(targets=targets, **given)
 
 
@@ -46,9 +46,9 @@ def test_the_job_sees_the_folders_of_the_user(world: World) -> None:
 
 
 def test_recorded_and_queued_runs_are_left_out(world: World) -> None:
-    first, second, third = resolve_targets(["alpha/base"], "paper", [1, 2, 3])
+    first, second, third = resolve_targets(["alpha/base"], "paper", named(1, 2, 3))
     world.record(first)
-    plan = make_plan(request("alpha/base", seeds=[1, 2, 3]), {second.run_id: "12_1"})
+    plan = make_plan(request("alpha/base", seeds=named(1, 2, 3)), {second.run_id: "12_1"})
     assert plan.runs == [third]
     lines = summarise(plan)
     assert lines[0] == "runs: 1 to submit, 1 already recorded, 1 already queued"
@@ -56,12 +56,12 @@ def test_recorded_and_queued_runs_are_left_out(world: World) -> None:
 
 
 def test_nothing_left_to_submit(world: World) -> None:
-    (only,) = resolve_targets(["alpha/base"], "paper", [1])
-    queued = make_plan(request("alpha/base", seeds=[1], tables=True), {only.run_id: "12_0"})
+    (only,) = resolve_targets(["alpha/base"], "paper", named(1))
+    queued = make_plan(request("alpha/base", seeds=named(1), tables=True), {only.run_id: "12_0"})
     assert queued.jobs == ()
     assert "is in the queue" in summarise(queued)[-1]
     world.record(only)
-    plan = make_plan(request("alpha/base", seeds=[1], tables=True), {})
+    plan = make_plan(request("alpha/base", seeds=named(1), tables=True), {})
     assert plan.jobs == ()
     assert summarise(plan)[-1] == "nothing to submit: every run has its record"
 
@@ -69,6 +69,15 @@ def test_nothing_left_to_submit(world: World) -> None:
 def test_what_a_group_leaves_out_is_said(world: World) -> None:
     plan = make_plan(request("alpha", cluster="cpu", scale="cpu"), {})
     assert "left out, no scale 'cpu': alpha/grid@a, alpha/grid@b" in summarise(plan)
+
+
+def test_seeds_that_are_not_judged_are_said(world: World) -> None:
+    plan = make_plan(request("alpha/base", seeds=named(1, 7, 101)), {})
+    assert [run.seed for run in plan.runs] == [1, 7, 101]
+    assert [line.partition(":")[0] for line in summarise(plan) if "not judged" in line] == [
+        "alpha/base, seed 7",
+        "alpha/base, seed 101",
+    ]
 
 
 def test_settings_reach_every_run_and_change_its_identity(world: World) -> None:
@@ -100,7 +109,7 @@ def test_the_dry_scripts_show_what_waits_for_what(world: World) -> None:
 
 
 def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
-    first, _ = resolve_targets(["alpha/base"], "paper", [1, 2])
+    first, _ = resolve_targets(["alpha/base"], "paper", named(1, 2))
     plan = make_plan(request("alpha/base", tables=True), {first.run_id: "7_3"})
     assert "--dependency=afterany:<id of job 1>:7_3\n" in plan.script(plan.jobs[-1])
 

@@ -19,7 +19,7 @@ from repro.errors import ReproError, UserError
 from repro.launch import submit as module
 from repro.launch.ledger import Submission, read_submissions
 from repro.launch.submit import dry_run, submit
-from tests.launch.conftest import World
+from tests.launch.conftest import World, named
 from tests.launch.fake_cluster import FakeCluster, cluster, small_project
 from tests.launch.test_plan import request
 
@@ -102,7 +102,7 @@ def test_twice_is_once(world: World, cluster: FakeCluster) -> None:
     assert plan.jobs == ()
     assert len(cluster.calls("sbatch")) == 1
     assert len(read_submissions()) == 1
-    assert submitted("alpha/base", seeds=[1, 2, 3]).jobs[0].tasks[0].seed == 3
+    assert submitted("alpha/base", seeds=named(1, 2, 3)).jobs[0].tasks[0].seed == 3
 
 
 def test_what_left_the_queue_without_a_record_goes_again(world: World, cluster: FakeCluster) -> None:
@@ -136,8 +136,8 @@ def test_chains_wait_by_id(chain: World, cluster: FakeCluster) -> None:
 
 
 def test_a_prerequisite_of_an_earlier_submission_is_waited_for(chain: World, cluster: FakeCluster) -> None:
-    submitted("alpha/base", seeds=[1, 2, 3])
-    entry = submitted("gamma/tuned", seeds=[2, 3])
+    submitted("alpha/base", seeds=named(1, 2, 3))
+    entry = submitted("gamma/tuned", seeds=named(2, 3))
     assert "#SBATCH --dependency=afterok:1_1:1_2\n" in (entry.folder / entry.jobs[0].script).read_text()
 
 

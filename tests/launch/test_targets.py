@@ -3,12 +3,13 @@
 import pytest
 
 from repro.errors import UserError
-from repro.launch.targets import named_experiments, resolve_targets, without_scale
-from tests.launch.conftest import World
+from repro.launch.targets import few_seeds, named_experiments, not_judged, resolve_targets, without_scale
+from repro.seeds import SeedChoice
+from tests.launch.conftest import World, named
 
 
 def names(targets: list[str], scale: str = "paper") -> list[str]:
-    return [s.experiment for s in resolve_targets(targets, scale, [1])]
+    return [s.experiment for s in resolve_targets(targets, scale, named(1))]
 
 
 @pytest.mark.parametrize(
@@ -33,17 +34,17 @@ def test_no_target_means_everything(world: World) -> None:
 
 
 def test_each_run_once_in_the_order_named(world: World) -> None:
-    specs = resolve_targets(["beta/only", "alpha:table2", "alpha/base"], "paper", [3, 1])
+    specs = resolve_targets(["beta/only", "alpha:table2", "alpha/base"], "paper", named(3, 1))
     assert [(s.experiment, s.seed) for s in specs] == [
         (e, seed) for e in ("beta/only", "alpha/base", "alpha/grid@a") for seed in (3, 1)
     ]
 
 
 def test_a_run_knows_its_folder(world: World) -> None:
-    (found,) = resolve_targets(["alpha/base"], "cpu", [2])
+    (found,) = resolve_targets(["alpha/base"], "cpu", named(2))
     assert found.run_id == f"alpha/base/cpu/s2-{found.config_hash[:8]}"
     assert found.run_dir == world.root / "runs" / found.run_id
-    (other,) = resolve_targets(["alpha/base"], "paper", [2])
+    (other,) = resolve_targets(["alpha/base"], "paper", named(2))
     assert other.config_hash != found.config_hash
 
 
@@ -67,7 +68,7 @@ def test_a_run_knows_its_folder(world: World) -> None:
 )
 def test_an_unknown_target_is_one_clear_line(world: World, target: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        resolve_targets([target], "paper", [1])
+        resolve_targets([target], "paper", named(1))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -79,28 +80,44 @@ def test_a_group_leaves_out_what_lacks_the_scale(world: World) -> None:
 
 def test_an_experiment_named_outright_must_have_the_scale(world: World) -> None:
     with pytest.raises(UserError, match=r"alpha/grid has no scale 'cpu'"):
-        resolve_targets(["alpha/base", "alpha/grid@a"], "cpu", [1])
+        resolve_targets(["alpha/base", "alpha/grid@a"], "cpu", named(1))
     with pytest.raises(UserError, match=r"beta: nothing to run at scale 'cpu'; there is: paper"):
-        resolve_targets(["beta"], "cpu", [1])
+        resolve_targets(["beta"], "cpu", named(1))
     with pytest.raises(UserError, match=r"'cpuu'; nearest: cpu"):
-        resolve_targets(["alpha"], "cpuu", [1])
+        resolve_targets(["alpha"], "cpuu", named(1))
 
 
-@pytest.mark.parametrize("seeds", [[], [-1], [True], [1.5], [1, 1]])
-def test_bad_seeds(world: World, seeds: list[int]) -> None:
-    with pytest.raises(UserError, match="seed"):
-        resolve_targets(["alpha"], "paper", seeds)
+def test_a_count_of_seeds_is_of_each_recipes_judged_ones(world: World) -> None:
+    world.write("configs/beta/only.yaml", "title: only\nseeds: 11-12\ntrainer: {max_steps: 3}\n")
+    specs = resolve_targets(["alpha/base", "beta/only"], "paper", SeedChoice(3))
+    assert [(s.experiment, s.seed) for s in specs] == [
+        *(("alpha/base", seed) for seed in (1, 2, 3)),
+        *(("beta/only", seed) for seed in (11, 12)),
+    ]
+    (line,) = few_seeds(specs, SeedChoice(3))
+    assert "beta/only has 11-12" in line
+    assert "alpha/base" not in line
+    assert few_seeds(specs, SeedChoice(2)) == few_seeds(specs, named(1)) == []
+
+
+def test_runs_that_are_not_judged_are_named(world: World) -> None:
+    world.write("configs/beta/only.yaml", "title: only\nseeds: 11-12\ntrainer: {max_steps: 3}\n")
+    assert not_judged(resolve_targets(["alpha/base", "beta/only"], "paper", SeedChoice(3))) == []
+    lines = not_judged(resolve_targets(["alpha/base", "beta/only"], "paper", named(5, 11, 101, 102)))
+    assert [line.partition(":")[0] for line in lines] == [
+        "alpha/base, seed 11", "alpha/base, seed 101-102", "beta/only, seed 5", "beta/only, seed 101-102",
+    ]  # fmt: skip
 
 
 def test_recorded_runs_are_done(world: World) -> None:
-    first, _, third = resolve_targets(["alpha/base"], "cpu", [1, 2, 3])
+    first, _, third = resolve_targets(["alpha/base"], "cpu", named(1, 2, 3))
     world.record(first)
     world.record(third, config_hash="f" * 64)  # an older configuration does not count
-    again = resolve_targets(["alpha/base"], "cpu", [1, 2, 3])
+    again = resolve_targets(["alpha/base"], "cpu", named(1, 2, 3))
     assert [s.done for s in again] == [True, False, False]
     world.record(again[1], external=True)  # nor does another's run
-    assert [s.done for s in resolve_targets(["alpha/base"], "cpu", [1, 2, 3])] == [True, False, False]
-    assert not resolve_targets(["alpha/base"], "paper", [1])[0].done
+    assert [s.done for s in resolve_targets(["alpha/base"], "cpu", named(1, 2, 3))] == [True, False, False]
+    assert not resolve_targets(["alpha/base"], "paper", named(1))[0].done
 
 
 def test_named_experiments_needs_no_scale(world: World) -> None:
@@ -111,5 +128,5 @@ def test_a_run_reads_its_data_and_its_pretrained_weights(world: World) -> None:
     text = f"{(world.root / 'configs/beta/only.yaml').read_text()}data: {{init_args: {{store: pairs}}}}\n"
     world.write("configs/beta/stored.yaml", text)
     world.write("configs/beta/begun.yaml", f"pretrained: gpt2\n{text}")
-    stored, begun, bare = resolve_targets(["beta/stored", "beta/begun", "beta/only"], "paper", [1])
+    stored, begun, bare = resolve_targets(["beta/stored", "beta/begun", "beta/only"], "paper", named(1))
     assert (stored.stores, begun.stores, bare.stores) == (("pairs",), ("pairs", "gpt2"), ())

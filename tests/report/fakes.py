@@ -28,9 +28,9 @@ tables:
     dataset: toy-text
     split: test
     metrics:
-      bleu: {unit: BLEU, better: higher, description: 'sacreBLEU'}
-      ppl: {unit: perplexity, better: lower, description: 'per word'}
-      speed: {unit: tokens/s, better: higher, description: 'while training'}
+      bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}
+      ppl: {unit: perplexity, better: lower, class: trained, margin: {size: 1%, set: '2026-01-01'}, description: 'per word'}
+      speed: {unit: tokens/s, better: higher, class: timed, description: 'while training'}
     rows:
       - {id: big, label: Big, model: toy, is_this_papers_model: true, params: 2000, settings: {}, values: {bleu: 30.0, ppl: 4.0}}
       - {id: base, label: Base, model: toy, is_this_papers_model: true, params: 1000, settings: {}, values: {bleu: 28.0, ppl: 5.0, speed: 900}}
@@ -45,14 +45,14 @@ tables:
     dataset: toy-text
     split: test
     metrics:
-      bleu: {unit: BLEU, better: higher, description: 'sacreBLEU'}
+      bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}
     rows:
       - {id: rerun, label: Rerun, model: toy, is_this_papers_model: true, params: null, settings: {}, values: {bleu: 29.0}}
     checked: unconfirmed
     notes: ''
 trends:
   - {id: bigger-is-better, claim: Bigger is better., table: table1, metric: bleu, order_best_first: [big, base, small]}
-  - {id: base-ties-small, claim: Base and small are alike., table: table1, metric: bleu, order_best_first: [base, small], tolerance: 0.5}
+  - {id: base-ties-small, claim: Base and small are alike., table: table1, metric: bleu, order_best_first: [base, small]}
   - {id: lower-perplexity, claim: Bigger is surer., table: table1, metric: ppl, order_best_first: [big, base]}
 missing: [Seeds]
 """  # noqa: E501
@@ -96,8 +96,10 @@ class House:
     def run(
         self, experiment: str, values: list[float], scale: str = "paper", **changes: Any
     ) -> list[RunRecord]:
-        """Records of seeds 0, 1, ... with these test BLEUs; ``changes`` replace fields of the record."""
-        return [self.record(experiment, seed, value, scale, **changes) for seed, value in enumerate(values)]
+        """Records of seeds 1, 2, ... with these test BLEUs; ``changes`` replace fields of the record."""
+        return [
+            self.record(experiment, seed, value, scale, **changes) for seed, value in enumerate(values, 1)
+        ]
 
     def record(
         self, experiment: str, seed: int, value: float, scale: str = "paper", **changes: Any

@@ -23,7 +23,7 @@ def grid(house, *points, name="grid"):
     house.write(name, "trainer: {precision: 32-true}\n", "cpu")
 
 
-def record(house, experiment, seed=0, scale="cpu", outputs=None, **changes):
+def record(house, experiment, seed=1, scale="cpu", outputs=None, **changes):
     """A record, written with its outputs beside it."""
     made = dataclasses.replace(make_record(experiment, seed, 20.0, scale), **changes)
     if outputs is not None and "outputs_sha256" not in changes:

@@ -64,7 +64,7 @@ def test_filter_open_a_cell_follow_to_the_run_and_go_back(site):
     assert page.run("document.getElementById('runs-toy--big--paper').checkVisibility()")
     click(page, "#runs-toy--big--paper tr[id] a")
     run = page.run("location.hash")
-    assert run.startswith("#run-toy--big--paper-s0-")
+    assert run.startswith("#run-toy--big--paper-s1-")
     top = page.run("document.querySelector(':target').getBoundingClientRect().top")
     assert 0 < top < page.run("innerHeight")
     page.run("history.back()")
@@ -90,7 +90,7 @@ def test_every_filter_and_words(site):
     assert page.run(SHOWN) == []
     assert page.run("document.getElementById('nothing').checkVisibility()")
     choose(page, "q", "")
-    choose(page, "verdict", "undecided")
+    choose(page, "verdict", "incomplete")
     assert (
         page.run("[...document.querySelectorAll('tr[data-k=c]')].filter(e => e.checkVisibility()).length")
         == 2
@@ -102,12 +102,12 @@ def test_every_filter_and_words(site):
 
 def test_filters_and_runs_can_be_sent_as_an_address(site):
     page, url = site
-    page.open(f"{url}#?paper=toy&verdict=gap&q=base")
+    page.open(f"{url}#?paper=toy&verdict=undecided&q=base")
     assert page.run(SHOWN) == ["table1--base"]
     assert page.run("document.getElementById('filters').elements.q.value") == "base"
     page.open(f"{url}#?verdict=no-such-verdict")
     assert len(page.run(SHOWN)) == 5
-    page.open(f"{url}#?verdict=gap")
+    page.open(f"{url}#?verdict=undecided")
     run = page.run("document.querySelector('#runs-toy--grid\\\\@a--cpu tr[id]').id")
     page.run(f"location.hash = {run!r}")
     page.settle()

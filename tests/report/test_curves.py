@@ -24,7 +24,7 @@ def test_one_figure_per_experiment_and_scale(house, figures):
 
 def test_figures_name_axes_units_and_seeds(figures):
     (svg,) = figures.values()
-    wanted = {"train/loss (nats per token)", "val/bleu (BLEU)", "optimiser steps", "seed 0", "seed 1"}
+    wanted = {"train/loss (nats per token)", "val/bleu (BLEU)", "optimiser steps", "seed 1", "seed 2"}
     assert wanted | {"toy/big, scale paper"} <= set(words(svg))
 
 
@@ -43,16 +43,19 @@ def test_a_falling_curve_falls_within_its_panel():
     assert 8 <= ys[0] < ys[-1] <= 184
 
 
-def test_bytes_depend_on_the_records_alone(house, figures):
+def test_bytes_depend_on_the_records_that_count_alone(house, figures):
     assert drawn() == figures
-    house.record("toy/big", 0, 25.0, finished="2026-05-01T00:00:00Z")
+    house.record("toy/big", 1, 25.0, finished="2026-05-01T00:00:00Z")  # the first record of a seed counts
+    house.record("toy/big", 100, 25.0, finished="2026-05-01T00:00:00Z")
+    assert drawn() == figures
+    house.record("toy/big", 3, 25.0)
     assert drawn() != figures
 
 
 def test_a_diverged_curve_breaks_and_an_odd_name_is_shown(house):
     odd = "val/<b> & \x1b[1m$x$"
     curve = [[0, 1.0], [1, 2.0], [2, float("nan")], [3, 3.0]]
-    house.record(house.recipe("big"), 0, 30.0, curves={odd: curve, "val/none": [], "test/x": [[0, 1.0]]})
+    house.record(house.recipe("big"), 1, 30.0, curves={odd: curve, "val/none": [], "test/x": [[0, 1.0]]})
     (svg,) = drawn().values()
     assert [len(points) for points in lines(root_of(svg))] == [2, 1]
     assert "val/<b> & \N{REPLACEMENT CHARACTER}[1m$x$" in words(svg)
@@ -60,7 +63,7 @@ def test_a_diverged_curve_breaks_and_an_odd_name_is_shown(house):
 
 
 def test_no_figure_without_curves(house):
-    house.record(house.recipe("big"), 0, 30.0, curves={"val/x": [[0, float("inf")]]})
+    house.record(house.recipe("big"), 1, 30.0, curves={"val/x": [[0, float("inf")]]})
     assert drawn() == {}
 
 

@@ -36,16 +36,16 @@ def pixels(png):
 
 def test_a_sheet_per_run_with_pictures(house):
     grid(house, "a", "b")
-    record(house, "toy/grid@a", 0, outputs=TEXT)
+    record(house, "toy/grid@a", 1, outputs=TEXT)
     record(house, "toy/grid@a", 3, outputs=TEXT)
-    record(house, "toy/grid@b", 0, outputs="a translation\n")
+    record(house, "toy/grid@b", 2, outputs="a translation\n")
     record(house, "toy/grid@b", 1)
-    record(house, house.recipe("big"), 0, "paper", outputs=TEXT)
+    record(house, house.recipe("big"), 1, "paper", outputs=TEXT)
     found = sheets(house)
     assert set(found) == {
-        "toy--grid@a--cpu--drawn-s0.png",
+        "toy--grid@a--cpu--drawn-s1.png",
         "toy--grid@a--cpu--drawn-s3.png",
-        "toy--big--paper--drawn-s0.png",
+        "toy--big--paper--drawn-s1.png",
     }
     plot = found["toy--grid@a--cpu--drawn-s3.png"]
     assert plot.kind == DRAWN
@@ -54,7 +54,7 @@ def test_a_sheet_per_run_with_pictures(house):
 
 
 def test_the_sheet_shows_every_picture_large(house):
-    record(house, house.recipe("big"), 0, "paper", outputs=TEXT)
+    record(house, house.recipe("big"), 1, "paper", outputs=TEXT)
     (plot,) = sheets(house).values()
     rows = pixels(plot.data)
     step, high = 3 * 28 + 1, 2 * 28 + 1  # 84 / 3 = 28 times as large, a line between them
@@ -67,7 +67,7 @@ def test_the_sheet_shows_every_picture_large(house):
 
 def test_large_pictures_keep_their_size(house):
     picture = Picture(100, 90, 3, bytes(27_000))
-    record(house, house.recipe("big"), 0, "paper", outputs=to_line(picture))
+    record(house, house.recipe("big"), 1, "paper", outputs=to_line(picture))
     (plot,) = sheets(house).values()
     assert plot.data[16:24] == (92).to_bytes(4, "big") + (102).to_bytes(4, "big")
     assert "1 picture of 100 x 90 pixels in colour" in plot.caption
@@ -75,24 +75,25 @@ def test_large_pictures_keep_their_size(house):
 
 def test_only_records_that_count_are_shown(house):
     name = house.recipe("big")
-    record(house, name, 0, "paper", outputs=TEXT, config_hash="0" * 64)
+    record(house, name, 1, "paper", outputs=TEXT, config_hash="0" * 64)
+    record(house, name, 0, "paper", outputs=TEXT)  # no judged seed
     assert sheets(house) == {}
-    record(house, name, 0, "paper", outputs=TEXT)
-    before = sheets(house)["toy--big--paper--drawn-s0.png"].data
     newer = "".join(f"{to_line(picture)}\n" for picture in reversed(PICTURES))
-    record(house, name, 0, "paper", outputs=newer, finished="2026-05-01T00:00:00Z")
-    (after,) = sheets(house).values()
-    assert after.data != before
+    record(house, name, 1, "paper", outputs=newer, finished="2026-05-01T00:00:00Z")
+    later = sheets(house)["toy--big--paper--drawn-s1.png"].data
+    record(house, name, 1, "paper", outputs=TEXT, finished="2026-04-01T00:00:00Z")
+    (first,) = sheets(house).values()  # of a seed, the first record counts, whenever it came
+    assert first.data != later
 
 
 @pytest.mark.parametrize("text", ["", "a\nb\n", "\n" + TEXT, "28x28: a translation about 28x28x1:\n"])
 def test_other_outputs_are_no_pictures(house, text):
-    made = record(house, house.recipe("big"), 0, "paper", outputs=text)
+    made = record(house, house.recipe("big"), 1, "paper", outputs=text)
     assert drawn(made, house.results / "runs") == []
 
 
 def test_outputs_that_are_not_there(house):
-    made = record(house, house.recipe("big"), 0, "paper", outputs_sha256="0" * 64)
+    made = record(house, house.recipe("big"), 1, "paper", outputs_sha256="0" * 64)
     assert drawn(made, house.results / "runs") == []
 
 
@@ -105,12 +106,12 @@ def test_outputs_that_are_not_there(house):
     ],
 )
 def test_damaged_pictures_are_named(house, text, words):
-    record(house, house.recipe("big"), 0, "paper", outputs=text)
-    with pytest.raises(UserError, match=rf"paper-s0-.*\.outputs\.txt: .*{words}"):
+    record(house, house.recipe("big"), 1, "paper", outputs=text)
+    with pytest.raises(UserError, match=rf"paper-s1-.*\.outputs\.txt: .*{words}"):
         sheets(house)
 
 
 def test_pictures_of_another_run_are_refused(house):
-    record(house, house.recipe("big"), 0, "paper", outputs=TEXT, outputs_sha256="0" * 64)
+    record(house, house.recipe("big"), 1, "paper", outputs=TEXT, outputs_sha256="0" * 64)
     with pytest.raises(UserError, match=r"outputs\.txt is not what its record names"):
         sheets(house)

@@ -6,9 +6,11 @@ import re
 import pytest
 
 from repro.record import Measurement, write_record
-from repro.report.compare import list_rows
+from repro.report.compare import compare
+from repro.report.listing import list_rows
 from repro.report.render import render_all
 from repro.report.terminal import diff_runs, rows_table, show_run, terminal_table
+from repro.verify import DIFFERS, Outcome, keep
 from tests.report.fakes import PUBLISHED, make_record
 from tests.report.markup import read
 
@@ -49,6 +51,8 @@ def poison(house, text):
         "Seeds",
     ):
         published = published.replace(plain, quoted)
+    mechanism = f"id: bigger-is-better, at: {{paper: {{mechanism: {quoted}}}}}"
+    published = published.replace("id: bigger-is-better", mechanism)
     house.publish(re.sub(r"label: Big\b", lambda _: f"label: {quoted}", published))
     name = house.recipe("big")
     protocol = {text: text, "beam": 4}
@@ -73,10 +77,11 @@ def poison(house, text):
         "checkpoint_sha256": text,
         "finished": text,
     }
-    made = dataclasses.replace(make_record(name, 0, 30.0), **changes)
-    other = dataclasses.replace(made, seed=1, command=text + "2", experiment="toy/gone")
+    made = dataclasses.replace(make_record(name, 1, 30.0), **changes)
+    other = dataclasses.replace(made, seed=2, command=text + "2", experiment="toy/gone")
     for record in (made, other):
         write_record(record, house.results / "runs")
+    keep(house.results, Outcome(text, text, text, DIFFERS, False, text))
     return made
 
 
@@ -159,5 +164,10 @@ def test_a_sheet_has_its_columns_and_no_formula(poisoned):
 def test_a_terminal_gets_no_sequence_of_it(poisoned):
     _, made, _ = poisoned
     other = dataclasses.replace(made, commit="x", precision="y")
-    for said in (show_run(made), terminal_table([made]), diff_runs(made, other), rows_table(list_rows())):
+    for said in (
+        show_run(made),
+        terminal_table([made]),
+        diff_runs(made, other),
+        rows_table(list_rows(compare())),
+    ):
         assert controls(said) == []

@@ -7,10 +7,10 @@ import pytest
 
 from repro.record import Measurement
 from repro.report.compare import compare
-from repro.report.render import render_all
+from repro.report.render import render_all, render_headline
 from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
-from tests.report.pages import group, row
+from tests.report.pages import cells, group, row, tree_of
 from tests.report.test_compare import GOAL
 
 
@@ -18,17 +18,13 @@ def bleu(value, **protocol):
     return [Measurement("test/bleu", value, "BLEU", "test", protocol)]
 
 
-def seeds_missing(house, name, scale):
-    house.run(name, [30.0, 30.0], scale)
-
-
 def seed_between_missing(house, name, scale):
-    for seed in (0, 1, 3):
+    for seed in (1, 2, 4):
         house.record(name, seed, 30.0, scale)
 
 
 def mixed_commits(house, name, scale):
-    for seed, commit in enumerate(["aaaaaaaa11", "bbbbbbbb22", "aaaaaaaa11"]):
+    for seed, commit in enumerate(["aaaaaaaa11", "bbbbbbbb22", "aaaaaaaa11"], 1):
         house.record(name, seed, 30.0, scale, commit=commit)
 
 
@@ -46,24 +42,16 @@ def from_others(house, name, scale):
 
 def diverged(house, name, scale):
     house.run(name, [30.0, 30.0], scale)
-    house.record(name, 2, 30.0, scale, curves={"train/loss": [[0, 3.0], [50, float("nan")]]})
-
-
-def left_out(house, name, scale):
-    house.run(name, [30.0, 30.0, 30.0], scale)
-    house.record(name, 0, 30.0, scale, finished="2026-05-01T00:00:00Z")
-    house.record(name, 7, 1.0, scale, config_hash="0" * 64)
+    house.record(name, 3, 30.0, scale, curves={"train/loss": [[0, 3.0], [50, float("nan")]]})
 
 
 CASES = {
-    seeds_missing: ["2 of 3 seeds"],
-    seed_between_missing: ["no record of seed 2: failed or not run"],
+    seed_between_missing: ["no record of seed 3: failed or not run"],
     mixed_commits: ["mixed commits (aaaaaaaa, bbbbbbbb)"],
-    changes_not_committed: ["uncommitted changes (seeds 0, 1, 2)"],
-    commit_unknown: ["commit unknown (seeds 0, 1, 2)"],
-    from_others: ["external record (seeds 0, 1, 2)"],
-    diverged: ["a curve that is not finite (seed 2)"],
-    left_out: ["1 stale record left out (another configuration)", "1 older record left out"],
+    changes_not_committed: ["uncommitted changes (seeds 1, 2, 3)"],
+    commit_unknown: ["commit unknown (seeds 1, 2, 3)"],
+    from_others: ["external record (seeds 1, 2, 3)"],
+    diverged: ["a curve that is not finite (seed 3)"],
 }
 
 
@@ -81,13 +69,11 @@ def test_at_paper_scale(house, weaken, said):
     line = next(line for line in csv.DictReader(io.StringIO(files["toy.csv"])) if line["mean"])
     assert line["notes"] == "; ".join(said)
     (strong,) = [line for line in files["toy.md"].split("\n") if "ours: toy/big" in line]
-    assert "; see notes)" in strong
+    assert strong.endswith("; see notes)** |")
     assert f"- big, bleu, toy/big at scale paper: {'; '.join(said)}." in files["toy.md"].replace("\\", "")
 
 
-@pytest.mark.parametrize(
-    ("weaken", "said"), list(CASES.items())[1:], ids=lambda case: getattr(case, "__name__", "")
-)
+@pytest.mark.parametrize(("weaken", "said"), CASES.items(), ids=lambda case: getattr(case, "__name__", ""))
 def test_at_a_reduced_scale(house, weaken, said):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
@@ -101,77 +87,111 @@ def test_at_a_reduced_scale(house, weaken, said):
     assert all(words in files["toy.md"].split("## Reduced-scale runs")[1] for words in said)
 
 
-def test_seeds_missing_at_a_reduced_scale(house):
-    name = house.recipe("big")
-    house.recipe("big", scale="cpu", width=2)
-    house.run(name, [30.0, 30.0], "cpu")
-    (cell,) = compare().entries["toy", "table1", "big", "bleu"].reduced
-    assert cell.notes == ("2 of 3 seeds",)
+def test_seeds_that_are_missing_stand_beside_the_verdict(house):
+    house.run(house.recipe("big"), [30.0, 30.2])
+    files = tables(house)
+    tree = read(files["index.html"])
+    _, ours = row(tree, "big")
+    assert ours.all("td")[0].text == "30.10 ± 1.27n = 2, +0.10undecided2 of 3 seeds"
+    (shown,) = tree.one("div", aria_label="Trained results at the paper's scale").one("tbody").all("tr")
+    assert [small.text for small in shown.all("small")][-1] == "2 of 3 seeds"
+    assert "**undecided (+0.10, n = 2, 2 of 3 seeds)**" in files["toy.md"]
+    assert "undecided (+0.10, n = 2, 2 of 3 seeds)" in files["toy.tex"]
+    assert "| undecided: 2 of 3 seeds |" in render_headline()
+    assert ours.all("ul", cls="marks") == []
 
 
 def test_nothing_is_marked_that_has_no_weakness(house):
     house.run(house.recipe("big"), [30.0, 30.0, 30.0])
+    assert_unmarked(house)
+
+
+def assert_unmarked(house):
     files = tables(house)
     tree = read(files["index.html"])
     shown = [*tree.all("details"), tree.one("section", id="overview")]
     assert [ul.text for part in shown for ul in part.all("ul", cls="marks")] == []
     assert "see notes" not in files["toy.md"]
+    assert [line["notes"] for line in csv.DictReader(io.StringIO(files["toy.csv"])) if line["notes"]] == []
+
+
+def test_records_that_do_not_count_leave_no_mark(house):
+    name = house.recipe("big")
+    house.run(name, [30.0, 30.0, 30.0])
+    house.record(name, 1, 1.0, finished="2026-05-01T00:00:00Z")  # repeated
+    house.record(name, 4, 1.0, config_hash="0" * 64)  # superseded
+    house.record(name, 5, 1.0, config_hash="1" * 64, overrides=["--trainer.max_steps=1"])
+    house.record(name, 100, 1.0, finished="2026-05-01T00:00:00Z")  # tuning
+    house.record(name, 3, 1.0, external=True, finished="2026-05-01T00:00:00Z")
+    (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
+    assert (cell.verdict, cell.estimate.mean, cell.estimate.n) == ("reproduced", 30.0, 3)
+    assert_unmarked(house)
+    states = [line[1] for line in runs_of(tree_of(house), name)]
+    assert sorted(states) == [
+        "current", "current", "current", "external", "overridden", "repeated", "superseded", "tuning",
+    ]  # fmt: skip
+
+
+def runs_of(tree, experiment):
+    """The lines of the runs of an experiment at paper scale."""
+    region = group(tree, experiment).one("div", aria_label=f"Runs of {experiment} at scale paper")
+    return [cells(line) for line in region.one("tbody").all("tr")]
 
 
 def test_a_run_without_the_number_is_marked_and_left_out(house):
     name = house.recipe("big")
     house.run(name, [30.0, 30.0])
-    house.record(name, 2, 0.0, metrics=[Measurement("test/other", 1.0, "BLEU", "test")])
+    house.record(name, 3, 0.0, metrics=[Measurement("test/other", 1.0, "BLEU", "test")])
     _, ours = row(read(tables(house)["index.html"]), "big")
     assert "n = 2" in ours.text
-    assert "seed 2: test/bleu was not measured" in ours.text
+    assert "seed 3: test/bleu was not measured" in ours.text
     metrics = group(read(tables(house)["index.html"]), name).text
-    assert "only seeds 0, 1" in metrics
-    assert "only seed 2" in metrics
+    assert "only seeds 1, 2" in metrics
+    assert "only seed 3" in metrics
 
 
 @pytest.mark.parametrize("scale", ["paper", "cpu"])
 def test_signatures_that_differ_are_not_averaged(house, scale):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
-    for seed, signature in enumerate(["case:mixed", "case:mixed", "case:lc"]):
-        house.record(name, seed, 30.0, scale, metrics=bleu(30.0 + seed, beam=4, signature=signature))
+    for seed, signature in enumerate(["case:mixed", "case:mixed", "case:lc"], 1):
+        house.record(name, seed, 30.0, scale, metrics=bleu(29.0 + seed, beam=4, signature=signature))
     (cell,) = [c for c in compare().entries["toy", "table1", "big", "bleu"].cells if c.goal.scale == scale]
     assert cell.estimate is None
     assert cell.verdict == "not run"
-    said = "protocols differ between seeds: signature case:mixed (seeds 0, 1); signature case:lc (seed 2): not averaged"
+    said = "protocols differ between seeds: signature case:mixed (seeds 1, 2); signature case:lc (seed 3): not averaged"
     assert said in cell.notes
     files = tables(house)
     assert "31.00" not in files["index.html"].split("<details class=runs")[0]
     metrics = group(read(files["index.html"]), name, scale)
-    assert "only seeds 0, 1" in metrics.text
+    assert "only seeds 1, 2" in metrics.text
     if scale == "cpu":
         lines = [line for line in files["toy.md"].split("\n") if line.startswith("| toy/big | cpu |")]
-        assert ["only seeds 0, 1" in line or "only seed 2" in line for line in lines] == [True, True]
+        assert ["only seeds 1, 2" in line or "only seed 3" in line for line in lines] == [True, True]
 
 
 def test_a_signature_that_only_some_seeds_state_is_a_difference(house):
     name = house.recipe("big")
-    house.record(name, 0, 0.0, metrics=bleu(30.0, signature="a"))
-    house.record(name, 1, 0.0, metrics=bleu(30.0))
+    house.record(name, 1, 0.0, metrics=bleu(30.0, signature="a"))
+    house.record(name, 2, 0.0, metrics=bleu(30.0))
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
     assert cell.estimate is None
-    assert "no signature (seed 1)" in cell.notes[0]
+    assert "no signature (seed 2)" in cell.notes[0]
 
 
 def test_another_signature_than_the_recipe_names_is_not_used(house):
     name = house.recipe("big", GOAL % ("big", "bleu", ", protocol: {signature: a}"))
-    for seed, signature in enumerate("aab"):
-        house.record(name, seed, 0.0, metrics=bleu(30.0 + 10 * seed, signature=signature))
+    for seed, signature in enumerate("aab", 1):
+        house.record(name, seed, 0.0, metrics=bleu(20.0 + 10 * seed, signature=signature))
     _, ours = row(read(tables(house)["index.html"]), "big")
     assert "35.00 ± 63.53" in ours.text
     assert "n = 2" in ours.text
-    assert "seed 2: protocol mismatch: signature is b, not a" in ours.text
+    assert "seed 3: protocol mismatch: signature is b, not a" in ours.text
 
 
 def test_what_a_run_found_by_itself_is_no_other_protocol(house):
     name = house.recipe("big")
-    for seed in range(3):
+    for seed in (1, 2, 3):
         house.record(name, seed, 0.0, metrics=bleu(30.0, best=90.0 + seed, within=1.0))
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
     assert (cell.estimate.n, cell.notes) == (3, ())
@@ -179,14 +199,16 @@ def test_what_a_run_found_by_itself_is_no_other_protocol(house):
 
 
 def test_many_missing_seeds_are_counted(house):
-    name = house.recipe("big")
-    for seed in (0, 1, 20):
-        house.record(name, seed, 30.0)
+    house.recipe("big")
+    name = house.write("big", (house.configs / "toy" / "big.yaml").read_text() + "seeds: 1-99\n")
+    for seed in (1, 2, 20):
+        house.record(name, seed, 30.0, finished="2026-05-01T00:00:00Z")
+    wanted = ("no record of seeds 3, 4, 5, 6, 7 and 12 more: failed or not run",)
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
-    assert "no record of seeds 2, 3, 4, 5, 6 and 13 more: failed or not run" in cell.notes
-    house.record(name, 2_000_000_000, 30.0)  # a date, say: counted, not listed
+    assert cell.notes == wanted
+    house.record(name, 2_000_000_000, 30.0, finished="2026-05-01T00:00:00Z")  # a tuning seed leaves no gap
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
-    assert any("2, 3, 4, 5, 6 and 1,999,999,992 more" in note for note in cell.notes)
+    assert (cell.estimate.n, cell.notes) == (3, wanted)
 
 
 def test_a_published_number_that_is_unconfirmed(house):
@@ -200,7 +222,9 @@ def test_a_published_number_that_is_unconfirmed(house):
     tree = read(files["index.html"])
     paper, _ = row(tree, "big")
     assert paper.first("td").text == "30unconfirmed"
-    assert "unconfirmed" in tree.one("div", aria_label="Measured at paper scale").text
+    assert tree.all("div", aria_label="Trained results at the paper's scale") == []
+    (said,) = [li.text for li in tree.one("section", id="overview").all("li") if "unconfirmed" in li.text]
+    assert "Big, bleu (toy, Table 1) 30.00 beside 30, n = 3, reproduced" in said
     assert "| Big | paper | 2,000 | 30 (unconfirmed) |" in files["toy.md"]
     assert next(csv.DictReader(io.StringIO(files["toy.csv"])))["unconfirmed"] == "True"
     assert "30 (unconfirmed)" in files["toy.tex"]

@@ -11,7 +11,7 @@ from tests.report.pages import tree_of
 NAMES = [
     "toy--grid--by-rounds--cpu.svg",
     "toy--grid--points--cpu.svg",
-    "toy--grid@a--cpu--drawn-s0.png",
+    "toy--grid@a--cpu--drawn-s1.png",
     "toy--grid@a--cpu.svg",
     "toy--grid@b--cpu.svg",
 ]
@@ -40,7 +40,7 @@ def test_a_papers_page_shows_them_by_kind(house):
     wanted = [part for kind in KINDS for part in (f"## {kind}\n", *(n for n in NAMES if _kind(n) == kind))]
     places = [said.index(part.replace("@", "%40")) for part in wanted]
     assert places == sorted(places)
-    drawing = "toy · grid@a · cpu: 1 picture of 1 x 1 pixels in grey drawn from the model, seed 0:"
+    drawing = "toy · grid@a · cpu: 1 picture of 1 x 1 pixels in grey drawn from the model, seed 1:"
     assert f"\n\n{drawing}\n\n![" in said  # legible, not only for those who do not see it
 
 
@@ -65,7 +65,7 @@ def test_they_are_written_and_checked(house):
     whole = drawing.read_bytes()
     drawing.write_bytes(whole[:-1])
     assert check_tables() == [f"plots/{NAMES[2]} differs from the records"]
-    left_over = drawing.with_name("toy--gone--cpu--drawn-s0.png")
+    left_over = drawing.with_name("toy--gone--cpu--drawn-s1.png")
     drawing.rename(left_over)
     assert check_tables() == [f"plots/{NAMES[2]} is missing", f"plots/{left_over.name} belongs to no record"]
     write_tables()

@@ -5,6 +5,7 @@ import pytest
 from repro.errors import UserError
 from repro.report import published
 from repro.report.published import load_paper, load_papers, paper_keys, validate_published
+from repro.report.rules import default_margin
 from tests.report.fakes import PUBLISHED
 
 PAPERS = 8
@@ -78,10 +79,10 @@ def test_unknown_paper_offers_the_nearest():
             "values: {blue: 27.8}",
             "'blue' is not a metric of the table; nearest: bleu",
         ),
-        ("order_best_first: [big, base]", "order_best_first: [big, bass]", "no row 'bass'.*nearest: base"),
+        ("order_best_first: [big, base]}", "order_best_first: [big, bass]}", "no row 'bass'.*nearest: base"),
         ("table: table1, metric: ppl, order", "table: table9, metric: ppl, order", "no table 'table9'"),
         ("table: table1, metric: ppl, order", "table: table1, metric: pl, order", "no metric 'pl'"),
-        ("order_best_first: [big, base]", "order_best_first: [big, big]", "twice"),
+        ("order_best_first: [big, base]}", "order_best_first: [big, big]}", "twice"),
         ("id: small,", "id: base,", "two of one id: row of table1 'base'"),
         ("id: external-rerun", "id: table1", "two of one id: table 'table1'"),
         ("id: base-ties-small", "id: bigger-is-better", "two of one id: trend"),
@@ -103,10 +104,12 @@ def test_a_file_that_contradicts_itself_is_refused(house, old, new, said):
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("better: lower, description: 'per word'", "better: down, description: 'per word'", "ppl.better"),
+        ("better: lower, class: trained", "better: down, class: trained", "ppl.better"),
+        ("class: timed", "class: timed, updates: 0", "speed.updates"),
+        ("class: timed", "class: timed, chanse: 1", "speed"),
         ("year: 2020", "year: soon", "paper.year"),
         ("notes: Toys are small.", "notes: Toys are small.\n    extra: 1", "tables.0"),
-        ("order_best_first: [base, small]", "order_best_first: [base]", "trends.1"),
+        ("order_best_first: [base, small]}", "order_best_first: [base]}", "trends.1"),
         ("schema_version: 1", "schema_version: 2", "schema_version"),
     ],
 )
@@ -115,6 +118,78 @@ def test_the_schema_refuses_and_names_the_place(house, old, new, place):
     house.publish(PUBLISHED.replace(old, new))
     with pytest.raises(UserError, match=place):
         validate_published()
+
+
+BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}\n      ppl"  # fmt: skip # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("class: trained", "class: traned", "'traned'.*nearest: trained"),
+        ("class: trained, ", "", "class None"),
+        ("margin: {size: 0.5, set: '2026-01-01'}, ", "", "margin"),
+        ("size: 0.5", "size: -0.5", "-0.5"),
+        ("size: 0.5", "size: 0", "0"),
+        ("size: 0.5", "size: x1", "x1"),
+        ("size: 0.5", "size: much", "much"),
+        ("size: 0.5", "size: 0.6", "reason"),
+        ("set: '2026-01-01'", "set: '2026-13-01'", "2026-13-01"),
+        ("class: trained", "class: trained, same_as: table9/big", "no table 'table9'; nearest: table1"),
+        ("class: trained", "class: trained, same_as: table1/bog", "no row 'bog'.*nearest: big"),
+        ("class: trained", "class: trained, same_as: table1/big/blue", "no number 'blue'; nearest: bleu"),
+        ("class: trained", "class: trained, same_as: table1", "same_as 'table1'"),
+        ("class: trained", "class: trained, same_as: table1/big", "same as another"),
+    ],
+)
+def test_how_a_number_is_judged_is_checked(house, old, new, said):
+    assert PUBLISHED.count(BLEU) == 1
+    house.publish(PUBLISHED.replace(BLEU, BLEU.replace(old, new)))
+    with pytest.raises(UserError, match=said) as error:
+        validate_published()
+    assert "toy.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_narrower_declarations_win(house):
+    text = BLEU.replace("class: trained", "class: trained, updates: 10, chance: 1")
+    row = "values: {bleu: 27.8}"
+    house.publish(
+        PUBLISHED.replace(BLEU, text).replace(row, f"updates: 20, cells: {{bleu: {{chance: 2}}}}, {row}")
+    )
+    rows = load_paper("toy").tables["table1"].rows
+    assert (rows["big"].rules["bleu"].updates, rows["big"].rules["bleu"].chance) == (10, 1)
+    assert (rows["small"].rules["bleu"].updates, rows["small"].rules["bleu"].chance) == (20, 2)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("{id: base-ties-small, part_of: nothing,", "nothing"),
+        ("{id: base-ties-small, part_of: lower-perplexity,", "lower-perplexity"),
+        ("{id: base-ties-small, at: {tiny: {}},", "tiny"),
+        ("{id: base-ties-small, margin: {size: 0.1, set: '2026-01-01'},", "reason"),
+    ],
+)
+def test_the_terms_of_a_claim_are_checked(house, new, said):
+    house.publish(PUBLISHED.replace("{id: base-ties-small,", new))
+    with pytest.raises(UserError, match=said):
+        load_paper("toy")
+
+
+@pytest.mark.parametrize(
+    ("unit", "size"),
+    [
+        ("percent", "1"),
+        ("BLEU", "0.5"),
+        ("perplexity per word", "1 %"),
+        ("bits/dim", "0.02"),
+        ("times", "x1.25"),
+    ],
+)
+def test_the_default_margin_follows_from_the_unit(unit, size):
+    assert str(default_margin(unit)) == size
+    assert default_margin("exponent") is None
 
 
 def test_a_published_file_that_is_no_mapping(house):

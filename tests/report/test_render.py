@@ -5,7 +5,8 @@ import pytest
 
 from repro import paths
 from repro.errors import UserError
-from repro.record import Measurement
+from repro.record import LEDGER
+from repro.report.record_ledger import withdraw
 from repro.report.render import BEGIN, END, check_tables, render_all, render_headline, write_tables
 from tests.report.test_plots import fill as every_kind
 
@@ -13,15 +14,15 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def fill(house):
-    """Three seeds at paper scale, a changed tree, a reduced run, a stale one."""
-    name = house.recipe("big", "{table: table1, row: big, metric: bleu, measured: test/bleu, tolerance: 0.5}")
+    """Three seeds at paper scale, a changed tree, a reduced run, a superseded one."""
+    name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
     house.run(name, [29.9, 30.0, 30.1])
-    house.record(name, 0, 99.0, "cpu", deviations=["Fewer | updates"])
+    house.record(name, 1, 99.0, "cpu", deviations=["Fewer | updates"])
     base = house.recipe("base")
-    house.record(base, 0, 26.0, dirty=True)
-    house.record(base, 1, 26.5, commit="fedcba9876543210")
-    house.record(house.recipe("small"), 0, 1.0, config_hash="0" * 64)
+    house.record(base, 1, 26.0, dirty=True)
+    house.record(base, 2, 26.5, commit="fedcba9876543210")
+    house.record(house.recipe("small"), 1, 1.0, config_hash="0" * 64)
 
 
 @pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md"])
@@ -34,13 +35,6 @@ def test_golden(house, name):
 def test_golden_headline(house):
     fill(house)
     assert render_headline() == (GOLDEN / "headline.md").read_text(encoding="utf-8")
-
-
-def test_what_was_measured_on_no_split_names_none(house):
-    name = house.recipe("big")
-    house.recipe("big", scale="cpu", width=2)
-    house.record(name, 0, 1.5, "cpu", metrics=[Measurement("test/bleu", 1.5, "exponent", "none")])
-    assert f"- {name}, scale cpu, 1 seed: test/bleu 1.500 exponent\n" in render_headline() + "\n"
 
 
 def test_a_reduced_run_is_only_in_its_own_section(house):
@@ -91,10 +85,43 @@ def test_render_writes_nothing(house):
 
 def test_write_then_check(house):
     fill(house)
-    assert len(check_tables()) == 9
-    assert len(write_tables()) == 9
+    problems = check_tables()
+    assert sum(p.endswith("is missing") for p in problems) == 9
+    assert [p for p in problems if not p.startswith("runs/")] == [
+        p for p in problems if p.endswith("missing")
+    ]
+    assert not (house.results / "runs" / LEDGER).exists(), "checking writes nothing"
+    written = write_tables()
+    assert len(written) == 10
+    assert written[0] == house.results / "runs" / LEDGER
     assert check_tables() == []
     assert write_tables() == []
+
+
+def test_a_damaged_record_is_left_out_and_fails_the_check(house):
+    fill(house)
+    write_tables()
+    table = house.results / "tables" / "toy.md"
+    before = table.read_bytes()
+    odd = house.results / "runs" / "toy" / "big" / "odd.json"
+    odd.write_text("{")
+    write_tables()
+    assert table.read_bytes() == before
+    assert [p for p in check_tables() if "toy/big/odd.json" in p]
+    withdraw(house.results / "runs", "toy/big/odd", "cut off when the disk was full")
+    assert check_tables() == []
+
+
+def test_a_withdrawn_record_leaves_the_tables(house):
+    fill(house)
+    write_tables()
+    (reduced,) = house.results.glob("runs/toy/big/cpu-*.json")
+    withdraw(house.results / "runs", str(reduced), "a fault")
+    assert any(p.startswith("tables/toy.md differs") for p in check_tables())
+    write_tables()
+    assert "99.00" not in (house.results / "tables" / "toy.md").read_text()
+    assert "withdrawn" in (house.results / "tables" / "runs.md").read_text()
+    assert check_tables() == []
 
 
 def one_of_each_kind(house):
@@ -148,7 +175,7 @@ def test_check_finds_missing_new_and_left_over_files(house):
     write_tables()
     (house.results / "tables" / "toy.md").unlink()
     (house.results / "plots" / "toy--gone--cpu.svg").write_text("<svg/>")
-    house.record("toy/base", 2, 27.0)
+    house.record("toy/base", 3, 27.0)
     problems = check_tables()
     assert "tables/toy.md is missing" in problems
     assert "plots/toy--gone--cpu.svg belongs to no record" in problems
@@ -180,7 +207,7 @@ def test_the_readme_is_checked_and_written(house, readme):
     assert "README.md: the headline block differs from the records" in check_tables()
     assert readme in write_tables()
     said = readme.read_text()
-    assert said.startswith(f"# Title\n\n{BEGIN}\n| Paper |")
+    assert said.startswith(f"# Title\n\n{BEGIN}\n{render_headline().partition(chr(10))[0]}")
     assert said.endswith(f"{END}\n\nRest\n")
     assert render_headline() in said
     assert check_tables() == []
@@ -217,8 +244,8 @@ def test_nothing_here_needs_torch(house):
     import subprocess
 
     code = (
-        "import sys\nfrom repro.report import compare, render, terminal\n"
-        "compare.list_rows()\n"
+        "import sys\nfrom repro.report import compare, listing, render, terminal\n"
+        "listing.list_rows(compare.compare())\n"
         "bad = {'torch', 'lightning', 'pandas', 'jsonschema', 'tabulate'} & set(sys.modules)\n"
         "assert not bad, bad\nrender.write_tables()\n"
         "bad = {'torch', 'lightning', 'pandas'} & set(sys.modules)\nassert not bad, bad\n"

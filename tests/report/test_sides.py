@@ -61,8 +61,8 @@ def test_means_at_the_steps_that_all_seeds_have():
 
 
 def three_seeds(house, point, spread=1.0):
-    for seed in range(3):
-        curve = [[x, 1.0 + spread * seed] for x in (0, 10)]
+    for seed in (1, 2, 3):
+        curve = [[x, spread * seed] for x in (0, 10)]
         record(house, f"toy/grid@{point}", seed, curves={"val/loss": curve})
 
 
@@ -94,8 +94,8 @@ def test_seeds_without_a_common_step_are_drawn_themselves(house):
     points = [f"p{n}" for n in range(5)]
     grid(house, *points)
     for point in points:
-        record(house, f"toy/grid@{point}", 0, curves={"val/loss": [[0, 1.0], [2, 1.0]]})
-    record(house, "toy/grid@p0", 1, curves={"val/loss": [[1, 3.0], [3, 3.0]]})
+        record(house, f"toy/grid@{point}", 1, curves={"val/loss": [[0, 1.0], [2, 1.0]]})
+    record(house, "toy/grid@p0", 2, curves={"val/loss": [[1, 3.0], [3, 3.0]]})
     (plot,) = drawn().values()
     assert len(lines(root_of(plot.data), thin=True)) == 2
     assert len(lines(root_of(plot.data), thin=False)) == 4
@@ -110,7 +110,7 @@ def test_a_wide_range_is_logarithmic(house, low, ticks):
     assert set(labels(panels(plot.data)[0])[1]) >= ticks
 
 
-def test_stale_records_are_left_out(house):
+def test_superseded_records_are_left_out(house):
     grid(house, "a", "b")
     record(house, "toy/grid@a", curves=FALLING)
     record(house, "toy/grid@b", curves=FALLING, config_hash="0" * 64)

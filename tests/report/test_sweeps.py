@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.record import Measurement
-from repro.report.compare import compare, list_rows
+from repro.report.compare import compare
 from repro.report.figures import SWEEPS
 from repro.report.panels import COLOURS
 from repro.report.sweeps import sweeps
@@ -72,7 +72,7 @@ def test_values_are_where_they_belong(house):
 
 def test_means_with_a_dot_per_seed(house):
     grid(house, "a", "b")
-    for seed, shift in enumerate((-6.0, 0.0, 9.0)):
+    for seed, shift in enumerate((-6.0, 0.0, 9.0), 1):
         record(house, "toy/grid@a", seed, metrics=rounds(20.0 + shift, 40.0 + shift))
     record(house, "toy/grid@b", metrics=rounds(21.0, 41.0))
     (plot,) = drawn().values()
@@ -126,7 +126,7 @@ def test_wide_ranges_are_logarithmic(house):
 )
 def test_half_a_point_is_refused(house, protocol):
     record(house, house.recipe("big"), scale="paper", metrics=[Measurement("m", 1.0, "u", "test", protocol)])
-    with pytest.raises(UserError, match=r"toy/big/paper/s0-.*: m is of a sweep by .*must name"):
+    with pytest.raises(UserError, match=r"toy/big/paper/s1-.*: m is of a sweep by .*must name"):
         drawn()
 
 
@@ -148,15 +148,15 @@ def fitted(of, by, value, name="test/exponent"):
 
 def test_fitted_exponents_stand_in_their_panel_beside_those_of_the_paper(house):
     grid(house, "a", "b")
-    for seed, value in enumerate((2.02, 1.98, 1.97)):
+    for seed, value in enumerate((2.02, 1.98, 1.97), 1):
         costs = swept("length", "cost", {1: 1.0, 100: 10.0}) + swept("length", "other", {1: 1.0, 100: 10.0})
-        # the grid's `reproduces` measures test/bleu for a cell of 28.4
+        # the grid's `reproduces` measures test/bleu for a cell of 30
         record(house, "toy/grid@a", seed, metrics=[*costs, fitted("cost", "length", value, "test/bleu")])
         record(house, "toy/grid@b", seed, metrics=[*costs, fitted("cost", "length", 1.0)])
     (plot,) = drawn().values()
     cost, other = panels(plot.data)
     said = [t.text for t in cost.iter() if t.text and t.text.startswith("exponent")]
-    published = list_rows()[0]["published"]
+    published = compare().entries["toy", "table1", "big", "bleu"].published
     assert said == [f"exponent 1.99, paper {published:g}", "exponent 1.00"]
     assert not [t.text for t in other.iter() if t.text and t.text.startswith("exponent")]
     colours = [colour for colour, _, _ in marks(cost)]
@@ -171,7 +171,7 @@ def test_where_lines_cross_a_rule_stands(house):
     ]
     costs = swept("length", "cost", {1: 1.0, 10: 3.0, 100: 10.0})
     record(house, "toy/grid@a", metrics=[*costs, crossing[0]])
-    record(house, "toy/grid@a", 1, metrics=[*costs, crossing[1]])
+    record(house, "toy/grid@a", 2, metrics=[*costs, crossing[1]])
     (plot,) = drawn().values()
     (panel,) = panels(plot.data)
     assert "cross at 10" in words(plot.data)
@@ -188,6 +188,6 @@ def test_an_exponent_of_nothing_that_is_drawn_is_no_figure(house):
     )
     record(house, "toy/grid@a", metrics=[fitted("cost", "length", 1.0), odd, far, both])
     assert drawn() == {}
-    record(house, "toy/grid@a", 1, metrics=[*swept("length", "cost", {1: 1.0, 100: 10.0}), far])
+    record(house, "toy/grid@a", 2, metrics=[*swept("length", "cost", {1: 1.0, 100: 10.0}), far])
     (plot,) = drawn().values()
     assert not [word for word in words(plot.data) if word.startswith("cross")]

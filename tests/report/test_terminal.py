@@ -3,7 +3,8 @@ import dataclasses
 import pytest
 
 from repro.record import Measurement
-from repro.report.compare import list_rows
+from repro.report.compare import compare
+from repro.report.listing import list_rows
 from repro.report.terminal import diff_runs, rows_table, show_run, sparkline, terminal_table
 
 
@@ -13,7 +14,7 @@ def lines(table):
 
 def test_the_published_number_stands_beside_a_run_at_paper_scale(house):
     (record,) = house.run(house.recipe("big"), [29.5])
-    assert "toy/big paper 0 test/bleu 29.50 BLEU test 30 (Table 1, Big)" in lines(terminal_table([record]))
+    assert "toy/big paper 1 test/bleu 29.50 BLEU test 30 (Table 1, Big)" in lines(terminal_table([record]))
 
 
 def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
@@ -21,7 +22,7 @@ def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
     house.recipe("big", scale="cpu", width=2)
     (record,) = house.run(name, [29.5], "cpu")
     said = terminal_table([record])
-    assert "toy/big cpu 0 test/bleu 29.50 BLEU test reduced scale" in lines(said)
+    assert "toy/big cpu 1 test/bleu 29.50 BLEU test reduced scale" in lines(said)
     assert "30" not in said.replace("29.50", "")
 
 
@@ -41,7 +42,7 @@ def test_rows_table(house):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
     house.run(name, [12.0], "cpu")
-    said = lines(rows_table(list_rows()))
+    said = lines(rows_table(list_rows(compare())))
     dash = "\N{EN DASH}"
     assert (
         f"toy:table1:big bleu (BLEU) 30 {dash} reduced scale cpu 12.00 (n = 1) toy/big (paper, cpu)" in said
@@ -52,8 +53,8 @@ def test_rows_table(house):
 
 def test_what_weakens_a_number_stands_beside_its_verdict(house):
     house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
-    said = lines(rows_table(list_rows()))
-    assert any("30.05 (n = 2) near (uncommitted changes (seeds 0, 1); 2 of 3 seeds)" in line for line in said)
+    said = lines(rows_table(list_rows(compare())))
+    assert any("30.05 (n = 2) undecided (uncommitted changes (seeds 1, 2))" in line for line in said)
 
 
 def test_sparkline():
@@ -68,7 +69,7 @@ def test_sparkline():
 def test_show_run_has_everything_and_no_control_characters(house):
     (record,) = house.run(house.recipe("big"), [29.5], deviations=["odd \x1b[31mthing\nhere"])
     said = show_run(record)
-    for words in ("toy/big/paper/s0-", "29.50", "train/loss", "█", "model.init_args.width: 8", "1,234"):
+    for words in ("toy/big/paper/s1-", "29.50", "train/loss", "█", "model.init_args.width: 8", "1,234"):
         assert words in said
     assert "01234567" in said
     assert "\x1b" not in said
@@ -82,7 +83,7 @@ def test_diff_runs_names_keys_and_numbers(house):
     b = dataclasses.replace(b, seed=4, metrics=[*b.metrics, Measurement("test/new", 1.0, "x", "test")])
     said = diff_runs(a, b)
     assert "model.init_args.width: 8 → 16" in said
-    assert "seed: 0 → 4" in said
+    assert "seed: 1 → 4" in said
     assert "commit: 0123456789abcdef → ffffffffff" in said
     assert "trainer.max_steps" not in said
     assert any(line.startswith("test/bleu BLEU test 29.50 30.00 +0.5000") for line in lines(said))

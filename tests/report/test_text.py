@@ -3,7 +3,7 @@ import unicodedata
 import pytest
 
 from repro.report import text
-from repro.report.intervals import estimate
+from repro.report.statistics import estimate
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from repro.tasks.divergence import diverged, unigram_entropy
+from repro.tasks.divergence import diverged, failed, unigram_entropy
 
 SENTENCES = [[4, 5, 5], [4], []]  # with ends: 4 twice, 5 twice, the end three times
 
@@ -31,3 +31,13 @@ def test_three_quarters_of_it_are_too_much(share: float, failed: float) -> None:
     assert found.protocol["unigram_entropy"] == pytest.approx(level, rel=1e-5)
     assert "0.75" in found.protocol["rule"]
     assert found.protocol == diverged(1.0, SENTENCES, "val", 7).protocol, "seeds of one recipe share it"
+
+
+@pytest.mark.parametrize(
+    ("bleu", "share", "value"), [(0.0, 0.2, 1.0), (0.99, 0.2, 1.0), (1.0, 0.2, 0.0), (90.0, 1.0, 1.0), (90.0, 0.2, 0.0)]
+)  # fmt: skip
+def test_a_model_that_translates_nothing_failed_however_likely_the_references_are(
+    bleu: float, share: float, value: float
+) -> None:
+    found = failed(bleu, diverged(share * unigram_entropy(SENTENCES), SENTENCES, "val", 7))
+    assert (found.name, found.value, found.validation, found.count) == ("val/failed", value, value, 7)

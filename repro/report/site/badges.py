@@ -3,23 +3,29 @@
 from repro.report.site.html import Html, join, tag
 
 NUMBERS = {
-    "reproduced": "At the paper's scale, from at least three seeds (one where the number does not depend on the seed) "
-    "of committed code, the 95 % interval of our mean overlaps the published number ± its tolerance, or lies on its "
-    "better side.",
-    "near": "At the paper's scale, our mean lies within three times the tolerance, but the interval does not reach "
-    "the published number, or seeds are missing, or the code was not committed.",
-    "gap": "At the paper's scale, our mean is further away than three times the tolerance.",
+    "reproduced": "At the paper's scale, from at least three seeds of committed code, the 90 % interval of the "
+    "difference from the published number lies within the margin (two one-sided tests at 5 %).",
+    "better": "The 95 % interval of the difference lies wholly beyond the margin, on the better side.",
+    "worse": "The 95 % interval of the difference lies wholly beyond the margin, on the worse side.",
+    "undecided": "None of these: the interval is too wide. The number of seeds that would decide stands beside it.",
+    "at chance": "The published number and our whole interval lie at the score of guessing: neither success nor "
+    "failure.",
+    "short budget": "Ours made fewer updates than the paper's and has not reached the best possible score.",
+    "agrees": "Computed from definitions, equal within the margin.",
+    "differs": "Computed from definitions, not equal within the margin.",
+    "timed": "Seconds, speed or memory on our machine beside theirs; no verdict.",
+    "derived": "Computed from other results: a rank, a quotient, a first step; no verdict.",
     "unpublished": "We measured at the paper's scale what the paper shows without printing a number.",
     "reduced scale": "Only smaller runs exist: smaller in model, data or updates. They are not comparable with the "
     "published number and count for ordering claims only.",
     "not run": "A recipe is there, but no usable run of it.",
-    "no config": "No recipe is there; the reason stands beside it.",
+    "no recipe": "No recipe is there; the reason stands beside it.",
 }
 CLAIMS = {
-    "holds": "Each row beats the next by more than chance: the 95 % interval of every difference lies on the paper's "
-    "side.",
-    "does not": "Some pair of rows stands clearly the other way round.",
-    "undecided": "Neither: an interval includes both orders, or rows or seeds are missing.",
+    "holds": "Each row is shown to beat the next, or to equal it within the margin where the paper prints a tie.",
+    "does not": "Some pair of rows is shown to be otherwise than in the paper.",
+    "undecided": "Neither is shown; the reason stands beside it.",
+    "incomplete": "Some row has no record.",
 }
 MARKS = {
     "unconfirmed": "Nobody could check this published number against the paper itself.",

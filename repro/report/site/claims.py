@@ -2,11 +2,12 @@
 
 from repro.report import text
 from repro.report.claims import Claim, Standing
-from repro.report.intervals import Estimate
+from repro.report.claims_document import remarks
 from repro.report.published import Paper
 from repro.report.site import anchors, badges, strips
 from repro.report.site.html import Html, bullets, columns, join, scroll, tag
 from repro.report.site.material import Material
+from repro.report.statistics import Estimate
 
 HEADER = ("Claim", "Scale", "Verdict", "Best first, as published", "Remarks")
 HOW = (
@@ -43,7 +44,7 @@ def _claim(claim: Claim) -> Html:
         tag("td", claim.scale or text.NOTHING),
         tag("td", badges.badge(claim.verdict)),
         tag("td", _standings(claim)),
-        tag("td", bullets(claim.notes, "marks")),
+        tag("td", bullets(remarks(claim), "marks")),
         id=anchors.claim(claim),
         data_k="c",
         data_v=badges.key(claim.verdict),
@@ -68,8 +69,3 @@ def _standing(standing: Standing, best: Estimate, span: strips.Span | None) -> l
     wanted = standing.sample.wanted if standing.sample else None
     place = f"#{anchors.runs(wanted.experiment, wanted.scale)}" if wanted else None
     return [tag("span", standing.row, cls="who"), drawn, tag("a", number, href=place)]
-
-
-def counts(found: list[Claim]) -> list[tuple[str, int]]:
-    """How many claims have which of the three verdicts that say something."""
-    return [(word, sum(c.verdict == word for c in found)) for word in badges.CLAIMS]

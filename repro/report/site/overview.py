@@ -1,16 +1,19 @@
 """What a reader wants first: how much of each paper holds, what was measured at its scale, which claims are decided."""
 
 from repro.report import text
-from repro.report.compare import Entry
-from repro.report.headline import counted, measured_at_paper_scale
+from repro.report.blocks import Grid, Heading, Paragraph
+from repro.report.compare import Cell, Entry
+from repro.report.documents import verified_records
+from repro.report.headline import asides, claim_counts, counted, trained
 from repro.report.published import Paper
 from repro.report.site import anchors, badges, strips
-from repro.report.site.claims import counts
-from repro.report.site.html import Html, columns, join, scroll, tag
+from repro.report.site.html import Html, bullets, columns, join, scroll, tag
 from repro.report.site.material import Material
 from repro.report.site.tables import marks, measured
 
-SHOWN = tuple(word for word in badges.NUMBERS if word != "unpublished")
+SHOWN = (
+    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "reduced scale", "not run", "no recipe",
+)  # fmt: skip
 
 
 def overview(material: Material) -> Html:
@@ -22,6 +25,7 @@ def overview(material: Material) -> Html:
         _papers(material),
         _measured(material),
         _claims(material),
+        _verified(material),
         tag("section", tag("h3", "How to read the verdicts"), badges.legend(), id="legend"),
         id="overview",
     )
@@ -32,7 +36,7 @@ def _said(material: Material) -> Html:
     numbers = sum(len(counted(material.comparison, paper)) for paper in material.comparison.papers)
     latest = max((record.finished[:10] for record in records), default="")
     said = (
-        f"{len(material.comparison.papers)} papers, {text.count(numbers)} published numbers of their own models, "
+        f"{len(material.comparison.papers)} papers, {text.count(numbers)} counted numbers, "
         f"{text.plural(len(material.claims), 'ordering claim')} to check, {text.plural(len(records), 'recorded run')}"
     )
     return tag("p", said + (f", the latest of {latest}." if latest else "."), cls="lead")
@@ -56,7 +60,7 @@ def _papers(material: Material) -> Html:
 def _paper(material: Material, paper: Paper) -> Html:
     own = counted(material.comparison, paper)
     found = [(word, sum(e.verdict == word for e in own)) for word in SHOWN]
-    found += counts(material.claims_of(paper))
+    found += claim_counts(material.claims_of(paper))
     cells = [tag("td", _filtered(paper, word, n), cls="n") for word, n in found]
     title = tag("th", tag("a", paper.title, href=f"#{anchors.paper(paper.key)}"), scope="row")
     return tag("tr", title, tag("td", str(len(own)), cls="n"), *cells)
@@ -70,19 +74,18 @@ def _filtered(paper: Paper, verdict: str, n: int) -> Html:
 
 
 def _measured(material: Material) -> Html:
-    entries = measured_at_paper_scale(material.comparison)
-    if not entries:
-        return tag("p", "No run at paper scale has been recorded yet.")
-    titles = ("Row", "Metric", "Published", "Ours", "Distance in tolerances", "Remarks")
-    name, head = "Measured at paper scale", columns(titles, frozenset({"Published", "Ours"}))
-    how = "The tick is the published number, the band its tolerance, the bar our 95 % interval; arrows point beyond 4."
-    return join(
-        [tag("h3", name), tag("p", how, cls="meta"), scroll(name, head, tag("tbody", *map(_entry, entries)))]
-    )
+    found = trained(material.comparison)
+    others = bullets(asides(material.comparison), "notes")
+    if not found:
+        return join([tag("p", "No counted result at the paper's scale has been recorded yet."), others])
+    titles = ("Row", "Metric", "Published", "Ours", "Distance in margins", "Remarks")
+    name, head = "Trained results at the paper's scale", columns(titles, frozenset({"Published", "Ours"}))
+    how = "The tick is the published number, the band its margin, the bar our 95 % interval; arrows point beyond 4."
+    rows = [_entry(entry, cell) for entry, cell in found]
+    return join([tag("h3", name), tag("p", how, cls="meta"), scroll(name, head, tag("tbody", *rows)), others])
 
 
-def _entry(entry: Entry) -> Html:
-    cell = next(c for c in entry.ours if c.estimate)
+def _entry(entry: Entry, cell: Cell) -> Html:
     place = tag("a", entry.row.label, href=f"#{anchors.row(entry.paper, entry.table, entry.row)}")
     where = tag("small", f"{entry.paper.title}, {entry.table.number}")
     metric = f"{entry.metric.name} ({entry.metric.unit})" if entry.metric else ""
@@ -99,7 +102,7 @@ def _entry(entry: Entry) -> Html:
 
 
 def _claims(material: Material) -> Html:
-    decided = [c for c in material.claims if c.verdict in ("holds", "does not")]
+    decided = [c for c in material.claims if c.is_counted and c.verdict in ("holds", "does not")]
     if not decided:
         return Html()
     items = []
@@ -108,6 +111,19 @@ def _claims(material: Material) -> Html:
         small = tag("small", f"{claim.paper.title}, {_scaled(claim.scale)}")
         items.append(tag("li", badges.badge(claim.verdict), tag("span", link, small)))
     return join([tag("h3", "Claims that are decided"), tag("ul", *items, cls="decided")])
+
+
+def _verified(material: Material) -> Html:
+    found = verified_records(material.comparison)
+    if not found:
+        return Html()
+    title, how, grid = found
+    assert isinstance(title, Heading)
+    assert isinstance(how, Paragraph)
+    assert isinstance(grid, Grid)
+    rows = [tag("tr", *(tag("td", cell) for cell in row)) for row in grid.rows]
+    body = scroll(title.text, columns(grid.header, frozenset()), tag("tbody", *rows))
+    return join([tag("h3", title.text), tag("p", how.text, cls="meta"), body])
 
 
 def _scaled(scale: str | None) -> str:

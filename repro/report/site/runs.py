@@ -8,12 +8,12 @@ from repro.report.compare import Comparison
 from repro.report.documents import Group, commit, measurements, shared_protocol, some_seeds
 from repro.report.figures import file_name
 from repro.report.headline import named
-from repro.report.intervals import estimate
 from repro.report.published import Paper
 from repro.report.site import anchors, badges, figures
 from repro.report.site.config import as_yaml
 from repro.report.site.html import Html, bullets, columns, join, outside, scroll, tag, verbatim
 from repro.report.site.material import Material, Runs
+from repro.report.statistics import estimate
 
 NUMBERS = frozenset(
     ("Mean ± 95 %", "n", "Parameters", "Updates", "Tokens", "Wall time", "GPU hours", "Peak memory")
@@ -142,7 +142,7 @@ def _class(title: str) -> str | None:
 def facts(comparison: Comparison, record: RunRecord) -> dict[str, str]:
     """What there is to know of a run besides its numbers, each by its title."""
     return {
-        "State": comparison.state(record),
+        "State": comparison.explained(record),
         "Commit": commit(record),
         "Wall time": text.duration(record.wall_seconds),
         "Finished": record.finished,

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from repro.report.compare import Cell, Entry, tolerance_of
-from repro.report.intervals import Estimate
+from repro.report.compare import Cell, Entry
 from repro.report.site.html import Attribute, Html, leaf, tag
+from repro.report.statistics import Estimate
 
 WIDTH, HEIGHT, EDGE = 150, 18, 5
-REACH = 4.0  # tolerances to each side that a strip of differences shows
+REACH = 4.0  # margins to each side that a strip of differences shows
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,14 @@ def interval(best: Estimate, span: Span) -> Html:
 
 
 def difference(entry: Entry, cell: Cell) -> Html:
-    """Where our interval lies, seen from the published number (the tick): the tolerance is the band around it."""
+    """Where our interval lies, seen from the published number (the tick): the margin is the band around it."""
     best = cell.estimate
-    if best is None or entry.metric is None or entry.published is None:
+    if best is None or entry.rules is None or entry.rules.margin is None or entry.published is None:
         return Html()
-    tolerance = tolerance_of(cell.goal, entry.metric, entry.published) or 1e-9
-    span = Span(entry.published - REACH * tolerance, entry.published + REACH * tolerance)
-    left, right = (span.place(entry.published + side * tolerance) for side in (-1, 1))
+    margin = entry.rules.margin
+    size = abs(entry.published) * (margin.size - 1) if margin.is_log else margin.at(entry.published)
+    span = Span(entry.published - REACH * size, entry.published + REACH * size)
+    left, right = (span.place(entry.published + side * size) for side in (-1, 1))
     middle = span.place(entry.published)
     band = leaf("rect", cls="band", x=_short(left), y=1, width=_short(right - left), height=HEIGHT - 2)
     tick = leaf("path", cls="tick", d=f"M{_short(middle)} 1V{HEIGHT - 1}")

@@ -5,6 +5,7 @@ from urllib.parse import quote
 from repro.recipe import SCALES
 from repro.report import text
 from repro.report.compare import Cell, Entry
+from repro.report.documents import judged
 from repro.report.published import Metric, Paper, Row, Table
 from repro.report.site import anchors, badges
 from repro.report.site.html import Html, bullets, join, scroll, tag
@@ -42,8 +43,8 @@ def _descriptions(one: Table) -> list[str]:
     """What the metrics are; those that are the same of different data share a line."""
     found: dict[str, list[str]] = {}
     for m in one.metrics.values():
-        found.setdefault(m.description, []).append(m.name)
-    return [f"{', '.join(names)}: {description}." for description, names in found.items()]
+        found.setdefault(f"{m.description}. {judged(m)}", []).append(m.name)
+    return [f"{', '.join(names)}: {description}" for description, names in found.items()]
 
 
 def _alike(entries: list[Entry]) -> dict[str, str]:
@@ -220,4 +221,5 @@ def measured(cell: Cell | None) -> Html:
     change = text.signed(cell.difference, text.digits_after(cell.estimate.mean))
     apart = f"n = {cell.estimate.n}" + (f", {change}" if cell.difference is not None else "")
     number = tag("a", text.plus_minus(cell.estimate), href=f"#{anchors.runs_of(cell)}")
-    return tag("td", number, tag("small", apart), badges.badge(cell.verdict), cls="n")
+    why = tag("small", cell.why) if cell.why else Html()
+    return tag("td", number, tag("small", apart), badges.badge(cell.verdict), why, cls="n")

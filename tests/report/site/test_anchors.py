@@ -21,10 +21,10 @@ def test_other_characters_go_and_names_stay_apart(text):
 
 
 def test_every_run_has_an_address_of_its_own(house):
-    record = make_record(house.recipe("big"), 0, 1.0)
+    record = make_record(house.recipe("big"), 1, 1.0)
     others = [
         record,
-        dataclasses.replace(record, seed=1),
+        dataclasses.replace(record, seed=2),
         dataclasses.replace(record, finished="2026-02-01T00:00:00Z"),
         dataclasses.replace(record, external=True),
         dataclasses.replace(record, config_hash="f" * 64),
@@ -32,4 +32,4 @@ def test_every_run_has_an_address_of_its_own(house):
     ]
     places = [anchors.run(r) for r in others]
     assert len(set(places)) == len(places)
-    assert places[0].startswith("run-toy--big--paper-s0-")
+    assert places[0].startswith("run-toy--big--paper-s1-")

@@ -1,9 +1,13 @@
 import re
 
+import pytest
+
 from repro.report.compare import compare
-from repro.report.intervals import estimate
 from repro.report.site.strips import EDGE, WIDTH, Span, difference, interval, span_of
+from repro.report.statistics import estimate
+from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
+from tests.report.test_compare import GOAL
 
 
 def test_means_and_intervals_lie_on_the_axis():
@@ -40,14 +44,35 @@ def strip(house, values):
     return read(difference(entry, entry.ours[0]))
 
 
-def test_the_band_is_the_tolerance_around_the_published_number(house):
-    made = strip(house, [29.9, 30.0, 30.1])  # published 30, tolerance 0.5: the strip spans 28 to 32
+def test_the_band_is_the_margin_around_the_published_number(house):
+    made = strip(house, [29.9, 30.0, 30.1])  # published 30, margin 0.5: the strip spans 28 to 32
     band, tick = made.one("rect"), made.one("path", cls="tick")
     share = (WIDTH - 2 * EDGE) / 4.0
     assert float(band.get("width")) == share
     assert float(band.get("x")) == WIDTH / 2 - share / 2
     assert tick.get("d").startswith(f"M{WIDTH // 2} ")
     assert float(made.one("circle").get("cx")) == WIDTH / 2
+
+
+RATIO = "class: ratio, margin: {size: x1.25, set: '2026-01-01', reason: noise}"
+
+
+@pytest.mark.parametrize(("metric", "published", "margin"), [("ppl", 5.0, 0.05), ("speed", 900.0, 225.0)])
+def test_a_margin_may_be_a_share_or_a_factor(house, metric, published, margin):
+    house.publish(PUBLISHED.replace("class: timed", RATIO))
+    ours = published + 2 * margin
+    house.run(house.recipe("base", GOAL % ("base", metric, "")), [ours - 0.01, ours, ours + 0.01])
+    entry = compare().entries["toy", "table1", "base", metric]
+    made = read(difference(entry, entry.ours[0]))
+    share = (WIDTH - 2 * EDGE) / 4  # four margins to each side, the band two margins wide
+    assert float(made.one("rect").get("width")) == share
+    assert float(made.one("circle").get("cx")) == round(WIDTH / 2 + share, 1)
+
+
+def test_a_number_without_margin_has_no_strip(house):
+    house.run(house.recipe("base", GOAL % ("base", "speed", "")), [900.0])
+    entry = compare().entries["toy", "table1", "base", "speed"]
+    assert difference(entry, entry.ours[0]) == ""
 
 
 def test_an_arrow_points_where_the_mean_is_too_far(house):

@@ -25,12 +25,12 @@ def test_ours_stands_below_the_papers_row_with_everything(house):
 def test_a_row_that_agrees_in_its_verdict_says_it_once(house):
     tree = tree_of(house)
     (paper,) = row(tree, "big")
-    assert cells(paper) == ["Big2,000 parameters", "30", "4", DASH, "no config not built yet"]
-    assert [b.text for b in paper.all("b")] == ["no config"]
+    assert cells(paper) == ["Big2,000 parameters", "30", "4", DASH, "no recipe not built yet"]
+    assert [b.text for b in paper.all("b")] == ["no recipe"]
 
 
 def test_a_metric_that_nothing_measures_is_explained_below_the_table(house):
-    text = "better: higher, description: 'while training'"
+    text = "class: timed, description: 'while training'"
     house.publish(PUBLISHED.replace(text, f"{text}, no_recipe: 'only on one card'"))
     house.run(house.recipe("base"), [28.0])
     table = tree_of(house).one("details", id="table-toy--table1")
@@ -46,7 +46,7 @@ def test_a_reduced_scale_is_a_badge_that_leads_to_the_runs_and_no_number(house):
     assert "12.5" not in paper.text
     assert [a.get("href") for a in paper.all("a")] == ["#runs-toy--big--cpu"] * 2
     assert cells(paper)[1] == "30reduced scale"
-    assert cells(paper)[-1].endswith("big (cpu) 2 of 3 seeds")
+    assert cells(paper)[-1].endswith("big (cpu)")
 
 
 def test_rows_carry_what_the_filters_ask_for(house):
@@ -56,9 +56,9 @@ def test_rows_carry_what_the_filters_ask_for(house):
     house.recipe("base")
     tree = tree_of(house)
     about = {name: tree.one("tbody", id=f"row-toy--table1--{name}") for name in ("big", "base", "rival")}
-    assert (about["big"].get("data-v"), about["big"].get("data-s")) == ("no-config reproduced", "paper cpu")
-    assert (about["base"].get("data-v"), about["base"].get("data-s")) == ("no-config not-run", None)
-    assert about["rival"].get("data-v") == "no-config"
+    assert (about["big"].get("data-v"), about["big"].get("data-s")) == ("no-recipe reproduced", "paper cpu")
+    assert (about["base"].get("data-v"), about["base"].get("data-s")) == ("no-recipe not-run", None)
+    assert about["rival"].get("data-v") == "no-recipe"
 
 
 def test_tables_where_something_was_measured_are_open(house):
@@ -67,7 +67,9 @@ def test_tables_where_something_was_measured_are_open(house):
     assert tree.one("details", id="table-toy--table1").get("open") is None
     assert "open" in tree.one("details", id="table-toy--table1").attributes
     assert "open" not in tree.one("details", id="table-toy--external-rerun").attributes
-    assert tree.one("details", id="table-toy--table1").one("summary").text.endswith("1 near, 7 no config")
+    assert (
+        tree.one("details", id="table-toy--table1").one("summary").text.endswith("1 undecided, 7 no recipe")
+    )
 
 
 def test_others_numbers_are_said_to_be_others_and_unconfirmed(house):
@@ -93,22 +95,36 @@ def test_many_recipes_of_a_row_fold(house):
 
 def test_two_experiments_have_a_line_each(house):
     house.run(house.recipe("big"), [25.0])
-    house.run(
-        house.recipe("big", GOAL % ("big", "ppl", ", tolerance: 100"), name="other"), [30.0, 30.0, 30.0]
-    )
+    house.run(house.recipe("big", GOAL % ("big", "ppl", ""), name="other"), [4.01, 4.01, 4.01])
     lines = row(tree_of(house), "big")
     assert [cells(line)[0] for line in lines] == [
         "Big2,000 parameters",
         "ours: big1,234 parameters",
         "ours: other1,234 parameters",
     ]
-    assert [cells(line)[2] for line in lines] == ["4", DASH, "30.00n = 3, +26.00reproduced"]
+    assert [cells(line)[2] for line in lines] == ["4", DASH, "4.010n = 3, +0.010reproduced"]
 
 
 def test_metrics_of_one_meaning_share_a_note(house):
-    house.publish(PUBLISHED.replace("'per word'", "'sacreBLEU'"))
-    notes = [li.text for li in tree_of(house).one("details", id="table-toy--table1").all("li")]
-    assert "bleu, ppl: sacreBLEU." in notes
+    said = "sacreBLEU. Class: trained, margin {}, set 2026-01-01."
+    alike = PUBLISHED.replace("'per word'", "'sacreBLEU'")
+    house.publish(alike)
+    assert {f"bleu: {said.format('0.5')}", f"ppl: {said.format('1 %')}"} <= notes_of_table(house)
+    house.publish(alike.replace("perplexity", "BLEU").replace("1%", "0.5"))
+    assert f"bleu, ppl: {said.format('0.5')}" in notes_of_table(house)
+
+
+def test_a_note_says_by_what_rule_a_column_is_judged(house):
+    house.publish(PUBLISHED.replace("ppl: {unit", "ppl: {chance: 12.5, unit"))
+    wanted = {
+        "ppl: per word. Class: trained, margin 1 %, set 2026-01-01, chance 12.5.",
+        "speed: while training. Class: timed.",
+    }
+    assert wanted <= notes_of_table(house)
+
+
+def notes_of_table(house):
+    return {li.text for li in tree_of(house).one("details", id="table-toy--table1").all("li")}
 
 
 def test_the_files_of_the_paper_are_linked_from_each_table(house):

@@ -1,0 +1,80 @@
+"""Writing files whole or not at all. Standard library only."""
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from repro.errors import ReproError, UserError
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        UserError, ReproError: as :func:`writing`.
+    """
+    with writing(path), replacing(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Says in one line why the system did not let a file be written.
+
+    Raises:
+        UserError: the folder cannot be written to (exit code 2).
+        ReproError: the disk is full, or any other failure of the system.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
+            raise UserError(
+                f"cannot write {path}: {error.strerror}; make the folder writable or set another"
+            ) from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ReproError(
+                f"no space left to write {path}; free some and run the same command again"
+            ) from None
+        raise ReproError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be written that takes the path's place once it is whole and on disk: temporary file, fsync, rename.
+
+    Whatever ends the block early leaves the path as it was.
+
+    Raises:
+        OSError: of the system.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+        sync_folder(path.parent)
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename durable: after a power failure the folder still shows it. Not every file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,295 @@
+"""The ledger of the run records, ``results/runs/LEDGER.tsv``. Lines are only ever appended.
+
+A header line, then tab-separated lines: time (UTC), event, path below ``results/runs``, SHA-256 of the file, reason.
+``recorded``: the file was there, one line for each record and each file of decoded outputs. ``superseded``: the recipe
+is another now. ``withdrawn``: the record counts for nothing, for a reason that does not depend on its score.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from repro.errors import UserError, nearest
+from repro.files import writing
+from repro.recipe import (
+    Config,
+    Recipe,
+    differing_keys,
+    experiments,
+    load_recipe,
+    recipe_files,
+    signature_hash,
+)
+from repro.record import LEDGER, Records, RunRecord, read_records
+from repro.record import withdrawn as withdrawn
+
+_TAB = "\t"
+HEADER = _TAB.join(("time", "event", "path", "sha256", "reason"))
+EVENTS = ("recorded", "superseded", "withdrawn")
+NO_REASON = "-"
+SHOWN_KEYS = 3  # of a superseded record's differences
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_HISTORY = (
+    "log", "-p", "-U0", "-m", "--full-history", "--format=", "--text", "--no-color", "--no-ext-diff", "--no-textconv",
+    "--no-renames", "--",
+)  # fmt: skip
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger; fields as in the module's docstring."""
+
+    time: str
+    event: str
+    path: str
+    sha256: str
+    reason: str = NO_REASON
+
+    def __str__(self) -> str:
+        return _TAB.join((self.time, self.event, self.path, self.sha256, self.reason))
+
+
+def read_ledger(runs: Path) -> list[Line]:
+    """Every line of the ledger in a folder of records; none where there is no ledger.
+
+    Raises:
+        UserError: a line that is no line of a ledger.
+    """
+    path = runs / LEDGER
+    if not path.is_file():
+        return []
+    with path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+        return _parse(file.read(), path)
+
+
+def append_missing(runs: Path) -> Path | None:
+    """Appends a line for every file that has none, and for every record whose recipe is another now.
+
+    Returns:
+        The ledger, where lines were appended.
+
+    Raises:
+        UserError: a malformed ledger, a recipe that cannot be read, or a folder that cannot be written to.
+        ReproError: the disk is full.
+    """
+    records = read_records(runs)
+    if not _missing(runs, read_ledger(runs), records):
+        return None
+    with _appending(runs) as (lines, append):
+        append(_missing(runs, lines, records))
+    return runs / LEDGER
+
+
+def withdraw(runs: Path, name: str, reason: str) -> str:
+    """Withdraws a record. The file stays.
+
+    Args:
+        name: the record's file, or its path below ``runs``, with or without ``.json``.
+        reason: the fault, which must not depend on the score.
+
+    Returns:
+        The record's path below ``runs``.
+
+    Raises:
+        UserError: no reason, no such record, or one that is withdrawn already; else as :func:`append_missing`.
+    """
+    reason = _one_line(reason)
+    if not reason:
+        raise UserError(f"--withdraw {name} needs a reason; add --reason TEXT, a fault other than its score")
+    path = _find(runs, name)
+    records = read_records(runs)
+    with _appending(runs) as (lines, append):
+        if any(line.path == path and line.event == "withdrawn" for line in lines):
+            raise UserError(f"{path} is withdrawn already; its line in {runs / LEDGER} says why")
+        line = Line(_now(), "withdrawn", path, _sha256(runs / path), reason)
+        append([*_missing(runs, lines, records), line])
+    return path
+
+
+def reasons(runs: Path) -> dict[str, str]:
+    """Why records were withdrawn or superseded, by their paths below ``runs``; a withdrawal comes first."""
+    lines = sorted(read_ledger(runs), key=lambda line: line.event == "withdrawn")
+    return {line.path: line.reason for line in lines if line.event != "recorded"}
+
+
+def check_records(runs: Path) -> list[str]:
+    """What is wrong with the records, each problem with the file's path; empty when all is in order.
+
+    Damaged records; files that are gone or changed since their line was written; files without a line; a malformed
+    ledger; and, in a git checkout, lines of a ledger of HEAD's ancestors that are missing now.
+    """
+    records = read_records(runs)
+    try:
+        lines = read_ledger(runs)
+    except UserError as error:
+        return [*map(str, records.damaged), str(error)]
+    return [
+        *map(str, records.damaged),
+        *_altered(runs, lines),
+        *(
+            f"runs/{line.path} is not {line.event} in runs/{LEDGER}; run `repro tables`"
+            for line in _missing(runs, lines, records)
+        ),
+        *(
+            f"runs/{[*text.split(_TAB), '', ''][2]}: a line of an earlier commit's runs/{LEDGER} is missing; restore it"
+            for text in sorted(_committed(runs) - {HEADER, *map(str, lines)})
+        ),
+    ]
+
+
+def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
+    """Files that are not those of their lines. A withdrawn one may have been damaged, and restored since."""
+    said: dict[str, set[str]] = {}
+    for line in lines:
+        said.setdefault(line.path, set()).add(line.sha256)
+    left_out = withdrawn(runs)
+    for path, hashes in said.items():
+        if not (runs / path).is_file():
+            yield f"runs/{path} is gone, and runs/{LEDGER} has a line of it; restore it from git"
+            continue
+        found = _sha256(runs / path)
+        if found not in hashes or (len(hashes) > 1 and path not in left_out):
+            wanted = " and ".join(sorted(one[:8] for one in hashes))
+            yield f"runs/{path}: SHA-256 is {found[:8]}, runs/{LEDGER} says {wanted}; restore both from git"
+
+
+def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
+    """The lines that are to be appended."""
+    known = {line.path for line in lines}
+    known |= {damage.path for damage in records.damaged}  # it gets its line once it is restored or withdrawn
+    files = sorted(p for p in runs.rglob("*") if p.name.endswith((".json", ".outputs.txt")))
+    paths = [path.relative_to(runs).as_posix() for path in files]
+    found = [("recorded", path, NO_REASON) for path in paths if path not in known]
+    superseded = {line.path for line in lines if line.event == "superseded"}
+    own = [r for r in records.good if r.path not in superseded and not r.external and not r.overrides]
+    today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
+    outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
+    found += [("superseded", path, reason) for path, reason in outdated if reason]
+    return [Line(_now(), event, path, _sha256(runs / path), reason) for event, path, reason in found]
+
+
+def _outdated(record: RunRecord, today: Config | None) -> str | None:
+    """Why the same command would run something else today, None where it would not."""
+    if today is None:
+        return "recipe removed"
+    if signature_hash(today) == record.config_hash:
+        return None
+    with contextlib.suppress(UserError):
+        before = Recipe(record.experiment, record.scale, record.config).signature
+        keys = [_one_line(key)[:120] for key in differing_keys(before, today)]
+        more = [f"and {len(keys) - SHOWN_KEYS} more"] if len(keys) > SHOWN_KEYS else []
+        if keys:
+            return f"recipe changed: {'; '.join([*keys[:SHOWN_KEYS], *more])}"
+    return "recipe changed"
+
+
+def _signature(experiment: str, scale: str) -> Config | None:
+    """Of the recipe as it now is; None where there is none."""
+    if scale not in recipe_files().get(experiment.partition("@")[0], ()):
+        return None
+    if experiment in experiments():
+        return load_recipe(experiment, scale).signature
+    with contextlib.suppress(UserError):
+        return load_recipe(experiment, scale).signature  # a point that only the scale's overlay has
+    return None
+
+
+def _find(runs: Path, name: str) -> str:
+    """The path below ``runs`` of the record that a user names."""
+    there = {path.relative_to(runs).as_posix(): path for path in sorted(runs.rglob("*.json"))}
+    for path, file in there.items():
+        if name in (path, path.removesuffix(".json")) or Path(name).resolve() == file.resolve():
+            return path
+    raise UserError(f"no record {name!r} below {runs}{nearest(name, there)}")
+
+
+def _parse(data: bytes, path: Path) -> list[Line]:
+    """The lines of a ledger's file.
+
+    Raises:
+        UserError: the first line that is malformed.
+    """
+    text = data.decode("utf-8", errors="replace")
+    header, *rows = text.split("\n")
+    if header != HEADER or rows[-1:] != [""]:
+        where = "line 1 is not its header" if header != HEADER else "the last line is cut off"
+        raise UserError(f"{path} is malformed: {where}; restore it from git")
+    lines = []
+    for number, row in enumerate(rows[:-1], 2):
+        cells = row.split(_TAB)
+        if len(cells) != 5 or not _is_sound(line := Line(*cells)):
+            raise UserError(f"{path} is malformed: line {number} is {row[:100]!r}; restore it from git")
+        lines.append(line)
+    return lines
+
+
+def _is_sound(line: Line) -> bool:
+    fine = _TIME.fullmatch(line.time) and line.event in EVENTS and _HEX.fullmatch(line.sha256)
+    return bool(fine and line.reason) and not {"", "..", "."} & {*line.path.split("/")}
+
+
+def _committed(runs: Path) -> set[str]:
+    """Every line that the ledger had in a commit up to HEAD; none without git or outside a checkout."""
+    command = ["git", "-C", str(runs.parent), *_HISTORY, f"{runs.name}/{LEDGER}"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        return set()
+    text = done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else ""
+    return {line[1:] for line in text.split("\n") if line.startswith("+") and not line.startswith("+++ ")}
+
+
+@contextlib.contextmanager
+def _appending(runs: Path) -> Iterator[tuple[list[Line], Callable[[list[Line]], None]]]:
+    """The ledger, locked against other processes: its lines, and what appends some."""
+    path = runs / LEDGER
+    with writing(path), path.open("a+b") as file, _locked(file, fcntl.LOCK_EX):
+        file.seek(0)
+        before = file.read()
+
+        def append(lines: list[Line]) -> None:
+            text = "".join(f"{line}\n" for line in ([] if before else [HEADER]) + list(map(str, lines)))
+            try:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), len(before))
+                raise
+
+        yield _parse(before, path) if before else [], append
+
+
+@contextlib.contextmanager
+def _locked(file: IO[bytes], how: int) -> Iterator[None]:
+    """Waits for the lock. Where the file system has none, goes on without."""
+    try:
+        fcntl.flock(file, how)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    yield
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _one_line(text: str) -> str:
+    """A text without tabs, line breaks and control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,0 +1,134 @@
+"""Seeds: which ones of a recipe are judged, which are for tuning, and how a user names them. Needs no torch.
+
+Settings are found with seeds from :data:`TUNING` on. The judged seeds of a recipe are written down before they run, in
+its header: ``seeds: 1-3``; and ``extended_to: 1-8`` where an undecided result is extended, once.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro.errors import UserError
+
+TUNING = 100  # seeds from here on are for finding settings; their records are never judged
+JUDGED = (1, 2, 3, 4, 5)  # of a recipe that declares none
+LARGEST = 2**32 - 1
+MOST = 10_000  # so many seeds may be named at once
+_PART = re.compile(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*")
+
+
+@dataclass(frozen=True)
+class SeedChoice:
+    """Which seeds of each recipe are meant.
+
+    Attributes:
+        count: so many of the recipe's judged seeds, its first; all of them where it has fewer.
+        named: these seeds, whatever the recipe declares; ``count`` is 0 then.
+    """
+
+    count: int = 0
+    named: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "SeedChoice":
+        """The value of ``--seeds``: ``3`` is a count, ``11-15`` and ``1-3,7`` name seeds (``7-7`` names one).
+
+        Raises:
+            UserError: a count of 0, or as :func:`parse_seeds`.
+        """
+        if not re.fullmatch("[0-9]{1,10}", text):
+            return cls(named=parse_seeds(text))
+        if int(text) < 1:
+            raise UserError(f"--seeds must be at least 1, not {text}")
+        return cls(int(text))
+
+    def of(self, judged: tuple[int, ...]) -> tuple[int, ...]:
+        """The seeds that are meant of a recipe with these judged seeds."""
+        return self.named or judged[: self.count]
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds in the order named: ``11-15`` or ``1-3,7``.
+
+    Raises:
+        UserError: something else, a range that runs backwards, a seed that stands twice or is too large.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if not match:
+            raise UserError(f"seeds {text!r}: {part!r} is neither a seed nor a range; write 11-15 or 1-3,7")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"seeds {text!r}: {part!r} runs backwards; write {last}-{first}")
+        if last > LARGEST or last - first + len(found) >= MOST:
+            raise UserError(f"seeds {text!r}: at most {MOST} seeds, none above {LARGEST}")
+        found.extend(range(first, last + 1))
+    seed, times = Counter(found).most_common(1)[0]
+    if times > 1:
+        raise UserError(f"seeds {text!r}: {seed} stands {times} times; name each seed once")
+    return tuple(found)
+
+
+def show_seeds(seeds: Iterable[int]) -> str:
+    """As :func:`parse_seeds` reads them: ``(1, 2, 3, 7)`` becomes ``1-3,7``."""
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if runs and runs[-1][1] == seed - 1:
+            runs[-1][1] = seed
+        else:
+            runs.append([seed, seed])
+    return ",".join(f"{first}-{last}" if first < last else str(first) for first, last in runs)
+
+
+def judged_seeds(experiment: str, header: Mapping[str, Any]) -> tuple[int, ...]:
+    """The judged seeds of a recipe: ``extended_to`` where it is given, else ``seeds``, else :data:`JUDGED`.
+
+    Args:
+        experiment: whose header it is, for messages.
+        header: may hold the two keys, as text.
+
+    Raises:
+        UserError: no range or list, tuning seeds, or an extension that does not contain ``seeds`` and more.
+    """
+    seeds = _declared(experiment, header, "seeds") or JUDGED
+    extended = _declared(experiment, header, "extended_to")
+    if extended and not set(seeds) < set(extended):
+        raise UserError(
+            f"{experiment}: extended_to: {show_seeds(extended)} must contain the seeds {show_seeds(seeds)} and more"
+        )
+    return extended or seeds
+
+
+def _declared(experiment: str, header: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    value = header.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, str):
+        raise UserError(f"{experiment}: {key}: {value!r} is not a range or list of seeds; write 1-3 or 1-3,7")
+    try:
+        seeds = parse_seeds(value)
+    except UserError as error:
+        raise UserError(f"{experiment}: {key}: {error}") from None
+    if max(seeds) >= TUNING:
+        raise UserError(
+            f"{experiment}: {key}: {value!r}: seeds from {TUNING} on are for tuning; name lower ones"
+        )
+    return seeds
+
+
+def unjudged(experiment: str, seeds: Iterable[int], judged: Sequence[int]) -> list[str]:
+    """A line for those of the seeds whose records are kept and not judged, and one for tuning seeds."""
+    left = [seed for seed in seeds if seed not in judged]
+    others, tuning = [s for s in left if s < TUNING], [s for s in left if s >= TUNING]
+    lines = []
+    if others:
+        why = f"not among its judged seeds {show_seeds(judged)}"
+        lines.append(f"{experiment}, seed {show_seeds(others)}: {why}; recorded, not judged")
+    if tuning:
+        lines.append(
+            f"{experiment}, seed {show_seeds(tuning)}: for tuning (from {TUNING} on); recorded, not judged"
+        )
+    return lines

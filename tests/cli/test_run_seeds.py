@@ -1,0 +1,110 @@
+"""Which seeds run and reproduce begin, one after the other, and what they say of those that are not judged."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
+
+Asked = tuple[list[list[str]], list[int]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The arguments of the runs that were begun, and the exit codes to be, taken from the front; then 0."""
+    begun: list[list[str]] = []
+    codes: list[int] = []
+
+    def end(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        begun.append(words[3:])
+        return subprocess.CompletedProcess(words, codes.pop(0) if codes else 0)
+
+    monkeypatch.setattr(subprocess, "run", end)
+    return begun, codes
+
+
+def tiny_words(seed: int, *settings: str) -> list[str]:
+    return ["run", TINY, "--scale", "cpu", "--seed", str(seed), *settings]
+
+
+def test_reproduce_goes_on_after_a_failure_and_says_so(workshop: Workshop, asked: Asked) -> None:
+    begun, codes = asked
+    codes += [1, 2]
+    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2")
+    assert said.code == 1
+    assert begun == [tiny_words(1), tiny_words(2)]
+    assert "ended with exit code 1" in said.err
+    assert "ended with exit code 2" in said.err
+
+
+@pytest.mark.parametrize("code", [75, 130])
+def test_after_a_run_that_was_asked_to_stop_none_is_begun(
+    workshop: Workshop, asked: Asked, code: int
+) -> None:
+    begun, codes = asked
+    codes += [1, code]
+    for words in (("reproduce", TINY), ("run", TINY)):
+        assert call(*words, "--scale", "cpu", "--seeds", "1-3").code == code
+        assert begun == [tiny_words(1), tiny_words(2)]
+        begun.clear()
+        codes += [1, code]
+
+
+def test_a_signal_waits_for_the_run_and_begins_no_other(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[str]] = []
+
+    def interrupted(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        os.kill(os.getpid(), signal.SIGINT)
+        begun.append(words[3:])
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    assert call("run", TINY, "--scale", "cpu", "--seeds", "1-3").code == 130
+    assert begun == [tiny_words(1)]
+
+
+def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, asked: Asked) -> None:
+    begun, _ = asked
+    said = call("run", TINY, "--scale", "cpu", "--seeds", "11-12,3", "--trainer.max_steps", "1")
+    assert said.code == 0, said.err
+    assert begun == [tiny_words(seed, "--trainer.max_steps", "1") for seed in (11, 12, 3)]
+    begun.clear()
+    overlay = (workshop.configs / PAPER / "tiny.cpu.yaml").read_text()
+    workshop.recipe(f"seeds: 11-15\n{overlay}", scale="cpu")
+    call("run", TINY, "--scale", "cpu", "--seeds", "2")
+    assert begun == [tiny_words(11), tiny_words(12)]
+
+
+@pytest.mark.parametrize(
+    ("words", "seed", "lines"),
+    [
+        ((), 11, []),
+        (("--seed", "12"), 12, []),
+        (("--seed", "7"), 7, [f"{TINY}, seed 7"]),
+        (("--seed", "101"), 101, [f"{TINY}, seed 101"]),
+    ],
+)
+def test_run_begins_with_the_first_judged_seed_and_says_which_is_not_judged(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], seed: int, lines: list[str]
+) -> None:
+    from repro.cli import runs
+    from repro.experiment import run as running
+
+    ran: list[tuple[int, str]] = []
+    monkeypatch.setattr(running, "run", lambda recipe, seed, command, *_: ran.append((seed, command)))
+    monkeypatch.setattr(runs, "conclude", lambda record: None)
+    workshop.recipe(f"seeds: 11-15\n{RECIPE}")
+    said = call("run", TINY, "--scale", "cpu", *words)
+    assert said.code == 0, said.err
+    assert ran == [(seed, f"repro run {TINY} --scale cpu --seed {seed}")]
+    assert [line.partition(":")[0] for line in said.err.splitlines()] == lines
+
+
+def test_reproduce_dry_run_says_which_runs_are_not_judged(workshop: Workshop) -> None:
+    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "5-6", "--dry-run")
+    assert [line.rpartition("/")[2][:3] for line in said.out.splitlines()[1:]] == ["s5-", "s6-"]
+    assert [line.partition(":")[0] for line in said.err.splitlines()] == [f"{TINY}, seed 6"]

@@ -1,0 +1,119 @@
+"""repro verify: exit codes, what is printed, what is kept."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from repro.record import RunRecord, write_record
+from repro.verify import outcomes
+from tests.fake_checkout import FakeCheckout, make_checkout, make_record
+from tests.workshop import call
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> FakeCheckout:
+    return make_checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture
+def checkout(shared: FakeCheckout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCheckout:
+    """The package's repository takes the place of ours; results are the test's own."""
+    monkeypatch.setattr("repro.cli.verify.PROJECT", shared.root)
+    monkeypatch.setenv("REPRO_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("REPRO_RUNS", str(tmp_path / "runs"))
+    return shared
+
+
+def write(tmp_path: Path, record: RunRecord) -> Path:
+    return write_record(record, tmp_path / "results" / "runs")
+
+
+def test_a_record_that_comes_out_again_is_kept_as_such(checkout: FakeCheckout, tmp_path: Path) -> None:
+    path = write(tmp_path, make_record(checkout.commits[0]))
+    said = call("verify", str(path))
+    assert said.code == 0, said.err
+    assert "bit-equal" in said.out
+    [kept] = outcomes(tmp_path / "results")
+    assert (kept.record, kept.outcome, kept.same_build) == (f"p/x/{path.name}", "bit-equal", True)
+    assert kept.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_number_that_does_not_come_out_again_is_kept_as_such(
+    checkout: FakeCheckout, tmp_path: Path
+) -> None:
+    record = make_record(checkout.commits[0], value=0.6)
+    write(tmp_path, record)
+    said = call("verify", record.run_id, "--quiet")
+    assert said.code == 1
+    assert "test/accuracy (test): 0.6 → 0.5" in said.out
+    [kept] = outcomes(tmp_path / "results")
+    assert kept.outcome == "differs"
+    assert "test/accuracy (test): 0.6 → 0.5" in kept.detail
+
+
+def test_the_spread_is_that_of_the_records_that_are_not_withdrawn(
+    checkout: FakeCheckout, tmp_path: Path
+) -> None:
+    path = write(tmp_path, make_record(checkout.commits[0], value=0.6))
+    other = write(tmp_path, make_record(checkout.commits[0], seed=2, value=0.5))
+    assert json.loads(call("verify", str(path), "--json").out)[0]["outcome"] == "within the spread"
+    place = other.relative_to(tmp_path / "results" / "runs").as_posix()
+    (tmp_path / "results" / "runs" / "LEDGER.tsv").write_text(
+        f"time\tevent\tpath\tsha256\treason\nt\twithdrawn\t{place}\ts\tr\n"
+    )
+    assert call("verify", str(path), "--json").code == 1
+
+
+def test_json_is_all_that_is_printed(
+    checkout: FakeCheckout, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, make_record(checkout.commits[1], value=0.5))
+    said = call("verify", str(path), "--json")
+    [found] = json.loads(said.out)
+    assert (said.code, said.err) == (1, "")
+    assert capfd.readouterr() == ("", "")
+    assert (found["outcome"], found["same_build"], found["commit"]) == ("differs", True, checkout.commits[1])
+    [deviation] = found["deviations"]
+    assert (deviation["old"], deviation["new"], deviation["allowed"]) == (0.5, 0.75, None)
+
+
+def test_the_runs_output_passes_through(
+    checkout: FakeCheckout, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, make_record(checkout.commits[0]))
+    call("verify", str(path), "-q")
+    assert capfd.readouterr().out == ""
+    call("verify", str(path))
+    assert "the run's table" in capfd.readouterr().out
+
+
+def test_a_run_that_fails_is_kept_as_such(checkout: FakeCheckout, tmp_path: Path) -> None:
+    path = write(tmp_path, make_record(checkout.commits[0], "p/broken"))
+    said = call("verify", str(path), "--quiet")
+    assert said.code == 1
+    assert "failed to run" in said.out
+    assert said.err.splitlines()[:2] == ["one", "two"]
+    [kept] = outcomes(tmp_path / "results")
+    assert (kept.outcome, kept.same_build) == ("failed to run", None)
+    assert "cannot do that" in kept.detail
+    assert str(tmp_path) not in kept.detail
+
+
+def test_refused_before_anything_is_run_or_kept(checkout: FakeCheckout, tmp_path: Path) -> None:
+    path = write(tmp_path, make_record("f" * 40))
+    call("verify", str(path)).refused("f" * 40)
+    copied = tmp_path / "copy.json"
+    copied.write_text(path.read_text().replace('"steps": 2', '"steps": 3'))
+    call("verify", str(copied)).refused(str(copied))
+    path.unlink()
+    call("verify", str(copied)).refused(str(copied))
+    call("verify", "p/none").refused("p/none")
+    assert outcomes(tmp_path / "results") == []
+
+
+def test_an_interrupted_verification_is_not_kept(checkout: FakeCheckout, tmp_path: Path) -> None:
+    path = write(tmp_path, make_record(checkout.commits[0], "p/requeue"))
+    assert call("verify", str(path)).code == 130
+    assert outcomes(tmp_path / "results") == []

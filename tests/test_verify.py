@@ -1,0 +1,259 @@
+"""A record's command runs again from its commit: what code runs, what is refused, what is kept."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro.errors import Interrupted, ReproError, UserError
+from repro.verify import (
+    BIT_EQUAL,
+    DIFFERS,
+    FAILED,
+    Outcome,
+    keep,
+    outcomes,
+    refuse,
+    replay,
+)
+from repro.verify import worktree as worktree_module
+from tests.fake_checkout import FakeCheckout, make_checkout, make_record
+from tests.workshop import PROJECT
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> FakeCheckout:
+    """A git repository with two commits of a tiny package; do not change it."""
+    return make_checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders are made."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(checkout: FakeCheckout, temporary: Path) -> list[str]:
+    """What a verification has left: temporary folders, registered worktrees."""
+    worktrees = checkout.git("worktree", "list", "--porcelain").count("worktree ") - 1
+    return [path.name for path in temporary.glob("repro-verify-*")] + ["worktree"] * worktrees
+
+
+# --- what runs ------------------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_commit_runs_not_the_installed_one_nor_that_of_head(
+    checkout: FakeCheckout, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    values = []
+    for commit in checkout.commits:
+        made = replay(make_record(commit), checkout.root, loud=False).record
+        assert made is not None
+        assert made.commit == commit
+        values.append(made.metrics[0].value)
+    assert values == [0.5, 0.75]
+    assert left(checkout, temporary) == []
+
+
+def test_the_run_sees_our_data_and_the_threads_of_the_record_and_nothing_else_of_ours(
+    checkout: FakeCheckout, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(temporary)
+    for name in ("REPRO_CONFIGS", "REPRO_RUNS", "REPRO_RESULTS"):
+        monkeypatch.setenv(name, "/ours")
+    monkeypatch.setenv("REPRO_DATA", "here")
+    monkeypatch.setenv("MKL_NUM_THREADS", "9")
+    record = make_record(checkout.commits[0])
+    record.hardware["threads"] = 3
+    made = replay(record, checkout.root, loud=False).record
+    assert made is not None
+    seen = made.data["seen"]
+    assert (seen["REPRO_DATA"], seen["OMP_NUM_THREADS"]) == (str(temporary / "here"), "3")
+    assert (seen["WANDB_MODE"], seen["CUDA_VISIBLE_DEVICES"]) == ("disabled", "")
+    assert (seen["REPRO_CONFIGS"], seen["MKL_NUM_THREADS"]) == (None, None)
+    assert {Path(seen[name]).parent.parent for name in ("REPRO_RUNS", "REPRO_RESULTS")} == {temporary}
+
+
+def test_what_a_record_starts_from_runs_first_to_the_end_of_the_chain(
+    checkout: FakeCheckout, temporary: Path
+) -> None:
+    record = make_record(checkout.commits[0], "p/third", seed=4)
+    record.config["start_from"] = "p/second"
+    made = replay(record, checkout.root, loud=False).record
+    assert made is not None
+    assert made.data["begun"] == ["p/first/cpu/s4", "p/second/cpu/s4"]
+    assert left(checkout, temporary) == []
+
+
+def test_a_circle_of_experiments_fails(checkout: FakeCheckout, temporary: Path) -> None:
+    record = make_record(checkout.commits[0], "p/round")
+    record.config["start_from"] = "p/round"
+    found = replay(record, checkout.root, loud=False)
+    assert found.record is None
+    assert "p/round" in found.failure
+
+
+def test_settings_of_the_command_reach_the_run(checkout: FakeCheckout, temporary: Path) -> None:
+    record = make_record(checkout.commits[0])
+    record.command += " --model.words '[\"two words\"]'"
+    made = replay(record, checkout.root, loud=False).record
+    assert made is not None
+    assert made.data["words"] == ["--model.words", '["two words"]']
+
+
+@pytest.mark.parametrize(
+    ("experiment", "reason"), [("p/broken", "cannot do that in <data>"), ("p/silent", "0 records")]
+)
+def test_a_run_that_fails_says_why_and_leaves_nothing(
+    checkout: FakeCheckout, temporary: Path, experiment: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = replay(make_record(checkout.commits[0], experiment), checkout.root, loud=True)
+    assert found.record is None
+    assert reason in found.failure
+    assert list(found.last_lines) == capsys.readouterr().err.splitlines()
+    assert left(checkout, temporary) == []
+
+
+def test_other_code_than_the_commits_is_noticed(checkout: FakeCheckout, temporary: Path) -> None:
+    with pytest.raises(ReproError, match="0" * 40):
+        replay(make_record(checkout.commits[0], "p/liar"), checkout.root, loud=False)
+    assert left(checkout, temporary) == []
+
+
+def test_a_requeued_run_is_no_outcome(checkout: FakeCheckout, temporary: Path) -> None:
+    with pytest.raises(Interrupted):
+        replay(make_record(checkout.commits[0], "p/requeue"), checkout.root, loud=False)
+    assert left(checkout, temporary) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_and_leaves_nothing(
+    checkout: FakeCheckout, temporary: Path, number: int
+) -> None:
+    code = (
+        "import sys, tempfile; from pathlib import Path\n"
+        "from tests.fake_checkout import make_record; from repro.verify import replay\n"
+        f"tempfile.tempdir = {str(temporary)!r}\n"
+        f"replay(make_record({checkout.commits[0]!r}, 'p/endless'), Path({str(checkout.root)!r}), True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        child = int(process.stderr.readline())  # the run has begun
+        process.send_signal(number)
+        assert b"Interrupted" in process.stderr.read()
+    assert process.returncode == 1  # of an exception that nobody caught
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert left(checkout, temporary) == []
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"external": True}, "external"),
+        ({"commit": None}, "None"),
+        ({"commit": "--upload-pack=x"}, "--upload-pack=x"),
+        ({"commit": "a" * 40}, "a" * 40),
+        ({"dirty": True}, "uncommitted"),
+        ({"dirty": None}, "uncommitted"),
+        ({"command": "rm -rf x"}, "rm -rf x"),
+        ({"command": "repro run 'x"}, "repro run 'x"),
+        ({"hardware": {"device": "NVIDIA X", "count": 2, "nodes": 1}}, "2 x NVIDIA X"),
+        ({"hardware": {"device": "EPYC", "count": 4, "nodes": 2, "threads": 1}}, "2 nodes"),
+    ],
+    ids=str,
+)
+def test_refused(
+    checkout: FakeCheckout, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], named: str
+) -> None:
+    monkeypatch.setattr(worktree_module, "gpus", lambda: 1)
+    good = make_record(checkout.commits[0])
+    refuse(good, checkout.root)
+    with pytest.raises(UserError) as caught:
+        refuse(replace(good, **changes), checkout.root)
+    assert named in str(caught.value)
+
+
+def test_outside_git_it_is_refused(checkout: FakeCheckout, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=str(tmp_path)):
+        refuse(make_record(checkout.commits[0]), tmp_path)
+
+
+def test_a_gpu_run_passes_where_there_are_enough(
+    checkout: FakeCheckout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktree_module, "gpus", lambda: 2)
+    record = make_record(checkout.commits[0])
+    record.hardware = {"device": "NVIDIA X", "count": 2, "nodes": 1}
+    refuse(record, checkout.root)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    assert worktree_module.environment(record, Path("/t/code"))["CUDA_VISIBLE_DEVICES"] == "4,5"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert worktree_module.environment(record, Path("/t/code"))["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def outcome(detail: str = "3 numbers", same: bool | None = True, word: str = BIT_EQUAL) -> Outcome:
+    return Outcome("2026-11-22T10:00:00Z", "p/x/cpu-s1.json", "c" * 64, word, same, detail)
+
+
+def test_outcomes_come_back_in_order(tmp_path: Path) -> None:
+    assert outcomes(tmp_path) == []
+    (tmp_path / "runs").mkdir()
+    given = [outcome(), outcome(same=False, word=DIFFERS), outcome(same=None, word=FAILED)]
+    for one in given:
+        keep(tmp_path, one)
+    assert outcomes(tmp_path) == given
+    assert (tmp_path / "runs" / "VERIFIED.tsv").read_text().count("time\trecord") == 1
+
+
+def test_a_detail_never_breaks_the_table(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    keep(tmp_path, outcome("a\tb\nc\x0bd\u2028e"))
+    assert [one.detail for one in outcomes(tmp_path)] == ["a b c d e"]
+
+
+@pytest.mark.parametrize("bad", ["x", "\t" * 5, "t\tr\ts\tfine\tyes\td", "t\tr\ts\tdiffers\tperhaps\td", ""])
+def test_a_malformed_line_is_named(tmp_path: Path, bad: str) -> None:
+    (tmp_path / "runs").mkdir()
+    keep(tmp_path, outcome())
+    path = tmp_path / "runs" / "VERIFIED.tsv"
+    path.write_text(path.read_text() + bad + "\n")
+    with pytest.raises(UserError, match=r"VERIFIED\.tsv:3"):
+        outcomes(tmp_path)
+    path.write_text("something else\n")
+    with pytest.raises(UserError, match=r"VERIFIED\.tsv:1"):
+        outcomes(tmp_path)
+
+
+def test_many_writers_lose_nothing(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    children = []
+    for writer in range(4):
+        child = os.fork()
+        if not child:
+            try:
+                for i in range(20):
+                    keep(tmp_path, outcome(f"{writer} {i}"))
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    assert sorted(one.detail for one in outcomes(tmp_path)) == sorted(
+        f"{writer} {i}" for writer in range(4) for i in range(20)
+    )
