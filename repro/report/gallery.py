@@ -42,7 +42,7 @@ def drawn(record: RunRecord, runs: Path) -> list[Picture]:
     Raises:
         UserError: see :func:`gallery`.
     """
-    path = runs / record.experiment / f"{record.file_stem}.outputs.txt"
+    path = (runs / record.path).with_suffix(".outputs.txt")
     if record.outputs_sha256 is None or not path.is_file():
         return []
     content = path.read_bytes()

@@ -94,7 +94,9 @@ def _grid(found: list[tuple[Entry, Cell]]) -> Grid:
             str(cell.estimate.n),
             change,
         )
-        verdict = cell.verdict + (f": {cell.why}" if cell.why else "")
+        verdict = (
+            cell.verdict + (f": {cell.why}" if cell.why else "") + (" (see notes)" if cell.notes else "")
+        )
         metric = f"{entry.metric.name} ({entry.metric.unit})"
         rows.append((where, metric, *numbers, str(entry.rules.margin), verdict))
     return Grid(header, tuple(rows), frozenset(range(2, 7)))
@@ -137,10 +139,10 @@ def _group(entry: Entry, cell: Cell) -> str:
         return by_verdict[cell.verdict]
     if rules.same_as is not None:
         return AGAIN
-    if cell.verdict in ("at chance", "short budget"):
-        return CHANCE if cell.verdict == "at chance" else SHORT
     if entry.unconfirmed:
         return UNCONFIRMED
+    if cell.verdict in ("at chance", "short budget"):
+        return CHANCE if cell.verdict == "at chance" else SHORT
     return OURS if rules.configuration == "ours" else OTHERS
 
 
@@ -163,8 +165,7 @@ def _number(entry: Entry, cell: Cell) -> str:
     numbers = (
         f"{text.plus_minus(cell.estimate)} beside {text.printed(entry.published)}, n = {cell.estimate.n}"
     )
-    why = cell.why if cell.verdict == "short budget" else cell.verdict
-    return f"{where} {numbers}" + ("" if cell.verdict == "at chance" else f", {why}")
+    return f"{where} {numbers}, {cell.verdict}{f' ({cell.why})' if cell.why else ''}"
 
 
 def _place(claim: Claim) -> str:

@@ -9,9 +9,9 @@ from repro.report.text import clean
 
 # A reduced-scale number has columns of its own: it is never in a column with the paper's.
 COLUMNS = (
-    "paper", "table", "row", "label", "metric", "unit", "better", "dataset", "split", "third_party",
-    "published", "unconfirmed", "verdict", "reason", "experiment", "mean", "low", "high", "n", "difference",
-    "reduced_scale", "reduced_mean", "reduced_low", "reduced_high", "reduced_n", "notes",
+    "paper", "table", "row", "label", "metric", "unit", "better", "dataset", "split", "third_party", "class", "margin",
+    "counted", "published", "unconfirmed", "verdict", "reason", "why", "experiment", "mean", "low", "high", "n",
+    "difference", "reduced_scale", "reduced_mean", "reduced_low", "reduced_high", "reduced_n", "notes",
 )  # fmt: skip
 
 
@@ -48,6 +48,9 @@ def _labels(entry: Entry) -> dict[str, str | float | bool | None]:
         "dataset": _cell(metric.dataset if metric else entry.table.dataset),
         "split": _cell(metric.split if metric else entry.table.split),
         "third_party": entry.table.third_party,
+        "class": entry.rules.kind if entry.rules else "",
+        "margin": str(entry.rules.margin or "") if entry.rules else "",
+        "counted": entry.is_counted,
     }
 
 
@@ -59,6 +62,7 @@ def _published(entry: Entry) -> dict[str, str | float | bool | None]:
 def _ours(entry: Entry, cell: Cell, prefix: str) -> dict[str, str | float | bool | None]:
     values: dict[str, str | float | bool | None] = {
         "verdict": cell.verdict,
+        "why": _cell(cell.why),
         "experiment": cell.goal.experiment,
         "difference": cell.difference,
         "notes": _cell("; ".join(cell.notes)),

@@ -43,7 +43,8 @@ def rows_table(rows: list[dict[str, Any]]) -> str:
         reduced = [f"{r['scale']} {text.number(r['mean'])} (n = {r['n']})" for r in row["reduced"]]
         measured = text.number(row["measured"]) + (f" (n = {row['n']})" if row["n"] else "")
         notes = f" ({'; '.join(row['notes'])})" if row["notes"] else ""
-        verdict = row["verdict"] + (f": {row['reason']}" if row["reason"] else "") + notes
+        why = row["reason"] or row["why"]
+        verdict = row["verdict"] + (f": {why}" if why else "") + notes
         where = f"{row['paper']}:{row['table']}:{row['row']}"
         recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
         metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING

@@ -21,7 +21,7 @@ CASES = {
     "chance": (BLEU, "bleu: {chance: 27.5, unit", "small", "bleu", headline.CHANCE,
                "Small, bleu (toy, Table 1) 27.80 ± 0.25 beside 27.8, n = 3"),
     "short budget": (BLEU, "bleu: {updates: 101, unit", "small", "bleu", headline.SHORT,
-                     "27.80 ± 0.25 beside 27.8, n = 3, 100 of 101 updates"),
+                     "27.80 ± 0.25 beside 27.8, n = 3, short budget (100 of 101 updates)"),
     "again": (SMALL, f"same_as: table1/base, {SMALL}", "small", "bleu", headline.AGAIN, "1 reproduced"),
     "unconfirmed": (f"settings: {{}}, {SMALL}", f"settings: {{unconfirmed: true}}, {SMALL}", "small", "bleu",
                     headline.UNCONFIRMED, "27.80 ± 0.25 beside 27.8, n = 3, reproduced"),

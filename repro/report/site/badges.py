@@ -7,7 +7,8 @@ NUMBERS = {
     "difference from the published number lies within the margin (two one-sided tests at 5 %).",
     "better": "The 95 % interval of the difference lies wholly beyond the margin, on the better side.",
     "worse": "The 95 % interval of the difference lies wholly beyond the margin, on the worse side.",
-    "undecided": "None of these: the interval is too wide. The number of seeds that would decide stands beside it.",
+    "undecided": "None of these: the interval is too wide, seeds are missing or code was not committed. The reason "
+    "stands beside it.",
     "at chance": "The published number and our whole interval lie at the score of guessing: neither success nor "
     "failure.",
     "short budget": "Ours made fewer updates than the paper's and has not reached the best possible score.",
@@ -30,7 +31,7 @@ CLAIMS = {
 MARKS = {
     "unconfirmed": "Nobody could check this published number against the paper itself.",
     "see notes": "Something weakens these runs: seeds missing, commits that differ or were not committed, protocols "
-    "that differ, a curve that is not finite, records left out. It is named there.",
+    "that differ, a curve that is not finite. It is named there.",
 }
 _ORDER = (*NUMBERS, *CLAIMS)
 

@@ -38,9 +38,14 @@ def claims(material: Material, paper: Paper) -> Html:
 def _claim(claim: Claim) -> Html:
     table = claim.paper.tables[claim.trend.table]
     source = tag("a", f"{table.number}, {claim.trend.metric}", href=f"#{anchors.table(claim.paper, table)}")
+    ours = (
+        tag("small", f"Part of the paper's order, declared {claim.trend.ours}")
+        if claim.trend.ours
+        else Html()
+    )
     return tag(
         "tr",
-        tag("th", claim.trend.claim, tag("small", source), scope="row"),
+        tag("th", claim.trend.claim, tag("small", source), ours, scope="row"),
         tag("td", claim.scale or text.NOTHING),
         tag("td", badges.badge(claim.verdict)),
         tag("td", _standings(claim)),

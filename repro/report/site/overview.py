@@ -12,7 +12,8 @@ from repro.report.site.material import Material
 from repro.report.site.tables import marks, measured
 
 SHOWN = (
-    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "reduced scale", "not run", "no recipe",
+    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "timed", "reduced scale", "not run",
+    "no recipe",
 )  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def _said(material: Material) -> Html:
     numbers = sum(len(counted(material.comparison, paper)) for paper in material.comparison.papers)
     latest = max((record.finished[:10] for record in records), default="")
     said = (
-        f"{len(material.comparison.papers)} papers, {text.count(numbers)} counted numbers, "
+        f"{text.plural(len(material.comparison.papers), 'paper')}, {text.count(numbers)} counted numbers, "
         f"{text.plural(len(material.claims), 'ordering claim')} to check, {text.plural(len(records), 'recorded run')}"
     )
     return tag("p", said + (f", the latest of {latest}." if latest else "."), cls="lead")
@@ -48,7 +49,7 @@ def _papers(material: Material) -> Html:
     groups = tag(
         "tr",
         tag("td", colspan=2),
-        tag("th", "Published numbers that are", scope="colgroup", colspan=len(SHOWN)),
+        tag("th", "Counted numbers that are", scope="colgroup", colspan=len(SHOWN)),
         tag("th", "Claims, at any scale", scope="colgroup", colspan=len(badges.CLAIMS)),
         cls="groups",
     )

@@ -1,8 +1,9 @@
 """Small drawings of intervals, beside the numbers that say the same."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro.report.compare import Cell, Entry
+from repro.report.rules import Margin
 from repro.report.site.html import Attribute, Html, leaf, tag
 from repro.report.statistics import Estimate
 
@@ -40,13 +41,21 @@ def difference(entry: Entry, cell: Cell) -> Html:
     if best is None or entry.rules is None or entry.rules.margin is None or entry.published is None:
         return Html()
     margin = entry.rules.margin
-    size = abs(entry.published) * (margin.size - 1) if margin.is_log else margin.at(entry.published)
-    span = Span(entry.published - REACH * size, entry.published + REACH * size)
-    left, right = (span.place(entry.published + side * size) for side in (-1, 1))
-    middle = span.place(entry.published)
+    middle, size = margin.scaled(entry.published), margin.at(entry.published)
+    span = Span(middle - REACH * size, middle + REACH * size)
+    left, right = span.place(middle - size), span.place(middle + size)
     band = leaf("rect", cls="band", x=_short(left), y=1, width=_short(right - left), height=HEIGHT - 2)
-    tick = leaf("path", cls="tick", d=f"M{_short(middle)} 1V{HEIGHT - 1}")
-    return _strip([band, tick], *_mean(best, span))
+    tick = leaf("path", cls="tick", d=f"M{_short(span.place(middle))} 1V{HEIGHT - 1}")
+    return _strip([band, tick], *_mean(_scaled(best, margin), span))
+
+
+def _scaled(best: Estimate, margin: Margin) -> Estimate:
+    """An estimate on the scale on which its margin compares."""
+    low, high = (
+        None if end is None or (margin.is_log and end <= 0) else margin.scaled(end)
+        for end in (best.low, best.high)
+    )
+    return replace(best, mean=margin.scaled(best.mean), low=low, high=high)
 
 
 def _mean(best: Estimate, span: Span) -> list[Html]:

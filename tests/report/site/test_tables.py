@@ -115,9 +115,9 @@ def test_metrics_of_one_meaning_share_a_note(house):
 
 
 def test_a_note_says_by_what_rule_a_column_is_judged(house):
-    house.publish(PUBLISHED.replace("ppl: {unit", "ppl: {chance: 12.5, unit"))
+    house.publish(PUBLISHED.replace("ppl: {unit", "ppl: {chance: 0, unit"))
     wanted = {
-        "ppl: per word. Class: trained, margin 1 %, set 2026-01-01, chance 12.5.",
+        "ppl: per word. Class: trained, margin 1 %, set 2026-01-01, chance 0.",
         "speed: while training. Class: timed.",
     }
     assert wanted <= notes_of_table(house)
