@@ -124,6 +124,8 @@ OTHERS, UNPRINTED = "Not the paper's own result, not counted", "Not printed by t
 GROUPS = (COMPUTED, TIMED, DERIVED, CHANCE, SHORT, AGAIN, UNCONFIRMED, OURS, OTHERS, UNPRINTED)
 LISTED = (CHANCE, SHORT, UNCONFIRMED, OURS)  # groups whose numbers are named one by one
 
+PLURAL = {"agrees": "agree", "differs": "differ"}
+
 
 def _group(entry: Entry, cell: Cell) -> str:
     rules = entry.rules
@@ -150,7 +152,7 @@ def _said(title: str, found: list[tuple[Entry, Cell]]) -> str:
     """How many numbers there are, and where they stand; of some groups each number."""
     if title in LISTED:
         return "; ".join(_number(entry, cell) for entry, cell in found)
-    words = Counter(cell.verdict for _, cell in found)
+    words = Counter(PLURAL.get(cell.verdict, cell.verdict) for _, cell in found)
     verdicts = (
         f" ({', '.join(f'{n} {word}' for word, n in words.items())})" if title in (COMPUTED, AGAIN) else ""
     )

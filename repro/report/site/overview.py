@@ -12,8 +12,7 @@ from repro.report.site.material import Material
 from repro.report.site.tables import marks, measured
 
 SHOWN = (
-    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "timed", "reduced scale", "not run",
-    "no recipe",
+    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "reduced scale", "not run", "no recipe",
 )  # fmt: skip
 
 
