@@ -152,10 +152,9 @@ def _said(title: str, found: list[tuple[Entry, Cell]]) -> str:
     """How many numbers there are, and where they stand; of some groups each number."""
     if title in LISTED:
         return "; ".join(_number(entry, cell) for entry, cell in found)
-    words = Counter(PLURAL.get(cell.verdict, cell.verdict) for _, cell in found)
-    verdicts = (
-        f" ({', '.join(f'{n} {word}' for word, n in words.items())})" if title in (COMPUTED, AGAIN) else ""
-    )
+    words = Counter(cell.verdict for _, cell in found)
+    each = ", ".join(f"{n} {word if n == 1 else PLURAL.get(word, word)}" for word, n in words.items())
+    verdicts = f" ({each})" if title in (COMPUTED, AGAIN) else ""
     places = dict.fromkeys(f"{entry.paper.key}, {entry.table.number}" for entry, _ in found)
     return f"{text.plural(len(found), 'number')}{verdicts}: {'; '.join(places)}"
 
