@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.body import Body
-from repro.nn.heads import LinearHead
+from repro.nn.perceptron import PerceptronHead
 from repro.nn.recurrent import NormedLSTM
 
 Group = Literal["input", "output", "norms", "positions", "attention", "feed_forward", "last_attention"]
@@ -17,16 +17,19 @@ class Classifier(nn.Module):
     """Puts vectors or ids through a body and reads classes from its last tokens.
 
     Args:
-        input: maker of the input layer from ``d_model``: :class:`~repro.nn.VectorEmbedding` or
-            :class:`~repro.nn.TokenEmbedding` with their ``size``.
+        input: maker of the input layer from ``d_model``: :class:`~repro.nn.VectorEmbedding`,
+            :class:`~repro.nn.PerceptronEmbedding` or :class:`~repro.nn.TokenEmbedding` with their ``size``.
         body: what stands between.
         n_classes: classes of a target.
         n_read: tokens that are read, the last ones.
         per_token: targets that each of them gives.
         trained: the groups of modules that are trained, the others are frozen; None trains all.
+        output_layers: widths of hidden layers between the body and the classes
+            (:class:`~repro.nn.PerceptronHead`); they belong to the group ``output``.
+        output_dropout: behind each of these layers, in [0, 1).
 
     Raises:
-        ValueError: a group that the body does not have.
+        ValueError: a group that the body does not have, or a width below 1.
 
     Source: Lu et al. 2021, section 2.2.
     """
@@ -41,11 +44,13 @@ class Classifier(nn.Module):
         n_read: int = 1,
         per_token: int = 1,
         trained: list[Group] | None = None,
+        output_layers: list[int] | None = None,
+        output_dropout: float = 0.1,
     ) -> None:
         super().__init__()
         self.input = input(body.d_model)
         self.body = body
-        self.head = LinearHead(body.d_out, per_token * n_classes, bias=True)
+        self.head = PerceptronHead(body.d_out, per_token * n_classes, output_layers or [], output_dropout)
         self.n_classes = n_classes
         self.n_read = n_read
         self.n_targets = n_read * per_token

@@ -26,9 +26,10 @@ from repro.nn.bidirectional import BidirectionalLSTM
 from repro.nn.ctc import CtcHead
 from repro.nn.embeddings import TokenEmbedding, VectorEmbedding
 from repro.nn.feed_forward import FeedForward
-from repro.nn.heads import LinearHead, TokenScores, token_scores
+from repro.nn.heads import LinearHead, PaddedScores, TokenScores, padded_scores, token_scores
 from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
 from repro.nn.mixture import PixelVocabulary
+from repro.nn.perceptron import PerceptronEmbedding, PerceptronHead
 from repro.nn.positions import (
     Added,
     Concatenated,
@@ -76,6 +77,9 @@ __all__ = [
     "Mixed",
     "NoPositions",
     "NormedLSTM",
+    "PaddedScores",
+    "PerceptronEmbedding",
+    "PerceptronHead",
     "PixelVocabulary",
     "Plain",
     "PostNorm",
@@ -97,5 +101,6 @@ __all__ = [
     "WeightedPostNorm",
     "WeightedShortcut",
     "hashing_as",
+    "padded_scores",
     "token_scores",
 ]

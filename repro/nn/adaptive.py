@@ -1,72 +1,34 @@
 """A vocabulary in clusters by frequency: rare tokens have narrow vectors, and cost nothing where they do not occur."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from repro.nn.clusters import edges_of, group, tied_by_cluster, widths_of
 from repro.nn.dropout import Dropout
 from repro.nn.heads import token_scores
 
 
-class Groups(NamedTuple):
-    """Token ids ``(N,)`` by cluster. Every tuple has an entry for each cluster, an empty one where no id is in it.
-
-    Attributes:
-        cluster: ``(N,)``, the cluster of each id.
-        order: ``(N,)``, indices into the ids, cluster by cluster.
-        rows: the same in parts, one for each cluster.
-        local: the ids of each cluster, counted from its first token.
-    """
-
-    cluster: Tensor
-    order: Tensor
-    rows: tuple[Tensor, ...]
-    local: tuple[Tensor, ...]
-
-
-def group(ids: Tensor, edges: Sequence[int]) -> Groups:
-    """Groups ids ``(N,)`` by the clusters ``[edges[c], edges[c + 1])``; waits for the device once.
-
-    Raises:
-        ValueError: an id is below the first edge, or not below the last.
-    """
-    # Counts must be known to the host to split by them, so the check of the range comes for free.
-    at_least = torch.stack([(ids >= edge).sum() for edge in edges]).tolist()
-    if at_least[0] < len(ids) or at_least[-1]:
-        wrong = int(ids[(ids < edges[0]) | (ids >= edges[-1])][0])
-        raise ValueError(
-            f"token id {wrong} is not in a vocabulary of {edges[-1]}; encode with this vocabulary"
-        )
-    cluster = torch.zeros_like(ids)
-    for edge in edges[1:-1]:
-        cluster += ids >= edge
-    order = cluster.argsort(stable=True)
-    rows = order.split([low - high for low, high in pairwise(at_least)])
-    local = tuple(ids[row] - first for row, first in zip(rows, edges, strict=False))
-    return Groups(cluster, order, rows, local)
-
-
 class Projection(nn.Linear):
-    """A linear map ``(D, width)`` from a cluster's vectors to the model's, which can also be walked back.
+    """A linear map from a cluster's vectors to the model's, which can also be walked back.
 
     A class of its own: published initialisations treat it apart from other linear layers.
 
     Args:
         width: channels of the cluster's vectors.
-        d_model: D.
+        outside: channels of the model's.
     """
 
-    def __init__(self, width: int, d_model: int) -> None:
-        super().__init__(width, d_model, bias=False)
+    def __init__(self, width: int, outside: int) -> None:
+        super().__init__(width, outside, bias=False)
 
     def back(self, hidden: Tensor) -> Tensor:
-        """``(..., D)`` to ``(..., width)`` by the transposed matrix."""
+        """``(..., outside)`` to ``(..., width)`` by the transposed matrix."""
         return hidden @ self.weight
 
 
@@ -95,7 +57,7 @@ class Cluster(nn.Module):
         self.down = down
 
     def embed(self, local: Tensor) -> Tensor:
-        """Vectors ``(N, D)`` of ids ``(N,)`` counted from the cluster's first token."""
+        """Vectors, as wide as the model wants them, of ids ``(N,)`` counted from the cluster's first token."""
         vectors = self.table(local)
         return vectors if self.up is None else self.up(vectors)
 
@@ -109,7 +71,11 @@ class AdaptiveVocabulary(nn.Module):
 
     The cutoffs part the vocabulary into a head and tails. The head scores its own tokens and one logit for each tail
     (``gate``), in the order of the tails; a tail scores its tokens given that the token is one of them:
-    ``-log p(w) = -log p(tail) - log p(w | tail)``. Cluster c has vectors of width ``D // div_value ** c``.
+    ``-log p(w) = -log p(tail) - log p(w | tail)``. Cluster c has vectors of width ``d_embed // div_value ** c``.
+
+    Where ``div_value`` is 1 and no width differs there are no projections. Else every cluster projects its vectors to
+    the model's width, with ``div_value`` 1 all by one matrix, and hidden states to its vectors' width, by a matrix of
+    its own or by that of its embedding, transposed.
 
     Everything is computed in the weights' precision, also under autocast: the loss of a large vocabulary is a sum over
     many small probabilities, and it is what perplexities are made of. (Where float32 matrices are too slow,
@@ -118,28 +84,30 @@ class AdaptiveVocabulary(nn.Module):
     instead of none, which data-parallel training would wait for.
 
     Args:
-        token_width: channels of a token vector going in; must equal ``d_model``.
-        d_model: D, channels coming out; also the scale ``sqrt(D)`` of the embedding.
+        token_width: channels of a token vector going in.
+        d_model: D, channels coming out; also the scale ``sqrt(D)`` of the embedding, always applied.
         size: V.
         cutoffs: the first token of each tail, increasing, inside (0, V); empty for one cluster, an ordinary softmax.
-        div_value: by which each cluster is narrower than the one before. With 1 there are no projections; else every
-            cluster's embedding has one, also the head's, whose vectors are D wide.
+        div_value: by which each cluster's vectors are narrower than those of the one before.
         tied: a token's vector going in is also its vector in the softmax.
-        tied_projections: a tail's hidden states are projected by the transpose of its embedding's projection,
-            otherwise by a matrix of its own.
-        head_projection: the head projects hidden states by a matrix of its own (never tied to the embedding's),
-            otherwise it sees them as they are. Without effect where ``div_value`` is 1.
+        tied_projections: for each cluster, the head first, whether hidden states are projected by its embedding's
+            matrix; True is all but the head, False none. Without effect where there are no projections.
+        head_projection: the head projects hidden states, otherwise it sees them as they are. Without effect where there
+            are no projections.
         bias: a bias for each token's score and for each tail's.
         dropout: on hidden states going in to be scored, in [0, 1).
         tail_dropout: on what a tail sees, after its projection, in [0, 1).
-        scaled: multiply embeddings by ``sqrt(D)``.
+        d_embed: channels of the head's vectors; default ``token_width``.
 
     Raises:
-        ValueError: widths that differ, cutoffs out of order or range, or a cluster that would have no channel left.
+        ValueError: cutoffs out of order or range, a cluster that would have no channel left, tied projections between
+            other widths than ``token_width`` equal to D or not one for each cluster, or a head without a projection
+            where it needs one.
 
     Source: Grave et al. 2017 (softmax) and Baevski and Auli 2019 (input, tying), as used by Dai et al. 2019
     (``div_value`` 1 or 4, ``bias``, ``head_projection``; tails' projections tied on WikiText-103, not on One Billion
-    Word) and Press et al. 2021 (``div_value`` 4, tails' projections tied, no bias, no head projection).
+    Word; ``d_embed`` and ``tied_projections`` as ``tie_projs`` in their code) and Press et al. 2021 (``div_value`` 4,
+    tails' projections tied, no bias, no head projection).
     Deviation: weights of Dai et al.'s PyTorch code have the tails' logits in reverse; flip them when converting.
     Press et al.'s training loss (fairseq's ``adaptive_loss``) takes the second token of every tail for padding and
     leaves out its ``-log p(w | tail)``, and the padding symbol's row of the embedding learns only from the softmax:
@@ -154,42 +122,39 @@ class AdaptiveVocabulary(nn.Module):
         cutoffs: list[int],
         div_value: int = 1,
         tied: bool = True,
-        tied_projections: bool = True,
+        tied_projections: bool | list[bool] = True,
         head_projection: bool = True,
         bias: bool = True,
         dropout: float = 0.0,
         tail_dropout: float = 0.0,
-        scaled: bool = True,
+        d_embed: int | None = None,
     ) -> None:
         super().__init__()
-        if token_width != d_model:
-            raise ValueError(
-                f"an adaptive vocabulary needs equal widths, not {token_width} in and {d_model} out"
-            )
         self.size = size
-        self.edges = _edges(size, cutoffs)
+        self.edges = edges_of(size, cutoffs)
+        self.token_width = token_width
         self.d_model = d_model
-        self.scale = math.sqrt(d_model) if scaled else 1.0
+        self.scale = math.sqrt(d_model)
         self.dropout = Dropout(dropout)
         self.tail_dropout = Dropout(tail_dropout)
-        clusters = []
-        for c, width in enumerate(_widths(d_model, div_value, len(cutoffs) + 1)):
-            up = Projection(width, d_model) if div_value > 1 else None
-            shared, own = (tied_projections, True) if c else (False, head_projection)
-            down = up if up is None or shared else Projection(width, d_model) if own else None
-            clusters.append(Cluster(self.edges[c + 1] - self.edges[c], width, tied, bias, up, down))
-        self.clusters = nn.ModuleList(clusters)
-        self.gate = nn.Linear(d_model, len(cutoffs), bias=bias) if cutoffs else None
+        widths = widths_of(token_width if d_embed is None else d_embed, div_value, len(cutoffs) + 1)
+        tied_too = tied_by_cluster(tied_projections, len(widths))
+        pairs = _projections(widths, div_value == 1, token_width, d_model, tied_too, head_projection)
+        self.clusters = nn.ModuleList(
+            Cluster(self.edges[c + 1] - self.edges[c], widths[c], tied, bias, up, down)
+            for c, (up, down) in enumerate(pairs)
+        )
+        self.gate = nn.Linear(widths[0], len(cutoffs), bias=bias) if cutoffs else None
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Vectors ``(..., D)`` of token ids ``(...)``.
+        """Vectors ``(..., token_width)`` of token ids ``(...)``.
 
         Raises:
             ValueError: an id outside the vocabulary (with one cluster, torch's own error).
         """
         with _full_precision(ids.device):
             vectors = self._embed(ids.flatten()) * self.scale
-        return vectors.view(*ids.shape, self.d_model)
+        return vectors.view(*ids.shape, self.token_width)
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """``-log p`` in nats of targets ``(...)`` given hidden states ``(..., D)``: ``(...)``, in float32 or better.
@@ -216,7 +181,7 @@ class AdaptiveVocabulary(nn.Module):
         return list(self.clusters)
 
     def _embed(self, ids: Tensor) -> Tensor:
-        """Vectors ``(N, D)`` of ids ``(N,)``, not scaled."""
+        """Vectors ``(N, token_width)`` of ids ``(N,)``, not scaled."""
         if self.gate is None:  # nothing to sort, and no need to wait for the device
             return self._each()[0].embed(ids)
         groups = group(ids, self.edges)
@@ -256,31 +221,47 @@ class AdaptiveVocabulary(nn.Module):
         return linear(self.tail_dropout(cluster.narrow(given)), cluster.out.weight, cluster.bias)
 
 
+def _projections(
+    widths: list[int], one_width: bool, token_width: int, d_model: int, tied: list[bool], head: bool
+) -> Iterator[tuple[Projection | None, Projection | None]]:
+    """For each cluster, ``up`` and ``down`` of :class:`Cluster`; drawn as they are asked for.
+
+    Where all clusters have vectors of one width, ``up`` is the same for all, and there are only the projections that
+    this width needs.
+
+    Args:
+        widths: of the vectors of each cluster.
+        one_width: whether clusters do not narrow; of a single one it cannot be told from its width.
+        token_width: channels of what the model takes in.
+        d_model: channels of its hidden states.
+        tied: for each cluster, whether ``down`` is ``up``.
+        head: whether the first cluster has a ``down``.
+
+    Raises:
+        ValueError: one projection for two widths, or a head that needs a projection and shall have none.
+    """
+    rises, falls = (not one_width or widths[0] != outside for outside in (token_width, d_model))
+    if falls and any(tied) and token_width != d_model:
+        raise ValueError(
+            f"tied projections need equal widths, not {token_width} in and {d_model} out; set tied_projections: false"
+        )
+    if falls and not head and (tied[0] or widths[0] != d_model):
+        raise ValueError(
+            f"a head with vectors of {widths[0]} channels for {d_model}, tied_projections {tied}, "
+            "cannot be without a projection; set head_projection: true"
+        )
+    up = None
+    for c, width in enumerate(widths):
+        if rises and (up is None or not one_width):
+            up = Projection(width, token_width)
+        down = None
+        if falls and (c or head):
+            down = up if tied[c] else Projection(width, d_model)
+        yield up, down
+
+
 def _log_softmax(logits: Tensor) -> Tensor:
     return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-
-
-def _edges(size: int, cutoffs: list[int]) -> list[int]:
-    """Where clusters begin and the last one ends."""
-    edges = [0, *cutoffs, size]
-    if any(low >= high for low, high in pairwise(edges)):
-        raise ValueError(
-            f"cutoffs must increase and lie between 0 and the vocabulary's size {size}, not {cutoffs}"
-        )
-    return edges
-
-
-def _widths(d_model: int, div_value: int, clusters: int) -> list[int]:
-    """The width of each cluster's vectors."""
-    if div_value < 1:
-        raise ValueError(f"div_value must be at least 1, not {div_value}")
-    widths = [d_model // div_value**c for c in range(clusters)]
-    if not widths[-1]:
-        raise ValueError(
-            f"with div_value {div_value}, {clusters} clusters are too many for {d_model} channels: widths {widths}; "
-            "take fewer cutoffs or a smaller div_value"
-        )
-    return widths
 
 
 @contextmanager

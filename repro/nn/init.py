@@ -6,6 +6,7 @@ from torch import nn
 
 from repro.nn.adaptive import Projection
 from repro.nn.attention.full import CrossAttention
+from repro.nn.attention.shaw import ShawAttention
 from repro.nn.sublayer import WeightedShortcut
 
 
@@ -62,7 +63,8 @@ class Normal:
         std: standard deviation.
         projection_std: of the projections of an adaptive vocabulary.
 
-    Source: Dai et al. 2019, code. The vectors u and v of its scores have two dimensions, one for the heads.
+    Source: Dai et al. 2019, code. The vectors u and v of its scores have two dimensions, one for the heads. The bias of
+    Shaw's encoding has two as well; it starts at zero.
     """
 
     def __init__(self, std: float = 0.02, projection_std: float = 0.01) -> None:
@@ -81,6 +83,8 @@ class Normal:
                 nn.init.normal_(module.weight, std=self.projection_std)
             if isinstance(module, nn.LayerNorm) and module.weight is not None:
                 nn.init.normal_(module.weight, mean=1.0, std=self.std)
+            if isinstance(module, ShawAttention):
+                nn.init.zeros_(module.place_bias)
             if isinstance(module, WeightedShortcut):
                 module.reset()
 

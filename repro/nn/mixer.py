@@ -51,6 +51,8 @@ class Layout:
         lengths: valid tokens of each row in this call, ``(B,)``; padding is on the right; None means all T.
         positions: place of each token in its sequence, ``(T,)`` or ``(B, T)``; computed once by the model.
         stream: the un-normed input of the sublayer, ``(B, T, D)``; set by the sublayer.
+        norm: what made the mixer's input of ``stream``; set by the sublayer. A mixer that remembers its inputs may
+            remember ``stream`` and norm it anew in each later call.
         last: only the outputs of so many last tokens are wanted; a mixer that gives more is cut to them.
         choices: what an earlier call on the same input decided, ``Mixed.choices``; None decides anew.
     """
@@ -60,6 +62,7 @@ class Layout:
     lengths: Tensor | None = None
     positions: Tensor | None = None
     stream: Tensor | None = None
+    norm: Callable[[Tensor], Tensor] | None = None
     last: int | None = None
     choices: Any = None
 

@@ -15,7 +15,8 @@ class Reach:
 
     Args:
         mem_len: tokens of earlier calls that are kept, M.
-        clamp_len: larger distances count as this one; None leaves them. Relative positions only.
+        clamp_len: C; with sinusoids larger distances count as C, with learned vectors as C - 1; None leaves them.
+            Relative positions only.
         same_length: every query sees exactly ``mem_len`` keys, itself included, instead of all of the memory and
             of its segment so far. Relative positions only.
 

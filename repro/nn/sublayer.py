@@ -37,8 +37,8 @@ class Sublayer(nn.Module):
         return bare and type(self).forward is Sublayer.forward
 
     def branch(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        """``dropout(body(norm_in(x)))``; the body finds ``x`` itself in ``layout.stream``."""
-        mixed: Mixed = self.body(self.norm_in(x), state, replace(layout, stream=x))
+        """``dropout(body(norm_in(x)))``; the body finds ``x`` in ``layout.stream``, ``norm_in`` in ``layout.norm``."""
+        mixed: Mixed = self.body(self.norm_in(x), state, replace(layout, stream=x, norm=self.norm_in))
         return mixed._replace(y=self.dropout(wanted(mixed.y, layout)))
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:

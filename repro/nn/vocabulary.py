@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, linear
 from torch.utils.checkpoint import checkpoint
 
 from repro.nn.embeddings import TokenEmbedding
-from repro.nn.heads import LinearHead, TokenScores, token_scores
+from repro.nn.heads import LinearHead, PaddedScores, TokenScores, padded_scores, token_scores
 
 _Loss = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
@@ -67,12 +67,19 @@ class Vocabulary(nn.Module):
         """Scores of targets ``(...)`` given hidden states ``(..., D)``."""
         return TokenScores(*self._by_chunk(self._score, hidden, targets))
 
+    def padded_score(self, hidden: Tensor, targets: Tensor, padding: int) -> PaddedScores:
+        """As :meth:`score`, with the score of the token ``padding``."""
+        return PaddedScores(*self._by_chunk(partial(self._padded_score, padding=padding), hidden, targets))
+
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """``-log p`` of targets ``(...)`` in nats given hidden states ``(..., D)``, in float32 or better."""
         return self._by_chunk(self._nll, hidden, targets)[0]
 
     def _score(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         return token_scores(self.logits(hidden), targets)
+
+    def _padded_score(self, hidden: Tensor, targets: Tensor, padding: int) -> tuple[Tensor, ...]:
+        return padded_scores(self.logits(hidden), targets, padding)
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         logits = self.logits(hidden)

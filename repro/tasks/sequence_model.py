@@ -1,7 +1,7 @@
 """Models of the next token over separate sequences (puzzles, pictures), scored under any number of hashings."""
 
 import contextlib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -97,7 +97,7 @@ class SequenceModel(ExampleTask):
         of = replace(evaluation, name="").called(metric)
         return {
             **said,
-            **asdict(hashing),
+            **hashing.said(),
             "rounds": hashing.rounds or evaluation.name,
             "sweep": "rounds",
             "of": of,

@@ -44,6 +44,8 @@ class Translation(Task):
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
         label_smoothing: ε in [0, 1); reported likelihoods are without it.
+        divergence: the smoothed loss is a Kullback-Leibler divergence in which padding has no share of ε
+            (:class:`~repro.nn.PaddedScores`); else a cross-entropy over all tokens.
         beam: hypotheses kept in the test; validation during training is greedy.
         length_penalty: α.
         max_extra: longest output less the length of its source, in tokens.
@@ -60,11 +62,13 @@ class Translation(Task):
         beam: int = 4,
         length_penalty: float = 0.6,
         max_extra: int = 50,
+        divergence: bool = False,
     ) -> None:
         super().__init__(net, optimizer, schedule)
         if not 0.0 <= label_smoothing < 1.0:
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         self.label_smoothing = label_smoothing
+        self.divergence = divergence
         self.search = Search(beam, length_penalty, max_extra)
         self.tested: list[ScoredSplit] = []  # the test split and the validation split, beam search
         self.validated: ScoredSplit | None = None
@@ -84,7 +88,10 @@ class Translation(Task):
         """Negative log-likelihood and smoothed loss of every target token, ``(B, T)``, zero at padding."""
         hidden = self.net(batch.source, batch.source_lengths, batch.target_in, batch.target_lengths).y
         vocabulary = self.net.vocabulary
-        scores = vocabulary.score(hidden, batch.target_out)
+        if self.divergence:
+            scores = vocabulary.padded_score(hidden, batch.target_out, self._tokenizer.pad_id)
+        else:
+            scores = vocabulary.score(hidden, batch.target_out)
         steps = torch.arange(batch.target_out.shape[1], device=hidden.device)
         valid = steps < batch.target_lengths[:, None]
         smooth = scores.smoothed(self.label_smoothing, vocabulary.size)
@@ -206,7 +213,8 @@ class Translation(Task):
     def forced(self, metric: str) -> dict[str, Any]:
         """How a likelihood is measured."""
         smoothing = self.label_smoothing if metric == "loss" else 0.0
-        return {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
+        said = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
+        return said | ({"divergence": True} if self.divergence and metric == "loss" else {})
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""

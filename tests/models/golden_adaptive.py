@@ -19,10 +19,9 @@ def from_reversed_gates(theirs: dict[str, Tensor], cutoffs: list[int]) -> dict[s
             parts = list(parts[0].tensor_split(cutoffs))
         found |= {f"clusters.{c}.{ours}": part for c, part in enumerate(parts)}
     for c in range(len(cutoffs) + 1):
-        if f"word_emb.emb_projs.{c}" in theirs:
-            found[f"clusters.{c}.up.weight"] = theirs[f"word_emb.emb_projs.{c}"]
-    if "crit.out_projs.0" in theirs:
-        found["clusters.0.down.weight"] = theirs["crit.out_projs.0"]
+        for name, ours in (("word_emb.emb_projs", "up"), ("crit.out_projs", "down")):
+            if f"{name}.{c}" in theirs:
+                found[f"clusters.{c}.{ours}.weight"] = theirs[f"{name}.{c}"]
     return found
 
 
@@ -59,12 +58,20 @@ def maker(name: str, options: dict[str, Any], **more: Any) -> Any:
             "size": options["n_token"],
             "cutoffs": options["cutoffs"],
             "div_value": options["div_val"],
+            "tied_projections": tied_projections(options),
+            "d_embed": options["d_embed"],
         }
     else:
         cutoffs = [int(part) for part in options["adaptive_cutoff"].split(",")]
         settings = {"size": options["V"], "cutoffs": cutoffs, "div_value": options["factor"]}
         settings |= {"head_projection": False, "bias": False}
-    return lambda width, d_model: AdaptiveVocabulary(width, d_model, **settings, **more)
+    return lambda width, d_model: AdaptiveVocabulary(width, d_model, **{**settings, **more})
+
+
+def tied_projections(options: dict[str, Any]) -> list[bool]:
+    """``tie_projs`` of kimiyoung/transformer-xl with an entry for each cluster: what it leaves out is not tied."""
+    given = options.get("tie_projs", [])
+    return given + [False] * (len(options.get("cutoffs", [])) + 1 - len(given))
 
 
 def vocabulary_weights(name: str, theirs: dict[str, Tensor], options: dict[str, Any]) -> dict[str, Tensor]:

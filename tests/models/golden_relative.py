@@ -13,20 +13,21 @@ from repro.nn import (
     FeedForward,
     NoPositions,
     PostNorm,
+    PreNorm,
     RelativeAttention,
     ShawAttention,
 )
 from tests.models import golden_adaptive
 
-# Each of the official parts of a layer, and ours.
+# Each of the official parts of a layer, and ours; norms are norm_in or norm_out.
 PARTS = {
     "dec_attn.qkv_net": "mix.body.qkv",
     "dec_attn.o_net": "mix.body.out",
     "dec_attn.r_net": "mix.body.place",
-    "dec_attn.layer_norm": "mix.norm_out",
+    "dec_attn.layer_norm": "mix.norm",
     "pos_ff.CoreNet.0": "feed_forward.body.inner",
     "pos_ff.CoreNet.3": "feed_forward.body.outer",
-    "pos_ff.layer_norm": "feed_forward.norm_out",
+    "pos_ff.layer_norm": "feed_forward.norm",
 }
 BIASES = {"r_w_bias": "content_bias", "r_r_bias": "position_bias"}
 
@@ -34,11 +35,13 @@ BIASES = {"r_w_bias": "content_bias", "r_r_bias": "position_bias"}
 def ours(theirs: dict[str, Tensor], options: dict[str, Any]) -> dict[str, Tensor]:
     """Weights, or gradients, of kimiyoung's or huggingface's model under our names."""
     found = {f"vocabulary.{key}": value for key, value in _vocabulary(theirs, options).items()}
+    side = "_in" if options.get("pre_lnorm") else "_out"
     for name, value in theirs.items():
         if name.startswith("layers."):
             _, layer, rest = name.split(".", 2)
             part, kind = rest.rsplit(".", 1)
-            ours_ = f"mix.body.{BIASES[kind]}" if kind in BIASES else f"{PARTS[part]}.{kind}"
+            moved = PARTS.get(part, "") + (side if part.endswith("layer_norm") else "")
+            ours_ = f"mix.body.{BIASES[kind]}" if kind in BIASES else f"{moved}.{kind}"
             found[f"stack.layers.{layer}.{ours_}"] = value
         elif name in BIASES and value.dim() == 2:  # once for all layers: ours is found on the first
             found[f"stack.layers.0.mix.body.{BIASES[name]}"] = value
@@ -70,13 +73,15 @@ def build(options: dict[str, Any], dropout: float = 0.0) -> DecoderLM:
     blocks = Blocks(
         mixers=[mixer],
         feed_forward=partial(FeedForward, d_ff=options["d_inner"]),
-        sublayer=partial(PostNorm, dropout=dropout, eps=1e-5),
+        sublayer=partial(PreNorm if options.get("pre_lnorm") else PostNorm, dropout=dropout, eps=1e-5),
     )
     vocabulary = partial(
         AdaptiveVocabulary,
         size=options.get("n_token") or options["vocab_size"],
         cutoffs=options.get("cutoffs", []),
         div_value=options.get("div_val", 1),
+        tied_projections=golden_adaptive.tied_projections(options),
+        d_embed=options.get("d_embed"),
         bias=not untied,  # that file ends with the hidden states
     )
     return DecoderLM(options["d_model"], options["n_layer"], vocabulary, blocks, NoPositions, dropout)

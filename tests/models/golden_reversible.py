@@ -106,7 +106,7 @@ def rotated_by(rotations: Tensor, count: int) -> Any:
         if layout.choices is not None:
             return None
         q = body.qk_v(x)[..., : body.widths[0]].unflatten(-1, (body.n_heads, -1)).transpose(1, 2)
-        return x, state, replace(layout, choices=bucket_ids(q, rotations[None], count))
+        return x, state, replace(layout, choices=bucket_ids(q, rotations[None], [count]))
 
     return hook
 
@@ -115,8 +115,8 @@ def rotated_by(rotations: Tensor, count: int) -> Any:
 def their_keys() -> Iterator[None]:
     """Keys as theirs, of length 1 but for a millionth under the root."""
 
-    def nearly_unit(query: Tensor, unit: bool) -> Tensor:
-        assert unit
+    def nearly_unit(query: Tensor, unit: bool, scaled: bool) -> Tensor:
+        assert (unit, scaled) == (True, False)
         return (query.square().mean(-1, keepdim=True) + 1e-6).rsqrt() / query.shape[-1] ** 0.5
 
     with pytest.MonkeyPatch.context() as patch:

@@ -15,6 +15,7 @@ from repro.nn import (
     Blocks,
     FeedForward,
     FullAttention,
+    PerceptronEmbedding,
     PreNorm,
     ReversibleStack,
     TokenEmbedding,
@@ -191,6 +192,27 @@ def test_exactly_the_named_groups_are_trained(name: str, chosen: list[str] | Non
 def test_another_group_is_refused(name: str, chosen: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         classifier(name, chosen)
+
+
+@pytest.mark.parametrize("chosen", [["input"], ["output"], ["input", "output", "norms"], None], ids=str)
+def test_layers_before_and_behind_the_body_belong_to_its_ends(chosen: list[str] | None) -> None:
+    torch.manual_seed(0)
+    vectors = partial(PerceptronEmbedding, size=3, hidden=[5, 6])
+    net = Classifier(vectors, BODIES["gpt2"](), 2, trained=chosen, output_layers=[7, 4, 9])  # type: ignore[arg-type]
+    both = ("weight", "bias")
+    inner = {f"input.hidden.{i}.{end}" for i in (0, 3) for end in both}
+    assert names(net, "input") == inner | {f"input.last.proj.{end}" for end in both}
+    outer = {f"head.hidden.{i}.{end}" for i in (0, 3, 6) for end in both}
+    assert names(net, "output") == outer | {f"head.proj.{end}" for end in both}
+    wanted = set().union(*(names(net, group) for group in chosen or ALL))
+    assert {n for n, p in net.named_parameters() if p.requires_grad} == wanted
+    net.eval()
+    x = torch.randn(4, 9, 3)
+    hidden = net.body(net.input(x))[:, -1:]
+    for linear in (net.head.hidden[0], net.head.hidden[3], net.head.hidden[6]):
+        hidden = linear(hidden).clamp(min=0.0)
+    assert difference(net(x), net.head.proj(hidden)) < 1e-6
+    assert [m.p for m in net.head.hidden if isinstance(m, nn.Dropout)] == [0.1] * 3
 
 
 def test_the_published_numbers_of_trained_parameters() -> None:

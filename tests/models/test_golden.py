@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import token_scores
+from repro.nn import padded_scores, token_scores
 from repro.nn.positions import sinusoids
 from tests.models import golden
 from tests.nn.mixers import difference, gradients, valid
@@ -135,6 +135,18 @@ def test_control_other_definitions_of_label_smoothing_show() -> None:
     assert difference(loss, arrays["out/torch_sum"]) > 1e-5
     plain = token_scores(logits, targets).smoothed(0.0, logits.shape[1])[kept].sum()
     assert difference(plain, arrays["out/nll_sum"]) < 1e-12
+
+
+def test_label_smoothing_is_the_one_of_the_annotated_transformer() -> None:
+    arrays, logits, targets, padding = smoothing()
+    kept, size = targets != padding, logits.shape[1]
+    loss = padded_scores(logits, targets, padding).smoothed(0.1, size)[kept].sum()
+    assert difference(loss, arrays["out/annotated_eps_over_V_minus_2"]) < 1e-12
+    assert difference(loss, arrays["out/fairseq_new_eps_over_V_minus_1"]) > CONTROL
+    loss.backward()
+    assert difference(logits.grad, arrays["grad_annotated_eps_over_V_minus_2"]) < 1e-12  # type: ignore[arg-type]
+    wrong = padded_scores(logits, targets, 0).smoothed(0.1, size)[kept].sum()
+    assert difference(wrong, arrays["out/annotated_eps_over_V_minus_2"]) > 1e-5
 
 
 def test_positions_are_those_of_the_paper() -> None:

@@ -13,7 +13,7 @@ from repro.nn.mixer import detach
 from tests.models import golden, golden_adaptive, golden_infused, golden_relative
 from tests.nn.mixers import difference
 
-XL = ["txl_adaptive_div1", "txl_adaptive_div4"]
+XL = ["txl_adaptive_div1", "txl_adaptive_div4", "txl_embed_div1", "txl_embed_div2"]
 SHORT = ["short_wiki103_plain", "short_wiki103_pia"]
 CONTROL = 1e-2
 
@@ -112,18 +112,27 @@ def test_control_gates_in_another_order_show(name: str) -> None:
     assert difference(got, case.out(0, "nll")) > CONTROL
 
 
+@pytest.mark.parametrize("name", [*XL, "short_wiki103_pia"])
+@torch.no_grad()
+def test_control_another_scale_shows(name: str) -> None:
+    case = Case(name)
+    vocabulary, last = case.vocabulary(), case.parts - 1
+    vocabulary.scale = 1.0
+    wanted = case.out(last, "hidden0" if case.xl else "inner_state0")
+    assert difference(vocabulary.embed(case.segment(last)[0]), wanted) > CONTROL
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
         ("txl_adaptive_div1", {"bias": False}),
-        ("txl_adaptive_div1", {"scaled": False}),
         ("txl_adaptive_div4", {"head_projection": False}),
-        ("txl_adaptive_div4", {"scaled": False}),
-        ("short_wiki103_pia", {"scaled": False}),
+        ("txl_embed_div1", {"tied_projections": True}),
+        ("txl_embed_div2", {"tied_projections": True}),
     ],
 )
 @torch.no_grad()
-def test_control_another_variant_shows(name: str, wrong: dict[str, bool]) -> None:
+def test_control_another_variant_shows(name: str, wrong: dict[str, Any]) -> None:
     case = Case(name)
     right: Any = case.vocabulary()
     other = golden_adaptive.maker(name, case.options, **wrong)(right.d_model, right.d_model).double()

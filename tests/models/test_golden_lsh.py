@@ -52,7 +52,7 @@ class Packaged:
         return (self.x @ weight.T).unflatten(-1, (2, -1)).transpose(1, 2)
 
     def ids(self) -> Tensor:
-        return bucket_ids(self.heads(self.weights[0]), self.rotations, self.count)
+        return bucket_ids(self.heads(self.weights[0]), self.rotations, [self.count])
 
     def arranged(self, hashing: Hashing) -> Arrangement:
         return arrange(self.ids(), self.lengths, self.count, hashing, True)
@@ -137,7 +137,7 @@ class Independent:
         self.tolerance: dict[str, float] = self.meta["tolerance"]
 
     def ids(self) -> Tensor:
-        return bucket_ids(self.inputs[0][:, None], self.rotations, 4)
+        return bucket_ids(self.inputs[0][:, None], self.rotations, [4])
 
     def output(self, hashing: Hashing, scale: float = 1.0) -> Tensor:
         q, v = self.inputs

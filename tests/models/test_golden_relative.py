@@ -18,6 +18,10 @@ SCORED = [
     "txl_attn1_shaw",
     "txl_adaptive_div1",
     "txl_adaptive_div4",
+    "txl_prenorm",
+    "txl_attn1_prenorm_clamp",
+    "txl_embed_div1",
+    "txl_embed_div2",
 ]
 UNTIED = "txl_hf_untied_r"
 CASES = [*SCORED, UNTIED]
@@ -143,7 +147,9 @@ def test_segments_whose_keys_and_values_are_kept(name: str) -> None:
     assert run.state["stream"]["mix"][0]["slots"]["k"].shape[1] == size
 
 
-@pytest.mark.parametrize("name", ["txl_plain_mem_longer", "txl_attn1_shaw", "txl_adaptive_div4"])
+@pytest.mark.parametrize(
+    "name", ["txl_plain_mem_longer", "txl_attn1_shaw", "txl_adaptive_div4", "txl_prenorm"]
+)
 @torch.no_grad()
 def test_token_by_token_equals_one_long_forward(name: str) -> None:
     run = Run(name)

@@ -1,5 +1,6 @@
 """Whole models: carried state, causality, padding, and parameter counts. Float64."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from repro.models import DecoderLM, EncoderDecoder
 from repro.nn import (
+    AdaptiveVocabulary,
     Added,
     Blocks,
     Concatenated,
@@ -18,6 +20,8 @@ from repro.nn import (
     LearnedPositions,
     PostNorm,
     PreNorm,
+    ResidualStack,
+    ReversibleStack,
     Vocabulary,
 )
 from tests.nn.mixers import difference, randomise
@@ -198,6 +202,25 @@ def test_gradient_through_carried_state_equals_that_of_the_whole() -> None:
     loss = (torch.cat([first, second], 1) * weight).sum()
     for got, want in zip(torch.autograd.grad(loss, list(net.parameters())), wanted, strict=True):
         assert difference(got, want) < TOLERANCE
+
+
+@pytest.mark.parametrize("options", [{}, {"d_embed": 5, "div_value": 2}, {"d_embed": D}], ids=str)
+@pytest.mark.parametrize("stack", [ResidualStack, ReversibleStack])
+def test_an_adaptive_vocabulary_between_tokens_and_hidden_states_of_other_widths(
+    stack: type, options: dict[str, int]
+) -> None:
+    """Positions take a third of the channels going in; the reversible stack hands out twice as many."""
+    torch.manual_seed(0)
+    vocabulary = partial(AdaptiveVocabulary, size=V, cutoffs=[5, 9], tied_projections=False, **options)
+    net = DecoderLM(D, 1, vocabulary, replace(blocks(PreNorm), stack=stack), POSITIONS["concatenated"])
+    net, tokens = randomise(net.double().eval()), ids(3, 7)
+    hidden = net(tokens).y
+    nll, log_probs = net.vocabulary.nll(hidden, tokens), net.vocabulary.log_probs(hidden)
+    assert net.vocabulary.embed(tokens).shape == (3, 7, D - 4)
+    assert hidden.shape == (3, 7, D if stack is ResidualStack else 2 * D)
+    assert difference(nll, -log_probs.gather(-1, tokens[..., None])[..., 0]) < TOLERANCE
+    nll.sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in net.parameters())
 
 
 def test_dropout_acts_on_embedding_sums() -> None:

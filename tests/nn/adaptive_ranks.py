@@ -17,7 +17,7 @@ STEPS = [
     [[0, 7, 3, 11], [8, 9, 6, 1], [2, 16, 22, 5], [6, 20, 20, 0]],
     [[7, 7, 8, 11], [4, 1, 0, 0], [17, 17, 16, 22], [21, 19, 18, 22]],
 ]
-NAMES = ["full width", "narrow tails", "narrow tails, nothing tied"]
+NAMES = ["full width", "narrow tails", "narrow tails, nothing tied", "one width, tied by cluster"]
 
 
 class Model(nn.Module):

@@ -15,6 +15,13 @@ KINDS = {
     "plain keys, self": Hashing(2, 8, 6, unit_keys=False, see_self=True),
     "average": Hashing(2, 8, 6, across_buckets=True, duplicates=True, average=True),
     "average, bucket mask": Hashing(2, 8, 6, duplicates=True, average=True, see_self=True),
+    "averaged": Hashing.averaged(2, 8, 6),
+    "no look back at the start": Hashing(2, 8, 6, across_buckets=True, duplicates=True, wrap=False),
+    "scaled, bucket mask, no look back at the start": Hashing(2, 8, 6, scaled=True, wrap=False),
+    "factors": Hashing(2, 8, (2, 4)),
+    "three factors, across": Hashing(
+        2, 8, (2, 4, 2), across_buckets=True, duplicates=True, shared_rotations=True
+    ),
 }
 
 

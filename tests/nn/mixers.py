@@ -118,6 +118,12 @@ MIXERS = {
     "local, wide": Case(
         lambda: LocalAttention(D_MODEL, 2, chunk=3, before=2, after=1, d_head=5), reference_lsh.local
     ),
+    # Without causality it has no state; see test_attention_local.py.
+    "local, wrapped": Case(
+        lambda: LocalAttention(D_MODEL, 3, chunk=4, after=1, wrap=True),
+        reference_lsh.local,
+        directions=(True,),
+    ),
     "lstm": Case(lambda: NormedLSTM(D_MODEL), reference_recurrent.lstm, directions=(True,)),
     "feed-forward": Case(lambda: FeedForward(D_MODEL, 20), reference.feed_forward),
     "feed-forward, no bias": Case(lambda: FeedForward(D_MODEL, 7, bias=False), reference.feed_forward),

@@ -136,3 +136,17 @@ def smoothed_loss(logits: Tensor, targets: Tensor, epsilon: float) -> Tensor:
             loss = loss - wanted * probabilities[token].log()
         losses.append(loss)
     return torch.stack(losses)
+
+
+def smoothed_divergence(logits: Tensor, targets: Tensor, epsilon: float, padding: int) -> Tensor:
+    """``Σ q log (q / p)`` of each target ``(N,)`` under logits ``(N, V)``, with no share of ε for padding."""
+    losses = []
+    for row, target in zip(logits, targets.tolist(), strict=True):
+        probabilities = row.exp() / row.exp().sum()
+        loss = row.new_zeros(())
+        for token in range(row.shape[0]):
+            wanted = 1.0 - epsilon if token == target else epsilon / (row.shape[0] - 2)
+            if token != padding and wanted > 0.0:
+                loss = loss + wanted * (math.log(wanted) - probabilities[token].log())
+        losses.append(loss)
+    return torch.stack(losses)

@@ -35,7 +35,8 @@ def instances(ids: Tensor, length: int, hashing: Hashing, causal: bool) -> list[
         chunks += [places[i : i + chunk] for i in range(0, len(places), chunk)]
     found: list[list[list[int]]] = [[[] for _ in range(steps)] for _ in range(rounds)]
     for c, own in enumerate(chunks):
-        looked_at = own if len(chunks) == 1 else own + chunks[c - 1]
+        alone = len(chunks) == 1 or (not hashing.wrap and c % (len(chunks) // rounds) == 0)
+        looked_at = own if alone else own + chunks[c - 1]
         for r, bucket, t in own:
             for other_round, other_bucket, other in looked_at:
                 if t >= length or other >= length or (causal and other > t):
@@ -72,7 +73,8 @@ def vectors(mixer: LSHAttention, x: Tensor, head: int) -> tuple[Tensor, Tensor, 
     values = project(mixer.qk_v, x, mixer.n_heads * e + head * ev, ev)
     if not mixer.hashing.unit_keys:
         return query, query / math.sqrt(e), values
-    return query, query / query.square().sum(-1, keepdim=True).sqrt(), values
+    keys = query / query.square().sum(-1, keepdim=True).sqrt()
+    return query, keys / math.sqrt(e) if mixer.hashing.scaled else keys, values
 
 
 def in_windows(
@@ -137,6 +139,10 @@ def local(
             lowest = (t // mixer.chunk - mixer.before) * mixer.chunk
             highest = t + 1 if causal else (t // mixer.chunk + mixer.after + 1) * mixer.chunk
             seen = [s for s in range(len(tokens)) if lowest <= s < highest]
+            if mixer.wrap and not causal:
+                count = -(-len(tokens) // mixer.chunk)
+                chunks = [(t // mixer.chunk + i) % count for i in range(-mixer.before, mixer.after + 1)]
+                seen = [s for c in chunks for s in range(len(tokens)) if s // mixer.chunk == c]
             heads = []
             for h in range(mixer.n_heads):
                 query = project(mixer.qkv, tokens[t : t + 1], h * size, size)[0]

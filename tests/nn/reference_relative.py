@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from repro.nn import RelativeAttention, ShawAttention
+from repro.nn import PreNorm, RelativeAttention, ShawAttention
 from tests.nn.reference import project, row_length
 
 
@@ -36,14 +36,28 @@ def shaw(
     lengths: Tensor | None = None,
     past: Sequence[Tensor] | None = None,
 ) -> Tensor:
-    """A learned vector and bias for each distance; arguments as above."""
+    """A learned vector and bias for each distance, ``clamp_len`` of them; arguments as above."""
 
     def score(head: int, query: Tensor, key: Tensor, distance: int) -> Tensor:
-        entry = min(distance, mixer.place.shape[0] - 1)
+        entry = min(distance, mixer.place.shape[0] - 1, (mixer.reach.clamp_len or distance + 1) - 1)
         by_place = query @ mixer.place[entry, head] + mixer.place_bias[entry, head]
         return query @ key + mixer.content_bias[head] @ key + by_place
 
     return by_distance(mixer, score, x, causal, lengths, past)
+
+
+def pre_norm(sublayer: PreNorm, x: Tensor, past: Tensor) -> Tensor:
+    """``x + mixer(norm(x))`` of one row ``(T, D)`` behind inputs ``(P, D)`` from before the norm, normed here."""
+    mixer: Any = sublayer.body
+    loop = relative if isinstance(mixer, RelativeAttention) else shaw
+    normed = torch.stack([_norm(sublayer.norm_in, token) for token in torch.cat([past, x])])
+    return x + loop(mixer, normed[None, len(past) :], True, None, [normed[: len(past)]])[0]
+
+
+def _norm(norm: Any, token: Tensor) -> Tensor:
+    mean = token.sum() / len(token)
+    variance = ((token - mean) ** 2).sum() / len(token)
+    return (token - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
 
 
 def by_distance(

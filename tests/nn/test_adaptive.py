@@ -18,6 +18,8 @@ from tests.nn.adaptive import (
     is_scored_by,
     slow_log_probs,
     slow_vector,
+    tied_by_cluster,
+    widths,
 )
 from tests.nn.mixers import difference
 
@@ -32,7 +34,7 @@ def assert_equal_gradients(got: list[Tensor | None], wanted: list[Tensor | None]
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 def test_embeddings_equal_a_loop_over_tokens(options: dict[str, Any]) -> None:
     v = build(**options)
-    weights = hidden_states(2, 5).detach()
+    weights = hidden_states(2, 5).detach()[..., : options.get("token_width", D)]
     slow = torch.stack([torch.stack([slow_vector(v, int(i), options) for i in row]) for row in IDS])
     got = v.embed(IDS)
     assert difference(got, slow) < 1e-12
@@ -69,17 +71,19 @@ def test_all_log_probs_equal_the_loop_and_the_losses(options: dict[str, Any]) ->
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 def test_tied_is_one_parameter(options: dict[str, Any]) -> None:
     """Counted by hand from widths, not from the modules."""
-    cutoffs, div = options.get("cutoffs", CUTOFFS), options.get("div_value", 1)
+    cutoffs, (token, first, div) = options.get("cutoffs", CUTOFFS), widths(options)
     edges = [0, *cutoffs, V]
     sizes = [b - a for a, b in pairwise(edges)]
-    widths = [D // div**c for c in range(len(sizes))]
-    tables = sum(size * width for size, width in zip(sizes, widths, strict=True))
-    projections = sum(D * width for width in widths) if div > 1 else 0
-    wanted = tables * (1 if options.get("tied", True) else 2) + D * len(cutoffs) + projections
-    if div > 1 and options.get("head_projection", True):
-        wanted += D * D
-    if not options.get("tied_projections", True):
-        wanted += projections - D * D
+    each = [first // div**c for c in range(len(sizes))]
+    tables = sum(size * width for size, width in zip(sizes, each, strict=True))
+    wanted = tables * (1 if options.get("tied", True) else 2) + first * len(cutoffs)
+    if div > 1:
+        wanted += sum(token * width for width in each)
+    elif first != token:
+        wanted += token * first
+    for c, (width, tied) in enumerate(zip(each, tied_by_cluster(options), strict=True)):
+        if (div > 1 or first != D) and not tied and (c or options.get("head_projection", True)):
+            wanted += D * width
     if options.get("bias", True):
         wanted += V + len(cutoffs)
     assert sum(p.numel() for p in build(**options).parameters()) == wanted

@@ -14,7 +14,9 @@ from tests.nn.mixers import difference, randomise
 
 
 @pytest.mark.parametrize("token", [0, 9, 14, 22])
-@pytest.mark.parametrize("name", ["full width", "narrow tails", "narrow tails, nothing tied"])
+@pytest.mark.parametrize(
+    "name", ["full width", "narrow tails", "narrow tails, nothing tied", "one width, tied by cluster"]
+)
 def test_clusters_without_tokens_get_a_gradient_of_zero_and_not_none(name: str, token: int) -> None:
     v = build(**VARIANTS[name])
     ids = torch.full((1, 3), token)
@@ -28,7 +30,7 @@ def test_clusters_without_tokens_get_a_gradient_of_zero_and_not_none(name: str, 
             assert parameter.grad.any(), key
 
 
-@pytest.mark.parametrize("name", ["full width", "narrow tails", "one cluster"])
+@pytest.mark.parametrize("name", ["full width", "narrow tails", "one cluster", "one width, narrower"])
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
 def test_an_empty_batch(name: str, shape: tuple[int, ...]) -> None:
     v, ids = build(**VARIANTS[name]), torch.zeros(shape, dtype=torch.long)
@@ -149,17 +151,21 @@ def test_a_token_outside_a_single_cluster_raises(token: int) -> None:
         ({"cutoffs": [0, 7]}, r"not \[0, 7\]"),
         ({"div_value": 0}, r"div_value must be at least 1, not 0"),
         ({"div_value": 3}, r"widths \[8, 2, 0, 0\]; take fewer cutoffs or a smaller div_value"),
+        ({"d_embed": 0}, r"widths \[0, 0, 0, 0\]"),
+        ({"tied_projections": [False, True]}, r"each of 4 clusters, not \[False, True\]"),
+        ({"token_width": 6}, r"not 6 in and 8 out; set tied_projections: false"),
+        ({"token_width": 6, "tied_projections": [True, False, False, False]}, r"not 6 in and 8 out"),
+        ({"d_embed": 6, "head_projection": False}, r"6 channels for 8, .* set head_projection: true"),
+        (
+            {"div_value": 2, "head_projection": False, "tied_projections": [True] * 4},
+            r"8 channels for 8, tied_projections \[True, .* set head_projection: true",
+        ),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        AdaptiveVocabulary(D, D, V, **{"cutoffs": CUTOFFS, **options})
+        build(**options)
     assert "\n" not in str(caught.value)
-
-
-def test_widths_must_be_equal() -> None:
-    with pytest.raises(ValueError, match=r"not 6 in and 8 out"):
-        AdaptiveVocabulary(6, D, V, CUTOFFS)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +190,7 @@ def test_projections_can_be_told_from_other_layers() -> None:
     found = {name for name, module in build(div_value=2).named_modules() if isinstance(module, Projection)}
     assert found == {f"clusters.{c}.up" for c in range(4)} | {"clusters.0.down"}
     assert not [m for m in build().modules() if isinstance(m, Projection)]
+    assert sum(isinstance(m, Projection) for m in build(d_embed=5).modules()) == 2, "all tails share one"
 
 
 def test_groups_cover_every_id_once() -> None:
@@ -195,9 +202,12 @@ def test_groups_cover_every_id_once() -> None:
     assert groups.order.tolist() == [1, 4, 0, 3, 5, 2]
 
 
-def test_a_state_dict_comes_back() -> None:
-    v, h = build(div_value=2), hidden_states(2, 5)
-    other = AdaptiveVocabulary(D, D, V, CUTOFFS, 2).double()
+@pytest.mark.parametrize("name", ["narrow tails", "one width, tied by cluster"])
+def test_a_state_dict_comes_back(name: str) -> None:
+    v, other, h = build(**VARIANTS[name]), build(**VARIANTS[name]), hidden_states(2, 5)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(0.5)
     assert difference(other.nll(h, IDS), v.nll(h, IDS)) > 1e-2
     other.load_state_dict(v.state_dict())
     assert torch.equal(other.nll(h, IDS), v.nll(h, IDS))

@@ -100,14 +100,18 @@ def test_control_every_part_of_the_reach_matters(kind: str, name: str) -> None:
     assert difference(after[0], before[0]) > 1e-3
 
 
+@pytest.mark.parametrize("reach", [Reach(5), Reach(5, 3), Reach(4, 1, True)], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_through_a_memory_that_was_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_through_a_memory_that_was_cut(
+    kind: str, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shift, "_CPU_TILE", (2, 1))
     made, given = mixer(kind), [row.requires_grad_() for row in rows([9, 11, 7])]
-    got, _ = feed(made, given, TAKES, made.init_state(3))
     inputs = [*given, *made.parameters()]
+    with reaching(made, reach):
+        got, _ = feed(made, given, TAKES, made.init_state(3))
+        loops = by_loop(kind, made, given, TAKES)
     found = torch.autograd.grad(sum((y**2).sum() for y in got), inputs)  # type: ignore[arg-type]
-    loops = by_loop(kind, made, given, TAKES)
     wanted = torch.autograd.grad(sum((y**2).sum() for y in loops), inputs)  # type: ignore[arg-type]
     for one, other in zip(found, wanted, strict=True):
         assert difference(one, other) < 1e-12

@@ -1,5 +1,8 @@
 """Hash settings, rotations and buckets."""
 
+import math
+from dataclasses import asdict, replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,7 +18,10 @@ from repro.nn.attention.hashing import bucket_ids, draw_rotations, factors, id_d
         ({"chunk": 0}, "chunk must be at least 1, not 0"),
         ({"buckets": 7}, "buckets must be even and at least 2, not 7"),
         ({"buckets": 0}, "buckets must be even and at least 2, not 0"),
+        ({"buckets": (2, 3)}, r"buckets must be even and at least 2, not \(2, 3\)"),
+        ({"buckets": ()}, r"buckets must be even and at least 2, not \(\)"),
         ({"average": True}, "needs duplicates: true"),
+        ({"scaled": True, "unit_keys": False}, "needs unit_keys: true"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, int], message: str) -> None:
@@ -43,6 +49,38 @@ def test_large_hashes_are_two_even_ones(count: int, sizes: list[int]) -> None:
     assert factors(count) == sizes
 
 
+def test_given_factors_are_the_buckets_whatever_the_length() -> None:
+    hashing = Hashing(buckets=(2, 4, 16))
+    assert [hashing.sizes(length) for length in (1, 10_000)] == [[2, 4, 16]] * 2
+    assert hashing.count(10_000) == 128
+
+
+def test_a_record_names_later_settings_only_where_they_are_set() -> None:
+    """Protocols of records from before and after agree."""
+    old = ["rounds", "chunk", "buckets", "across_buckets", "duplicates", "unit_keys", "see_self", "average"]
+    assert list(Hashing(3).said()) == old
+    said = Hashing.averaged(4, 29).said()
+    assert said == asdict(Hashing.averaged(4, 29))
+    assert said.keys() - old == {"scaled", "shared_rotations", "wrap"}
+
+
+def test_shared_rotations_are_one_set_for_all_rows_and_heads() -> None:
+    """Rows and heads that hold the same vectors fall into the same buckets; rounds differ."""
+    torch.manual_seed(0)
+    mixer = LSHAttention(8, 2, Hashing(3, 8, 8))
+    width = mixer.widths[0] // 2
+    mixer.qk_v.weight.data[width : 2 * width] = mixer.qk_v.weight.data[:width]  # both heads alike
+    x = torch.randn(1, 30, 8).expand(3, -1, -1)
+    for shared in (True, False):
+        mixer.hashing = replace(mixer.hashing, shared_rotations=shared)
+        ids = mixer(x, None, Layout(True)).choices
+        state = mixer(x, mixer.init_state(3, 30), Layout(True))
+        for found in (ids, state.choices):
+            assert torch.equal(found, found[:1, :1].expand_as(found)) is shared
+            assert not torch.equal(found[:, :, 0], found[:, :, 1])
+        assert state.state["rotations"].shape == (3, 2, 4, 3, 4)
+
+
 def naive(vector: Tensor, rotations: Tensor, sizes: list[int]) -> int:
     """The bucket of one vector ``(E,)`` under rotations ``(E, W)``."""
     found, scale, first = 0, 1, 0
@@ -55,16 +93,18 @@ def naive(vector: Tensor, rotations: Tensor, sizes: list[int]) -> int:
     return found
 
 
-@pytest.mark.parametrize("count", [2, 6, 256])
-def test_buckets_are_those_of_the_formula(count: int) -> None:
+@pytest.mark.parametrize("hashing", [2, 6, 256, (2, 4), (6, 2, 4), (8,)])
+def test_buckets_are_those_of_the_formula(hashing: int | tuple[int, ...]) -> None:
+    sizes = Hashing(buckets=hashing).sizes(9)
+    count = math.prod(sizes)
     torch.manual_seed(0)
     x = torch.randn(2, 3, 9, 5, dtype=torch.float64)
-    rotations = draw_rotations(x, 2, 3, 5, 4, count)
-    assert rotations.shape == (2, 3, 5, 4, sum(factors(count)) // 2)
-    ids = bucket_ids(x, rotations, count)
+    rotations = draw_rotations(x, 2, 3, 5, 4, sizes)
+    assert rotations.shape == (2, 3, 5, 4, sum(sizes) // 2)
+    ids = bucket_ids(x, rotations, sizes)
     assert ids.shape == (2, 3, 4, 9)
     for b, h, r, t in [(0, 0, 0, 0), (1, 2, 3, 8), (0, 1, 2, 5), (1, 0, 1, 7), (0, 2, 3, 4)]:
-        assert int(ids[b, h, r, t]) == naive(x[b, h, t], rotations[b, h, :, r], factors(count))
+        assert int(ids[b, h, r, t]) == naive(x[b, h, t], rotations[b, h, :, r], sizes)
     assert int(ids.max()) < count
     if count > 2:
         assert len(ids.unique()) > 4
@@ -72,21 +112,21 @@ def test_buckets_are_those_of_the_formula(count: int) -> None:
 
 def test_rotations_differ_by_row_head_and_round_and_follow_the_seed() -> None:
     like = torch.zeros(())
-    first = draw_rotations(like, 2, 2, 3, 2, 4, seed=1)
+    first = draw_rotations(like, 2, 2, 3, 2, [4], seed=1)
     assert len(first.flatten().unique()) == first.numel()
-    assert torch.equal(first, draw_rotations(like, 2, 2, 3, 2, 4, seed=1))
-    assert not torch.equal(first, draw_rotations(like, 2, 2, 3, 2, 4, seed=2))
-    assert draw_rotations(like.half(), 1, 1, 3, 1, 4).dtype == torch.float32
+    assert torch.equal(first, draw_rotations(like, 2, 2, 3, 2, [4], seed=1))
+    assert not torch.equal(first, draw_rotations(like, 2, 2, 3, 2, [4], seed=2))
+    assert draw_rotations(like.half(), 1, 1, 3, 1, [4]).dtype == torch.float32
 
 
 def test_near_vectors_share_buckets_and_length_does_not_matter() -> None:
     torch.manual_seed(0)
     x = torch.randn(1, 1, 50, 16)
-    rotations = draw_rotations(x, 1, 1, 16, 64, 8)
-    ids = bucket_ids(x, rotations, 8)
-    assert torch.equal(bucket_ids(7.0 * x, rotations, 8), ids)
-    near = (bucket_ids(x + 0.1 * torch.randn_like(x), rotations, 8) == ids).float().mean()
-    far = (bucket_ids(torch.randn_like(x), rotations, 8) == ids).float().mean()
+    rotations = draw_rotations(x, 1, 1, 16, 64, [8])
+    ids = bucket_ids(x, rotations, [8])
+    assert torch.equal(bucket_ids(7.0 * x, rotations, [8]), ids)
+    near = (bucket_ids(x + 0.1 * torch.randn_like(x), rotations, [8]) == ids).float().mean()
+    far = (bucket_ids(torch.randn_like(x), rotations, [8]) == ids).float().mean()
     assert near > 0.8
     assert far < 0.2
 
@@ -102,9 +142,9 @@ def test_the_smallest_type_holds_padding_too(count: int, dtype: torch.dtype) -> 
 def test_rotations_of_the_wrong_width_are_refused() -> None:
     x = torch.randn(1, 1, 4, 6)
     with pytest.raises(ValueError, match="rotations turn vectors of width 5, not of 6"):
-        bucket_ids(x, draw_rotations(x, 1, 1, 5, 1, 4), 4)
+        bucket_ids(x, draw_rotations(x, 1, 1, 5, 1, [4]), [4])
     with pytest.raises(ValueError, match="rotations for 8 buckets have 4 columns, not 2"):
-        bucket_ids(x, draw_rotations(x, 1, 1, 6, 1, 4), 8)
+        bucket_ids(x, draw_rotations(x, 1, 1, 6, 1, [4]), [8])
 
 
 def test_an_evaluation_hashes_otherwise_for_as_long_as_it_wants() -> None:

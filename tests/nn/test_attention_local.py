@@ -6,7 +6,7 @@ import torch
 from repro.nn import FullAttention, Layout, LocalAttention
 from repro.nn.mixer import nbytes, reset_rows
 from tests.nn import reference_lsh
-from tests.nn.mixers import D_MODEL, difference, feed, randomise
+from tests.nn.mixers import D_MODEL, difference, feed, gradients, randomise, valid
 
 
 def make(**options: int) -> LocalAttention:
@@ -40,6 +40,35 @@ def test_so_many_chunks_are_seen(causal: bool, before: int, after: int) -> None:
         assert difference(y[0], wanted[0]) < 1e-12
         assert difference(y[1, :9], wanted[1, :9]) < 1e-12
         assert y.isfinite().all()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 1), (1, 1), (2, 2)])
+@pytest.mark.parametrize("steps", [1, 7, 18, 63])
+def test_chunks_wrap_around_at_the_ends_of_a_row(before: int, after: int, steps: int) -> None:
+    """Rows of 1 to 16 chunks, with a last chunk that is not full; a chunk that is met twice counts twice."""
+    mixer = make(chunk=4, before=before, after=after, wrap=True)
+    x = torch.randn(4, steps, D_MODEL, dtype=torch.float64, requires_grad=True)
+    for lengths in (None, torch.tensor([steps, 1, -(-steps // 2), 0])):
+        y = mixer(x, None, Layout(False, lengths=lengths)).y
+        assert y.isfinite().all()
+        y = y if lengths is None else y.where(valid(lengths, steps)[..., None], 0.0)
+        wanted = reference_lsh.local(mixer, x, False, lengths)
+        assert difference(y, wanted) < 1e-12
+        weights = torch.randn(y.shape, dtype=y.dtype)
+        expected = gradients((wanted * weights).sum(), [x], mixer)
+        for key, grad in gradients((y * weights).sum(), [x], mixer).items():
+            assert difference(grad, expected[key]) < 1e-12, key
+    plain = make(chunk=4, before=before, after=after)
+    changed = difference(plain(x, None, Layout(False)).y, mixer(x, None, Layout(False)).y)
+    assert (changed > 1e-3) is (steps > 4)
+
+
+def test_wrapping_is_nothing_to_causal_layouts_and_has_no_state_in_others() -> None:
+    mixer, plain = make(chunk=4, after=1, wrap=True), make(chunk=4, after=1)
+    x = torch.randn(2, 18, D_MODEL, dtype=torch.float64)
+    assert torch.equal(mixer(x, None, Layout(True)).y, plain(x, None, Layout(True)).y)
+    with pytest.raises(ValueError, match="wrap: true has no state"):
+        mixer(x, mixer.init_state(2), Layout(False))
 
 
 def test_a_ring_does_not_grow_and_forgets_what_is_out_of_sight() -> None:

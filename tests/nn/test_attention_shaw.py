@@ -16,7 +16,9 @@ def made(max_distance: int = 3) -> Any:
     return randomise(ShawAttention(D_MODEL, 2, max_distance).double())
 
 
-@pytest.mark.parametrize(("max_distance", "clamp_len"), [(3, None), (9, None), (0, None), (9, 2), (3, 5)])
+@pytest.mark.parametrize(
+    ("max_distance", "clamp_len"), [(3, None), (9, None), (0, None), (9, 1), (9, 2), (9, 7), (3, 4), (3, 5)]
+)
 @torch.no_grad()
 def test_distances_beyond_the_farthest_use_its_vector_and_its_bias(
     max_distance: int, clamp_len: int | None
@@ -24,7 +26,7 @@ def test_distances_beyond_the_farthest_use_its_vector_and_its_bias(
     mixer, size = made(max_distance), 7
     with reaching(mixer, Reach(0, clamp_len)):
         keys = mixer.place_keys(size)
-    last = max_distance if clamp_len is None else min(max_distance, clamp_len)
+    last = max_distance if clamp_len is None else min(max_distance, clamp_len - 1)
     assert keys.shape == (2, size, 7)
     for column in range(size):
         entry = min(size - 1 - column, last)

@@ -11,8 +11,9 @@ from tests.nn.hashed import TOLERANCE, make, tokens, weighted
 from tests.nn.mixers import difference, gradients
 
 
-def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    mixer, x = make(Hashing(3, 4, 4)), tokens(37)
+@pytest.mark.parametrize("hashing", [Hashing(3, 4, 4), Hashing.averaged(3, 4, 4)])
+def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, hashing: Hashing) -> None:
+    mixer, x = make(hashing), tokens(37)
     for causal in (True, False):
         layout = Layout(causal, choices=mixer(x, None, Layout(causal)).choices)
         whole = mixer(x, None, layout).y

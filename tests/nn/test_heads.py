@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.nn import LinearHead, TokenScores, token_scores
+from repro.nn import LinearHead, TokenScores, padded_scores, token_scores
 from tests.nn import reference
 
 V = 11
@@ -87,6 +87,30 @@ def test_smoothing_equals_the_naive_loop(epsilon: float) -> None:
     got.sum().backward()
     wanted.sum().backward()
     assert torch.allclose(given.grad, other.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("padding", [0, 4])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
+def test_the_divergence_equals_the_naive_loop(epsilon: float, padding: int) -> None:
+    logits, targets = logits_and_targets()
+    targets = targets.where(targets != padding, 7)
+    given, other = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    got = padded_scores(given, targets, padding).smoothed(epsilon, V)
+    wanted = reference.smoothed_divergence(other.view(-1, V), targets.view(-1), epsilon, padding).view(2, 5)
+    assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+    weights = torch.randn(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (weights * got).sum().backward()
+    (weights * wanted).sum().backward()
+    assert torch.allclose(given.grad, other.grad, rtol=0, atol=1e-12)
+
+
+def test_the_score_of_padding_has_its_gradient() -> None:
+    logits, targets = logits_and_targets()
+    given = logits[:1, :2, :5].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: tuple(padded_scores(x, targets[:1, :2] % 5, 3)), given)
+    assert torch.equal(padded_scores(logits, targets, 3).padding, -logits.log_softmax(-1)[..., 3])
+    pairs = zip(padded_scores(logits, targets, 3), token_scores(logits, targets), strict=False)
+    assert all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_smoothing_by_hand() -> None:

@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import CrossAttention, FeedForward, FullAttention, TokenEmbedding, WeightedPostNorm
+from repro.nn import (
+    CrossAttention,
+    FeedForward,
+    FullAttention,
+    ShawAttention,
+    TokenEmbedding,
+    WeightedPostNorm,
+)
 from repro.nn.init import Normal, glorot, glorot_fused, normal_002
 
 D = 256
@@ -92,3 +99,11 @@ def test_layers_without_bias_are_initialised_too(init: object) -> None:
     init(model)  # type: ignore[operator]
     assert model[0].inner.weight.std() > 0
     assert torch.equal(model[1].weight, torch.ones(8))
+
+
+def test_the_bias_of_shaws_encoding_starts_at_zero() -> None:
+    mixer = ShawAttention(8, 2, 5)
+    Normal()(mixer)
+    assert not mixer.place_bias.any()
+    assert mixer.place.all()
+    assert mixer.content_bias.all()

@@ -163,6 +163,7 @@ def test_the_body_gets_the_state_the_layout_and_the_stream_before_the_norm() -> 
     mixed = PreNorm(body, 4, dropout=0.0).double()(x, torch.zeros(2), layout)
     assert mixed.state.tolist() == [1.0, 1.0]
     assert body.layout.stream is x
+    assert torch.allclose(body.layout.norm(x), plain_norm(x, 1e-6), rtol=0, atol=1e-12)
     assert body.layout.lengths is layout.lengths
     assert body.layout.positions is layout.positions
     assert layout.stream is None

@@ -78,9 +78,11 @@ def test_losses_in_chunks_are_the_same(tied: bool, chunk: int) -> None:
         nll, score = vocabulary.nll(hidden, IDS), vocabulary.score(hidden, IDS)
         assert nll.shape == score.uniform.shape == (2, 3)
         assert torch.allclose(nll, score.nll)
-        loss = (torch.stack([nll, *score]) * weight).sum()
+        padded = vocabulary.padded_score(hidden, IDS, padding=2)
+        assert torch.allclose(padded.padding, vocabulary.nll(hidden, torch.full_like(IDS, 2)))
+        loss = (torch.stack([nll, *score]) * weight).sum() + (torch.stack(padded) * weight).sum()
         head = vocabulary.embedding.table.weight if tied else vocabulary.head.proj.weight  # type: ignore[union-attr]
-        found.append([nll, *score, *torch.autograd.grad(loss, [hidden, head])])
+        found.append([nll, *score, *padded, *torch.autograd.grad(loss, [hidden, head])])
         with torch.no_grad():
             assert torch.equal(vocabulary.nll(hidden, IDS), nll)
     for a, b in zip(*found, strict=True):

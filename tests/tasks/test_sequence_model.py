@@ -1,6 +1,5 @@
 """Scores are those of a plain loop over single sequences; hashings change how keys are looked up, and nothing else."""
 
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -241,7 +240,7 @@ def test_a_hashing_is_a_point_of_a_sweep_over_rounds(tested: Any) -> None:
     for metric in ("accuracy", "loss"):
         said = found[f"test/{metric}_lsh8"].protocol
         swept = {"examples": EVAL, "sweep": "rounds", "of": f"test/{metric}", "rounds": 8}
-        assert said == asdict(HASHINGS["lsh8"]) | swept
+        assert said == HASHINGS["lsh8"].said() | swept
     assert found["test/accuracy_exact"].protocol["rounds"] == "exact", "without rounds its name stands there"
 
 

@@ -1,5 +1,6 @@
 """The translation task against hand-made sums."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
 from repro.tasks.translation import Scored, ScoredSplit, one_line
+from tests.nn.reference import smoothed_divergence
 
 SIZE = 11
 
@@ -63,6 +65,25 @@ def test_without_smoothing_it_is_cross_entropy() -> None:
     logits = module.net.vocabulary.logits(module.net(pairs.source, pairs.source_lengths, pairs.target_in).y)
     wanted = cross_entropy(logits.flatten(0, 1), pairs.target_out.flatten(), ignore_index=0, reduction="sum")
     assert float(module.training_step(pairs, 0)["sums"]["loss"]) == pytest.approx(wanted.item())
+
+
+def test_the_divergence_is_a_declared_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Translation, "_tokenizer", SimpleNamespace(pad_id=0))
+    module, pairs = task(label_smoothing=0.2, divergence=True), batch()
+    found = module.training_step(pairs, 0)
+    hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
+    logits, valid = module.net.vocabulary.logits(hidden), pairs.target_out != 0
+    wanted = smoothed_divergence(logits[valid], pairs.target_out[valid], 0.2, padding=0).sum()
+    assert float(found["sums"]["loss"]) == pytest.approx(wanted.item())
+    assert found["loss"].item() == pytest.approx(wanted.item() / 24)
+    other = task(label_smoothing=0.2)
+    usual = other.training_step(pairs, 0)
+    assert float(found["sums"]["nll"]) == pytest.approx(float(usual["sums"]["nll"]))
+    assert abs(float(usual["sums"]["loss"]) - wanted.item()) > 0.1
+    said = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": 0.2}
+    assert other.forced("loss") == said
+    assert module.forced("loss") == said | {"divergence": True}
+    assert module.forced("nll") == other.forced("nll")
 
 
 def test_padding_changes_nothing() -> None:

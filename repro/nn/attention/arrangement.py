@@ -162,6 +162,9 @@ def hiding(a: Arrangement, b: Block, dtype: torch.dtype) -> Tensor:
     if a.group is not None:
         group = a.group[b.rows].to(dtype).mul_(HIDDEN)
         found += (group[:, b.chunks, :, None] - window(group, b.chunks)[..., None, :]).abs_()
+    if not a.hashing.wrap and found.shape[-1] > found.shape[-2]:
+        per_round, size = a.order.shape[1] // a.slots.shape[1], a.order.shape[2]
+        found[:, -b.chunks.start % per_round :: per_round, :, :size] += HIDDEN
     unseen = None if a.codes is None else _unseen_before(a, b)
     if unseen is not None:
         found += unseen.to(dtype).abs_().neg_().add_(1.0).mul_(HIDDEN)

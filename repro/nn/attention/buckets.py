@@ -33,28 +33,30 @@ def empty_buckets(
         raise ValueError(
             "a state that grows needs a number of buckets: set hashing.buckets, or give a capacity"
         )
-    count = hashing.count(capacity or 0)
-    shape = (batch, capacity or 0, heads, hashing.rounds)
-    state[_kind(state)]["buckets"] = torch.zeros(shape, dtype=id_dtype(count), device=like.device)
-    turns = draw_rotations(like, batch, heads, widths["k"], hashing.rounds, count, seed=0)
+    shape, dtype = (batch, capacity or 0, heads, hashing.rounds), id_dtype(hashing.count(capacity or 0))
+    state[_kind(state)]["buckets"] = torch.zeros(shape, dtype=dtype, device=like.device)
+    sizes = hashing.sizes(capacity or 0)
+    turns = draw_rotations(like, batch, heads, widths["k"], hashing.rounds, sizes, seed=0)
     return {**state, "rotations": torch.zeros_like(turns)}
 
 
 def hash_into(state: State, q: Tensor, layout: Layout, hashing: Hashing) -> Tensor | None:
     """Bucket ids ``(B, H, R, T)`` of queries ``(B, T, H, E)``; None where buckets do not decide.
 
-    Rows without tokens draw their rotations, which stay in the state.
+    Rows without tokens draw their rotations, which stay in the state; where rotations are shared, such rows of one call
+    get the same.
     """
     if "rotations" not in state:
         return None
     fresh = state["length"] == 0
     if fresh.device.type != "cpu" or bool(fresh.any()):
-        drawn = torch.randn_like(state["rotations"])
+        like = state["rotations"][:1, :1] if hashing.shared_rotations else state["rotations"]
+        drawn = torch.randn_like(like)
         state["rotations"] = torch.where(fresh[:, None, None, None, None], drawn, state["rotations"])
     if layout.choices is not None:
         return layout.choices
     kind = _kind(state)
-    return bucket_ids(q.transpose(1, 2), state["rotations"], hashing.count(state[kind]["k"].shape[1]))
+    return bucket_ids(q.transpose(1, 2), state["rotations"], hashing.sizes(state[kind]["k"].shape[1]))
 
 
 def append_hashed(

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ from repro.nn.attention.shift import Sight, attend_by_distance
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.reach import Reach
 
+Norm = Callable[[Tensor], Tensor]
+
 
 class DistanceAttention(nn.Module, ABC):
     """Causal multi-head self-attention with scores ``(q_i + u) · k_j + p(q_i) · r_(i-j)``, over ``sqrt(E)``.
@@ -28,11 +31,15 @@ class DistanceAttention(nn.Module, ABC):
     A subclass says what u, p and r are. No projection has a bias.
 
     State in training: ``{"memory": (B, M, D), "length": (B,)}``, the last ``reach.mem_len`` inputs, whose keys and
-    values are computed anew with the weights of the day. A query sees the memory and the earlier tokens of its own
-    call. The mixer does not detach. State with a capacity: ``{"slots": {"k": (B, S, H, E), "v": ...}, "length"}``,
-    keys and values of the last tokens, used as a ring; see :mod:`repro.nn.attention.past`. A capacity below
-    ``mem_len`` is a shorter memory. Without a memory (``mem_len`` 0) a call sees nothing before itself, and so a
-    token that is fed alone sees only itself.
+    values are computed anew with the weights of the day. In a pre-norm sublayer these are the inputs of the norm, which
+    is computed anew, too, so that its gain has a gradient from the memory. A query sees the memory and the earlier
+    tokens of its own call. The mixer does not detach.
+
+    State with a capacity: ``{"slots": {"k": (B, S, H, E), "v": ...}, "length"}``, keys and values of the last tokens,
+    used as a ring; see :mod:`repro.nn.attention.past`. A capacity below ``mem_len`` is a shorter memory.
+
+    Without a memory (``mem_len`` 0) a call sees nothing before itself, and so a token that is fed alone sees only
+    itself.
 
     Args:
         d_model: D.
@@ -43,6 +50,8 @@ class DistanceAttention(nn.Module, ABC):
 
     Raises:
         ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``; ``mem_len`` is negative.
+
+    Source: Dai et al. 2019, section 3; the memory in front of a norm: the authors' code (``pre_lnorm``).
     """
 
     def __init__(self, d_model: int, n_heads: int, d_head: int | None, mem_len: int, dropout: float) -> None:
@@ -82,16 +91,18 @@ class DistanceAttention(nn.Module, ABC):
         if not layout.causal:
             raise ValueError("attention by distance looks back only; it needs a causal layout")
         if state is None:
-            return Mixed(self._attend(x, None, None), None)
+            return Mixed(self._attend(x, None, None, None), None)
         if "memory" in state:
             seen = valid_memory(state["length"], state["memory"].shape[1])
-            y = self._attend(x, state["memory"], seen)
-            return Mixed(y, remember(state, x, layout, self.reach.mem_len))
+            y = self._attend(x, state["memory"], seen, layout.norm)
+            kept = x if layout.stream is None else layout.stream
+            return Mixed(y, remember(state, kept, layout, self.reach.mem_len))
         return self._one(x, state, layout) if x.shape[1] == 1 else self._segment(x, state, layout)
 
-    def _attend(self, x: Tensor, memory: Tensor | None, seen: Tensor | None) -> Tensor:
+    def _attend(self, x: Tensor, memory: Tensor | None, seen: Tensor | None, norm: Norm | None) -> Tensor:
         query, key, value = self._project(x, self.qkv.weight)
         if memory is not None and memory.shape[1]:
+            memory = memory if norm is None else norm(memory)
             # Projected apart from x: a memory that is detached then costs no gradient of inputs.
             old_key, old_value = self._project(memory, self.qkv.weight[self.n_heads * self.d_head :])
             key, value = torch.cat([old_key, key], dim=2), torch.cat([old_value, value], dim=2)

@@ -1,8 +1,10 @@
 """Locality-sensitive hashing: its settings, random rotations, and the bucket of every vector."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,8 @@ from repro.nn.settings import having, replaced
 
 # Above this many buckets the hash is made of two smaller ones: their rotations cost less than the attention.
 LARGEST_FACTOR = 128
+# Settings that came later: protocols of records name them where they are not the default.
+_LATER = ("scaled", "shared_rotations", "wrap")
 
 
 @dataclass(frozen=True)
@@ -18,44 +22,54 @@ class Hashing:
     """How a layer hashes, and which pairs it lets see each other. No setting owns a weight.
 
     The defaults are the paper's masks. ``across_buckets=True, duplicates=True`` is the later public code, see
-    :meth:`across`. Exact attention with plain dot products is ``rounds=0, unit_keys=False, see_self=True``.
+    :meth:`across`; :meth:`averaged` is the baseline of another paper. Exact attention with plain dot products is
+    ``rounds=0, unit_keys=False, see_self=True``.
 
     Args:
         rounds: R, independent hashes; 0 is exact attention to every key, quadratic in the length.
         chunk: tokens of one chunk, in the order of the buckets; a chunk sees itself and the chunk before it.
         buckets: of one round, even; None takes two for each chunk. More than 128 are the product of two smaller
-            hashes where 4 divides them.
+            hashes where 4 divides them. A list of even numbers, ``[2, 4]``, chooses the hashes whose product they are.
         across_buckets: no bucket mask: a token sees all of its two chunks.
         duplicates: a pair that several rounds bring together counts that often, not once.
         unit_keys: keys are queries of length 1, and scores ``q · k``; else keys are the queries, and scores are
             ``q · k / sqrt(E)``.
         see_self: a token sees itself like any other; else only where it sees nothing else.
         average: rounds have equal weights instead of weights by what they saw.
+        scaled: scores of unit keys are divided by ``sqrt(E)``, too.
+        shared_rotations: a round has one set of rotations, for all rows and heads; else each of them has its own.
+        wrap: the first chunk of a round looks back at the last chunk of the round before; else at itself only.
 
     Raises:
-        ValueError: a setting out of its range, or ``average`` without ``duplicates``.
+        ValueError: a setting out of its range, ``average`` without ``duplicates``, ``scaled`` without ``unit_keys``.
 
-    Source: Kitaev, Kaiser and Levskaya 2020, section 2; ``average`` is the baseline of Katharopoulos et al. 2020.
+    Source: Kitaev, Kaiser and Levskaya 2020, section 2; a list of buckets is that of trax and transformers.
     """
 
     rounds: int = 1
     chunk: int = 64
-    buckets: int | None = None
+    buckets: int | tuple[int, ...] | None = None
     across_buckets: bool = False
     duplicates: bool = False
     unit_keys: bool = True
     see_self: bool = False
     average: bool = False
+    scaled: bool = False
+    shared_rotations: bool = False
+    wrap: bool = True
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
             raise ValueError(f"rounds must be at least 0, not {self.rounds}")
         if self.chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {self.chunk}")
-        if self.buckets is not None and (self.buckets < 2 or self.buckets % 2):
+        sizes = [self.buckets] if isinstance(self.buckets, int) else self.buckets
+        if sizes is not None and (not sizes or any(size < 2 or size % 2 for size in sizes)):
             raise ValueError(f"buckets must be even and at least 2, not {self.buckets}")
         if self.average and not self.duplicates:
             raise ValueError("average gives every round its own softmax: it needs duplicates: true")
+        if self.scaled and not self.unit_keys:
+            raise ValueError("scaled is about unit keys, others are divided anyway: it needs unit_keys: true")
 
     @classmethod
     def across(cls, rounds: int = 1, chunk: int = 64, buckets: int | None = None) -> "Hashing":
@@ -65,19 +79,44 @@ class Hashing:
         """
         return cls(rounds, chunk, buckets, across_buckets=True, duplicates=True)
 
+    @classmethod
+    def averaged(cls, rounds: int = 4, chunk: int = 32, buckets: int = 64) -> "Hashing":
+        """The baseline of Katharopoulos et al. 2020: the mean of independent rounds, which all rows and heads share.
+
+        Source: idiap/fast-transformers, attention/reformer_attention.py, with ``masked`` as in their experiments.
+        Deviation: tokens of one bucket stay in the order of their places; theirs is that of an unstable sort.
+        """
+        return cls(
+            rounds, chunk, buckets, across_buckets=True, duplicates=True, average=True, scaled=True,
+            shared_rotations=True, wrap=False,
+        )  # fmt: skip
+
     @property
     def by_bucket(self) -> bool:
         """Whether buckets decide who sees whom, apart from the order they give."""
         return self.rounds > 0 and not self.across_buckets
 
-    def count(self, length: int) -> int:
-        """Buckets of one round for sequences of ``length`` tokens."""
+    def sizes(self, length: int) -> list[int]:
+        """Buckets of the hashes that make one round, whose product is :meth:`count`."""
+        if isinstance(self.buckets, int):
+            return factors(self.buckets)
         if self.buckets is not None:
-            return self.buckets
+            return list(self.buckets)
         chunks = -(-length // self.chunk)
         if 2 * chunks > LARGEST_FACTOR:  # 4 must divide them
             chunks += chunks % 2
-        return max(2, 2 * chunks)
+        return factors(max(2, 2 * chunks))
+
+    def count(self, length: int) -> int:
+        """Buckets of one round for sequences of ``length`` tokens."""
+        return math.prod(self.sizes(length))
+
+    def said(self) -> dict[str, Any]:
+        """The settings as the protocol of a record says them."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {
+            name: value for name, value in vars(self).items() if name not in _LATER or value != usual[name]
+        }
 
 
 @contextmanager
@@ -110,9 +149,15 @@ def factors(count: int) -> list[int]:
 
 
 def draw_rotations(
-    like: Tensor, rows: int, heads: int, width: int, rounds: int, count: int, seed: int | None = None
+    like: Tensor,
+    rows: int,
+    heads: int,
+    width: int,
+    rounds: int,
+    sizes: Sequence[int],
+    seed: int | None = None,
 ) -> Tensor:
-    """Standard normal rotations ``(B, H, E, R, W)``, W half the sum of :func:`factors`.
+    """Standard normal rotations ``(B, H, E, R, W)``, W half the sum of the sizes.
 
     Args:
         like: gives the device; half precision is not enough for hashing, so that float32 is the least.
@@ -120,25 +165,25 @@ def draw_rotations(
         heads: H.
         width: E.
         rounds: R.
-        count: buckets of one round.
+        sizes: buckets of the hashes that make one round (:meth:`Hashing.sizes`).
         seed: of a generator of its own; None draws from torch's.
     """
     generator = None if seed is None else torch.Generator(like.device).manual_seed(seed)
-    shape = (rows, heads, width, rounds, sum(factors(count)) // 2)
+    shape = (rows, heads, width, rounds, sum(sizes) // 2)
     dtype = torch.promote_types(like.dtype, torch.float32)
     return torch.randn(shape, generator=generator, device=like.device, dtype=dtype)
 
 
 @torch.no_grad()
-def bucket_ids(vectors: Tensor, rotations: Tensor, count: int) -> Tensor:
-    """``argmax([x R; -x R])`` for every round, in the smallest integer type that also holds ``count`` itself.
+def bucket_ids(vectors: Tensor, rotations: Tensor, sizes: Sequence[int]) -> Tensor:
+    """``argmax([x R; -x R])`` for every round, in the smallest integer type that also holds their number itself.
 
-    With two factors ``f1 · f2`` the bucket is ``a1 + f1 a2``.
+    With several hashes of sizes ``f1, f2, f3, ...`` the bucket is ``a1 + f1 (a2 + f2 (a3 + ...))``.
 
     Args:
         vectors: ``(B, H, T, E)``; their length does not matter, and no gradient flows.
         rotations: ``(B, H, E, R, W)``; B and H may be 1.
-        count: buckets of one round.
+        sizes: buckets of the hashes that make one round (:meth:`Hashing.sizes`).
 
     Returns:
         ``(B, H, R, T)``.
@@ -148,12 +193,12 @@ def bucket_ids(vectors: Tensor, rotations: Tensor, count: int) -> Tensor:
 
     Source: Kitaev et al. 2020, section 2 (angular hashing of Andoni et al. 2015).
     """
-    sizes = factors(count)
     if rotations.shape[2] != vectors.shape[-1]:
         raise ValueError(f"rotations turn vectors of width {rotations.shape[2]}, not of {vectors.shape[-1]}")
     if rotations.shape[-1] != sum(sizes) // 2:
         raise ValueError(
-            f"rotations for {count} buckets have {sum(sizes) // 2} columns, not {rotations.shape[-1]}"
+            f"rotations for {' x '.join(map(str, sizes))} buckets have {sum(sizes) // 2} columns, "
+            f"not {rotations.shape[-1]}"
         )
     with torch.autocast(vectors.device.type, enabled=False):
         turned = torch.matmul(vectors.to(rotations.dtype), rotations.flatten(3))
@@ -165,7 +210,7 @@ def bucket_ids(vectors: Tensor, rotations: Tensor, count: int) -> Tensor:
         negative = part.gather(-1, place[..., None])[..., 0] < 0
         ids += scale * (place + negative * part.shape[-1])
         scale *= 2 * part.shape[-1]
-    return ids.to(id_dtype(count)).transpose(2, 3).contiguous()
+    return ids.to(id_dtype(scale)).transpose(2, 3).contiguous()
 
 
 def id_dtype(count: int) -> torch.dtype:

@@ -1,5 +1,7 @@
 """Attention to one's own chunk of the sequence and to its neighbours."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -18,7 +20,7 @@ class LocalAttention(nn.Module):
 
     State in training: ``k`` and ``v``, ``(B, S, H, E)``, of all the past. With a capacity: a ring of the last
     ``(before + 1) · chunk`` tokens, however long the sequence (:func:`repro.nn.attention.past.empty_slots`). Chunks
-    after one's own are seen as far as the same call holds them.
+    after one's own are seen as far as the same call holds them. With ``wrap`` a layout that is not causal has no state.
 
     Args:
         d_model: D.
@@ -29,13 +31,17 @@ class LocalAttention(nn.Module):
         d_head: E; default ``d_model / n_heads``.
         bias: biases in the projections.
         dropout: on the attention weights, in [0, 1).
+        wrap: without causality the first chunk looks back at the row's last ones, and the last looks ahead at the first
+            ones. A chunk that is met twice, in a row of few chunks, counts twice.
 
     Raises:
         ValueError: ``chunk`` below 1, a negative number of chunks, or ``d_head`` is not given and ``n_heads`` does not
             divide ``d_model``.
 
-    Source: the released configurations of Kitaev, Kaiser and Levskaya 2020; the paper does not describe it.
-    Deviation: without causality, the public codes let the first chunk see the last one; here nothing is before it.
+    Source: the released configurations of Kitaev, Kaiser and Levskaya 2020; the paper does not describe it. ``wrap`` is
+    ``look_adjacent`` of trax and transformers.
+    Deviation: there padding is part of the row that wraps around; here a row ends with its last valid token. There
+    ``wrap`` is always on; in causal layouts it would only let the last chunks look ahead, and has no effect here.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class LocalAttention(nn.Module):
         d_head: int | None = None,
         bias: bool = False,
         dropout: float = 0.0,
+        wrap: bool = False,
     ) -> None:
         super().__init__()
         if chunk < 1 or before < 0 or after < 0:
@@ -59,6 +66,7 @@ class LocalAttention(nn.Module):
         self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
         self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
         self.dropout = dropout
+        self.wrap = wrap
 
     def init_state(self, batch: int, capacity: int | None = None) -> State:
         """An empty state; the capacity only chooses the ring, whose size does not depend on it."""
@@ -69,7 +77,13 @@ class LocalAttention(nn.Module):
         return empty_slots(batch, size - 1, self.n_heads, self.d_head, self.qkv.weight)
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
+
+        Raises:
+            ValueError: a state, and a layout in which chunks wrap around.
+        """
+        if state is not None and self.wrap and not layout.causal:
+            raise ValueError("wrap: true has no state without causality: give the whole sequence at once")
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).chunk(3, dim=-1))
         if state is None:
             return Mixed(self.out(self._in_chunks(q, k, v, layout)))
@@ -88,17 +102,23 @@ class LocalAttention(nn.Module):
         before, after = self.before, 0 if layout.causal else self.after
         count = -(-steps // size)
         places = torch.arange(count * size, device=q.device).view(1, count, size)
-        seen = self._visible(places, _windows(places, before, after, fill=-1), layout, steps)
+        if self.wrap and not layout.causal:
+            ends = torch.tensor([steps], device=q.device) if layout.lengths is None else layout.lengths
+            look = partial(_around, before=before, after=after, counts=-(-ends // size))
+        else:
+            look = partial(_windows, before=before, after=after)
+        # place -1 is that of fillers beyond the ends
+        seen = self._visible(places, look(places + 1) - 1, layout, steps)
         chunks = pad(q, (0, 0, 0, 0, 0, count * size - steps)).view(batch * count, size, *q.shape[2:])
         filled = (pad(t, (0, 0, 0, 0, 0, count * size - steps)).unflatten(1, (count, size)) for t in (k, v))
-        keys, values = (_windows(t, before, after).flatten(0, 1) for t in filled)
+        keys, values = (look(t).flatten(0, 1) for t in filled)
         seen = seen.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
         y = attend(chunks, keys, values, seen, False, self.dropout if self.training else 0.0)
         return y.view(batch, count * size, -1)[:, :steps]
 
     @staticmethod
     def _visible(queries: Tensor, keys: Tensor, layout: Layout, steps: int) -> Tensor:
-        """Which keys ``(1, C, W)`` the queries ``(1, C, m)`` see, ``(B or 1, C, m, W)``; everyone sees itself."""
+        """Which keys ``(B or 1, C, W)`` the queries ``(1, C, m)`` see, ``(B or 1, C, m, W)``; everyone sees itself."""
         query, key = queries[..., :, None], keys[..., None, :]
         if layout.causal:
             return (key >= 0) & (key <= query)
@@ -142,9 +162,18 @@ class LocalAttention(nn.Module):
         return (back <= self.before) & (back >= -self.after)
 
 
-def _windows(chunks: Tensor, before: int, after: int, fill: int = 0) -> Tensor:
-    """Every chunk with its neighbours, ``(B, C, m, ...)`` to ``(B, C, W·m, ...)``; beyond the ends stands a filler."""
+def _windows(chunks: Tensor, before: int, after: int) -> Tensor:
+    """Every chunk with its neighbours, ``(B, C, m, ...)`` to ``(B, C, W·m, ...)``; beyond the ends stand zeros."""
     count = chunks.shape[1]
     ends = [0, 0] * (chunks.dim() - 2) + [before, after]
-    filled = pad(chunks, ends, value=fill)
+    filled = pad(chunks, ends)
     return torch.cat([filled[:, i : i + count] for i in range(before + after + 1)], dim=2)
+
+
+def _around(chunks: Tensor, before: int, after: int, counts: Tensor) -> Tensor:
+    """As :func:`_windows`, around the ends of rows that have ``counts (B or 1,)`` chunks."""
+    own = torch.arange(chunks.shape[1], device=chunks.device)[:, None]
+    beside = torch.arange(-before, after + 1, device=chunks.device)
+    index = (own + beside) % counts.clamp(min=1)[:, None, None]
+    rows = torch.arange(chunks.shape[0], device=chunks.device)[:, None, None]
+    return chunks[rows, index].flatten(2, 3)

@@ -22,10 +22,11 @@ class LSHAttention(nn.Module):
     ``k = q / |q|``, without a further ``1 / sqrt(E)``. All rounds are one softmax over the pairs they bring together,
     each counted once. :class:`~repro.nn.attention.hashing.Hashing` changes each of these.
 
-    Rotations are drawn anew in every call, for each row, head and round. ``Mixed.choices`` are the bucket ids
-    ``(B, H, R, T)``, through which no gradient flows; a call that is given them as ``Layout.choices`` draws as many
-    numbers from torch's generator as one that is not. They are None where hashing changes nothing: without rounds, and
-    for at most one chunk of tokens with ``across_buckets``, which is exact attention.
+    Rotations are drawn anew in every call, for each round, row and head, or ``shared_rotations`` for each round alone.
+    ``Mixed.choices`` are the bucket ids ``(B, H, R, T)``, through which no gradient flows; a call that is given them as
+    ``Layout.choices`` draws as many numbers from torch's generator as one that is not. They are None where hashing
+    changes nothing: without rounds, and for at most one chunk of tokens with ``across_buckets``, which is exact
+    attention.
 
     Any length will do: a last chunk that is not full is filled up, and fillers and padding lie in a bucket of their
     own, where nobody sees them.
@@ -36,9 +37,9 @@ class LSHAttention(nn.Module):
     (B, S, H, R)`` and ``rotations (B, H, E, R, W)``. A row draws its rotations with its first token, so that one that
     is reset draws new ones. With a capacity, buckets that are not given are two for each chunk of the capacity.
 
-    Laws I and II hold where the sequence fits into one chunk, or into two with R = 1 and ``across_buckets``, as far as
-    buckets do not change: for ``rounds=0``, for ``across_buckets``, or for given choices. Elsewhere a token moves the
-    borders of chunks and so may change *earlier* outputs; benchmarks/README.md says how often and by how much.
+    Laws I and II hold where the sequence fits into one chunk, or into two with R = 1, ``across_buckets`` and ``wrap``,
+    as far as buckets do not change: for ``rounds=0``, for ``across_buckets``, or for given choices. Elsewhere a token
+    moves the borders of chunks and so may change *earlier* outputs; benchmarks/README.md says how often and how much.
 
     Args:
         d_model: D.
@@ -55,7 +56,8 @@ class LSHAttention(nn.Module):
 
     Source: Kitaev, Kaiser and Levskaya 2020, section 2.
     Deviation: a pair that N rounds bring together counts in the first of them, instead of N times with 1/N of its
-    weight. That is the same but for dropout, which drops it or not.
+    weight. That is the same but for dropout, which drops it or not. The code behind :meth:`Hashing.averaged` puts
+    padding into the first bucket, where it takes places in chunks: here a row's output does not depend on padding.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class LSHAttention(nn.Module):
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         q, v = (split_heads(part, self.n_heads) for part in self.qk_v(x).split(self.widths, dim=-1))
-        scale = key_scale(q, self.hashing.unit_keys)
+        scale = key_scale(q, self.hashing.unit_keys, self.hashing.scaled)
         dropout = self.dropout if self.training else 0.0
         if state is not None:
             return self._with_state(q, q * scale, v, state, layout, dropout)
@@ -103,15 +105,17 @@ class LSHAttention(nn.Module):
         self, q: Tensor, scale: Tensor, v: Tensor, layout: Layout, dropout: float
     ) -> tuple[Tensor, Tensor]:
         rows, steps = q.shape[:2]
-        count = self.hashing.count(steps)
         q, scale, v = (t.transpose(1, 2) for t in (q, scale, v))
         # Always both, so that a call that is given its choices leaves torch's generator where the first left it.
         seeds = torch.randint(1 << 62, (2,)).tolist()
         buckets = layout.choices
         if buckets is None:
-            args = (rows, self.n_heads, self.d_head, self.hashing.rounds, count)
-            buckets = bucket_ids(q, draw_rotations(q, *args, seed=seeds[0]), count)
+            sizes = self.hashing.sizes(steps)
+            shared = (1, 1) if self.hashing.shared_rotations else (rows, self.n_heads)
+            turns = draw_rotations(q, *shared, self.d_head, self.hashing.rounds, sizes, seed=seeds[0])
+            buckets = bucket_ids(q, turns, sizes)
         self._check(buckets, (rows, self.n_heads, self.hashing.rounds, steps))
+        count = self.hashing.count(steps)
         arrangement = arrange(buckets, layout.lengths, count, self.hashing, layout.causal)
         q, scale, v = (t.to(v.dtype).flatten(0, 1) for t in (q, scale, v))
         with torch.autocast(q.device.type, enabled=False):

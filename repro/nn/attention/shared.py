@@ -15,8 +15,13 @@ from repro.nn.mixer import Layout
 _MASK = 1 << 22
 
 
-def key_scale(query: Tensor, unit: bool) -> Tensor:
-    """What makes keys of queries ``(..., E)``, by multiplication: ``1 / |q|`` where ``unit``, else ``1 / sqrt(E)``.
+def key_scale(query: Tensor, unit: bool, scaled: bool = False) -> Tensor:
+    """What makes keys of queries ``(..., E)``, by multiplication.
+
+    Args:
+        query: ``(..., E)``.
+        unit: ``1 / |q|``, else ``1 / sqrt(E)``.
+        scaled: both where ``unit``.
 
     Returns:
         ``(..., 1)``; a query of length 0 stays 0.
@@ -24,7 +29,9 @@ def key_scale(query: Tensor, unit: bool) -> Tensor:
     if not unit:
         return query.new_full((*query.shape[:-1], 1), 1.0 / math.sqrt(query.shape[-1]))
     small = 1e-12 if query.dtype in (torch.float32, torch.float64) else 1e-4
-    return torch.linalg.vector_norm(query, dim=-1, keepdim=True).clamp(min=small).reciprocal().to(query.dtype)
+    norm = torch.linalg.vector_norm(query, dim=-1, keepdim=True).clamp(min=small)
+    found = norm.reciprocal().to(query.dtype)
+    return found / math.sqrt(query.shape[-1]) if scaled else found
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, layout: Layout, see_self: bool, dropout: float) -> Tensor:

@@ -9,6 +9,9 @@ from repro.nn.attention.distance import DistanceAttention, repeat_first
 class ShawAttention(DistanceAttention):
     """Scores ``((q_i + u) · k_j + q_i · r_(i-j) + b_(i-j)) / sqrt(E)``; u, r and b are each layer's own.
 
+    A ``clamp_len`` of C leaves C vectors and biases: distances of C and above use those of C - 1. (With sinusoids they
+    use that of C.)
+
     Args:
         d_model: D.
         n_heads: H.
@@ -21,8 +24,6 @@ class ShawAttention(DistanceAttention):
         ValueError: as :class:`DistanceAttention`; or ``max_distance`` is negative.
 
     Source: Dai et al. 2019, table 6, row "Shaw et al. (2018)", as in the authors' code (``attn_type`` 1).
-    Deviation: with a ``clamp_len`` of C their code uses the vector of distance C - 1 for all beyond, this one that
-        of C, as for sinusoids.
     """
 
     def __init__(
@@ -48,6 +49,6 @@ class ShawAttention(DistanceAttention):
 
     def place_keys(self, size: int) -> Tensor:
         """``(r, b)`` for distances ``size-1, ..., 0``: ``(H, S, E + 1)``."""
-        last = self.place.shape[0] if self.reach.clamp_len is None else self.reach.clamp_len + 1
-        both = torch.cat([self.place, self.place_bias[..., None]], dim=-1)[: min(size, last)]
+        count = size if self.reach.clamp_len is None else min(size, self.reach.clamp_len)
+        both = torch.cat([self.place, self.place_bias[..., None]], dim=-1)[:count]
         return repeat_first(both.flip(0), size).transpose(0, 1)
