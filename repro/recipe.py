@@ -17,12 +17,13 @@ from repro.errors import UserError, nearest
 from repro.nested import flatten, merge
 from repro.paths import configs_dir, runs_dir
 from repro.seeds import judged_seeds
+from repro.tied import deviation, followers, require_agreement, short, words
 from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
     "title", "reproduces", "supports", "ablates", "deviations", "expects", "points",
-    "start_from", "pretrained", "start_with", "seeds", "extended_to",
+    "start_from", "pretrained", "start_with", "seeds", "extended_to", "untied",
 )  # fmt: skip
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
@@ -31,7 +32,7 @@ SECTIONS = ("trainer", "model", "data", "checkpoints")
 INFRASTRUCTURE = (
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
     "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.log_every_n_steps",
-    "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.init_args.num_workers",
+    "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.num_workers",
 )  # fmt: skip
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
@@ -50,13 +51,15 @@ class Recipe:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
         config: everything the file says, overlays, point and overrides merged; header keys included.
-        overrides: the settings that were given beside the files, one word each: ``--trainer.max_steps=10``.
+        overrides: settings given beside the files, then those tied to them, one word each: ``--model.width=256``.
+        notices: what the user should be told of tied settings; see :func:`repro.tied.followers`.
     """
 
     experiment: str
     scale: str
     config: Config
     overrides: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
     @property
     def paper(self) -> str:
@@ -132,7 +135,7 @@ def signature_hash(signature: Config) -> str:
 
 
 def _is_infrastructure(key: str) -> bool:
-    return any(key == k or key.startswith(k + ".") for k in INFRASTRUCTURE)
+    return any(f"{short(key)}.".startswith(f"{k}.") for k in INFRASTRUCTURE)
 
 
 @cache
@@ -179,10 +182,10 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     Args:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
-        overrides: ``(dotted key, value)`` pairs; see :func:`set_key`.
+        overrides: ``(dotted key, value)`` pairs, see :func:`set_key`; they also set what :mod:`repro.tied` says.
 
     Raises:
-        UserError: unknown experiment (nearest names offered), scale or section.
+        UserError: unknown experiment (nearest names offered), scale or section; two values for one quantity.
     """
     name, _, point = experiment.partition("@")
     files = recipe_files()
@@ -197,10 +200,19 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
         deviations = [*(config.get("deviations") or ()), *(overlay.get("deviations") or ())]
         config = merge(config, overlay) | ({"deviations": deviations} if deviations else {})
     config = _choose_point(config, name, point)
-    for key, value in overrides or ():
+    require_agreement(experiment, config)
+    return Recipe(experiment, scale, config, *_override(config, overrides or []))
+
+
+def _override(config: Config, overrides: Overrides) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    for key, value in overrides:
         set_key(config, key, value)
-    words = [f"--{key}={json.dumps(value, default=str)}" for key, value in overrides or ()]
-    return Recipe(experiment, scale, config, tuple(words))
+    also, notices = followers(config, overrides)
+    for key, value in also:
+        set_key(config, key, value)
+    if told := [pair for pair in overrides if not _is_infrastructure(pair[0])]:
+        config["deviations"] = [*(config.get("deviations") or ()), deviation(told, also)]
+    return words([*overrides, *also]), tuple(notices)
 
 
 def _read_recipe(path: Path) -> Config:

@@ -63,7 +63,7 @@ model:
       alone: {seq_len: 4, rows: 3, stride: 2}
     accuracy: true
     optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.01}}
-    schedule: {class_path: repro.tasks.WarmupCosine, init_args: {steps: 20, warmup_steps: 2}}
+    schedule: {class_path: repro.tasks.WarmupCosine, init_args: {steps: 2, warmup_steps: 1}}
     net:
       class_path: repro.models.DecoderLM
       init_args:

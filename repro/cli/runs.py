@@ -63,7 +63,10 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     name.completer = complete_experiments  # type: ignore[attr-defined]
     parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
     parser.set_defaults(overrides=[])
-    parser.epilog = "any key of the recipe can be set: --trainer.max_steps 10, --model.net.d_model 256"
+    parser.epilog = (
+        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.d_model 256; keys of one quantity "
+        "(width, updates, vocabulary) are set together unless each is given"
+    )
 
 
 def complete_experiments(prefix: str, **_: Any) -> list[str]:
@@ -106,10 +109,17 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     return load_recipe(args.experiment, args.scale, args.overrides)
 
 
+def announced(recipe: Recipe) -> Recipe:
+    """The same recipe, after its notices about tied settings went to stderr."""
+    for line in recipe.notices:
+        print(line, file=sys.stderr)
+    return recipe
+
+
 def show_config(args: argparse.Namespace) -> None:
     import yaml
 
-    recipe = recipe_of(args)
+    recipe = announced(recipe_of(args))
     print(f"# {recipe.experiment} at scale {recipe.scale}; signature {recipe.hash8}")
     print(yaml.safe_dump(recipe.config, sort_keys=False, allow_unicode=True), end="")
 
@@ -117,7 +127,7 @@ def show_config(args: argparse.Namespace) -> None:
 def show_params(args: argparse.Namespace) -> None:
     from repro.experiment.parameters import count, describe
 
-    counted = count(recipe_of(args))
+    counted = count(announced(recipe_of(args)))
     print(json.dumps([counted], indent=1) if args.json else describe(counted))
 
 
@@ -178,7 +188,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> Any:
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
     require_writable(results_dir() / "runs")
-    for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
+    for line in (*recipe.notices, *unjudged(recipe.experiment, [seed], recipe.seeds)) if is_leader() else ():
         print(line, file=sys.stderr)
     return run(recipe, seed, command, request, expected(recipe))
 

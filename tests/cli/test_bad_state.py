@@ -76,7 +76,8 @@ def test_a_run_refuses_a_half_written_manifest(workshop: Workshop, own_store: Pa
 
 
 def test_a_vocabulary_of_another_size_than_the_network_is_refused_before_training(workshop: Workshop) -> None:
-    line = call(*RUN, "--model.net.vocabulary.size", "512").refused("512", "300", "vocab_size")
+    apart = ("--model.net.vocabulary.size", "512", "--data.vocab_size", "300")
+    line = call(*RUN, *apart).refused("512", "300", "vocab_size")
     assert "vocabulary.init_args.size" in line
     assert nothing_written(workshop)
 

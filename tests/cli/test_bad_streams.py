@@ -12,7 +12,9 @@ CASES = {
     ),
     "a text shorter than a batch": (["--data.train_tokens", "20"], ["batch_tokens 32", "19 targets"]),
     "a context that leaves nothing to score": (["--data.context", "4"], ["context 4", "seq_len 4"]),
-    "another vocabulary": (["--data.vocab_size", "7"], ["has 5 entries", "the data's 7"]),
+    "another vocabulary": (
+        ["--data.vocab_size", "7", "--model.net.vocabulary.size", "5"], ["has 5 entries", "the data's 7"],
+    ),
     "a stage without epochs": (["--data.stages", '[{"epochs": 0, "seq_len": 4}]'], ["0 epochs", "at least 1"]),
     "a negative memory": (["--model.protocol.mem_len", "-1"], ["mem_len must be at least 0, not -1"]),
     "a stride beyond the window": (

@@ -57,7 +57,9 @@ def test_an_unknown_start_is_refused(workshop: Workshop) -> None:
 
 # --- going on where another run ended ------------------------------------------------------------------------------
 
-STAGED = STREAM_RECIPE.replace("seq_len: 4, lag: 5", "seq_len: 4, lag: 5, stages: [{epochs: 1, seq_len: 2}]")
+STAGED = STREAM_RECIPE.replace(
+    "seq_len: 4, lag: 5", "seq_len: 4, lag: 5, stages: [{epochs: 1, seq_len: 2}]"
+).replace("{steps: 2, warmup_steps: 1}", "{steps: 20, warmup_steps: 2}")
 
 
 def stages(workshop: Workshop, more: str = "start_with: everything\n") -> tuple[str, str, str]:
@@ -67,6 +69,7 @@ def stages(workshop: Workshop, more: str = "start_with: everything\n") -> tuple[
         text = STAGED.replace(
             "max_steps: 2, val_check_interval: 2", f"max_steps: {steps}, val_check_interval: 7"
         )
+        text += "untied: [model.schedule.steps]\n"
         text += f"start_from: transformer-xl/first\n{more}" if name == "second" else ""
         workshop.recipe(text, name, paper="transformer-xl")
         workshop.recipe("{}\n", name, "cpu", "transformer-xl")
