@@ -60,12 +60,15 @@ OTHER_SIZE = (
     "attention-is-all-you-need/variations",  # within 5 %: printed for a vocabulary of another size, which is not said
     "transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b-ablation@shaw",
     "frozen-pretrained-transformer/",  # printed with the table of tokens, which is not used
+    "shortformer/tbc",  # printed with a second matrix of tokens, where the text says that one is shared
 )  # fmt: skip
 # Keys that decide nothing about how a recipe is trained in small, where all data are small and on a CPU.
 IDLE = re.compile(
     r"trainer\.accelerator|.*\.dropout|data\.init_args\.(length|shortest|longest|symbols|(val|train|eval)_examples)"
     r"|model\.init_args\.(longest|tokens|repeats|memory)"
 )
+# Schedules of language models that have no last update.
+ENDLESS = ("repro.tasks.InverseSquareRoot",)
 # Best validated metric by task, where it does not go by the unit of a text.
 BEST = {
     "Classification": "accuracy", "SequenceModel": "loss", "PictureModel": "bits_per_dim", "Transcription": "per",

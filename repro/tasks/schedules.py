@@ -69,11 +69,14 @@ class WarmupCosine(LambdaLR):
         last: share of the peak at the end, in [0, 1].
         from_start: the cosine counts from update 0, as if there were no growth, which only cuts it off; False
             starts it behind the growth.
+        cycle: updates of a cosine, behind which the rate is at the peak again, for as long as training goes on; None
+            takes one for all updates.
 
     Raises:
         ValueError: a value out of range.
 
-    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, otherwise as fairseq's.
+    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, ``cycle`` as in trax,
+    otherwise as fairseq's.
     """
 
     def __init__(
@@ -84,17 +87,21 @@ class WarmupCosine(LambdaLR):
         first: float = 0.0,
         last: float = 0.0,
         from_start: bool = False,
+        cycle: int | None = None,
     ) -> None:
         if not 0 <= warmup_steps < steps:
             raise ValueError(f"warmup_steps must be at least 0 and below steps {steps}, not {warmup_steps}")
         if not 0 <= first <= 1 or not 0 <= last <= 1:
             raise ValueError(f"first and last are shares of the peak in [0, 1], not {first} and {last}")
+        if cycle is not None and cycle < 1:
+            raise ValueError(f"cycle must be at least 1, not {cycle}")
         begin = 0 if from_start else warmup_steps
 
         def share(done: int) -> float:
             if done < warmup_steps:
                 return first + (1.0 - first) * done / warmup_steps
-            angle = math.pi * min(1.0, (done - begin) / (steps - begin))
+            passed = (done - begin) / (cycle or steps - begin)
+            angle = math.pi * (passed % 1.0 if cycle else min(1.0, passed))
             return last + (1.0 - last) * 0.5 * (1.0 + math.cos(angle))
 
         super().__init__(optimizer, share)

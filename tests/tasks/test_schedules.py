@@ -83,10 +83,17 @@ def test_a_cosine_from_the_start_is_only_cut_off_by_the_growth() -> None:
     assert whole == pytest.approx([0.5 * (1 + math.cos(math.pi * step / 10)) for step in range(10)])
 
 
+def test_a_cosine_in_cycles_starts_again_at_the_peak() -> None:
+    found = rates(WarmupCosine(optimizer(2.0), steps=20, warmup_steps=3, cycle=5), 20)
+    trax = [2 * min(1, n / 3) * 0.5 * (1 + math.cos(math.pi * (max(0, n - 3) / 5 % 1))) for n in range(20)]
+    assert found == pytest.approx(trax)
+    assert [n for n in range(20) if found[n] == 2.0] == [3, 8, 13, 18]
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [({"warmup_steps": 10}, "below steps 10, not 10"), ({"warmup_steps": -1}, "not -1"), ({"first": 2.0}, "shares of"),
-     ({"last": -0.1}, "shares of")],
+     ({"last": -0.1}, "shares of"), ({"cycle": 0}, "at least 1, not 0")],
 )  # fmt: skip
 def test_a_cosine_that_cannot_be(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
