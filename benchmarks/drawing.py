@@ -85,9 +85,8 @@ class Side:
         self.name = name
         self.cached = way != "anew"
         mixer = {"linear": LinearAttention, "softmax": FullAttention}.get(kind)
-        if mixer is None:  # as in the paper's own code: 64 buckets, no bucket mask, rounds with equal weights
-            rounds = int(kind.removeprefix("lsh-"))
-            hashing = Hashing(rounds, shape.chunk, 64, across_buckets=True, duplicates=True, average=True)
+        if mixer is None:  # as in the paper's own code
+            hashing = Hashing.averaged(int(kind.removeprefix("lsh-")), shape.chunk, 64)
             mixer = partial(LSHAttention, hashing=hashing)
         torch.manual_seed(0)
         blocks = Blocks(

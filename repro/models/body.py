@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn.attention.full import FullAttention
-from repro.nn.dropout import Dropout
 from repro.nn.feed_forward import FeedForward
 from repro.nn.init import normal_002
 from repro.nn.mixer import Layout
@@ -49,7 +48,7 @@ class Body(nn.Module):
         self.causal = causal
         self.positions = positions(d_model)
         self.norm = norm or nn.Identity()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.stack = blocks.build(d_model, n_layers)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None, last: int | None = None) -> Tensor:

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from repro.nn.dropout import Dropout
 from repro.nn.init import glorot
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.positions import Added
@@ -48,8 +47,8 @@ class DecoderLM(nn.Module):
         super().__init__()
         self.positions = positions(d_model)
         self.vocabulary = vocabulary(self.positions.token_width, blocks.d_out(d_model))
-        self.dropout = Dropout(dropout)
-        self.final_dropout = Dropout(final_dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.final_dropout = nn.Dropout(final_dropout)
         self.stack = blocks.build(d_model, n_layers)
         init(self)
 

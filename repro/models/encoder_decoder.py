@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.decoder_lm import advance_stream, place, start_stream
-from repro.nn.dropout import Dropout
 from repro.nn.init import glorot
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.positions import Added
@@ -63,7 +62,7 @@ class EncoderDecoder(nn.Module):
                 )
         self.positions = positions(d_model)
         self.vocabulary = vocabulary(self.positions.token_width, d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.encoder = blocks.build(d_model, encoder_layers)
         self.decoder = decoder_blocks.build(d_model, decoder_layers, cross=True)
         init(self)

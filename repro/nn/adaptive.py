@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from repro.nn.clusters import edges_of, group, tied_by_cluster, widths_of
-from repro.nn.dropout import Dropout
 from repro.nn.heads import token_scores
 
 
@@ -135,8 +134,8 @@ class AdaptiveVocabulary(nn.Module):
         self.token_width = token_width
         self.d_model = d_model
         self.scale = math.sqrt(d_model)
-        self.dropout = Dropout(dropout)
-        self.tail_dropout = Dropout(tail_dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.tail_dropout = nn.Dropout(tail_dropout)
         widths = widths_of(token_width if d_embed is None else d_embed, div_value, len(cutoffs) + 1)
         tied_too = tied_by_cluster(tied_projections, len(widths))
         pairs = _projections(widths, div_value == 1, token_width, d_model, tied_too, head_projection)

@@ -2,8 +2,6 @@
 
 from torch import Tensor, nn
 
-from repro.nn.dropout import Dropout
-
 
 class TokenEmbedding(nn.Module):
     """A vector for each token, times ``scale``.
@@ -43,7 +41,7 @@ class VectorEmbedding(nn.Module):
         super().__init__()
         self.size = size
         self.proj = nn.Linear(size, width)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         if not self.proj.weight.is_meta:
             nn.init.orthogonal_(self.proj.weight, gain)
         nn.init.zeros_(self.proj.bias)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from repro.nn.dropout import Dropout
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -44,7 +43,7 @@ class FeedForward(nn.Module):
         self.chunk = chunk
         self.inner = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = activation()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.outer = nn.Linear(d_ff, d_model, bias=bias)
 
     def init_state(self, batch: int, capacity: int | None = None) -> State:

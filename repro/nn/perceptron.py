@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from repro.nn.dropout import Dropout
 from repro.nn.embeddings import VectorEmbedding
 from repro.nn.heads import LinearHead
 
@@ -32,7 +31,7 @@ class HiddenLayers(nn.Sequential):
                 nn.init.orthogonal_(linear.weight, gain)
             if gain is not None:
                 nn.init.zeros_(linear.bias)
-            layers += [linear, nn.ReLU(), Dropout(dropout)]
+            layers += [linear, nn.ReLU(), nn.Dropout(dropout)]
             d_in = width
         super().__init__(*layers)
 

@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from repro.nn.dropout import Dropout
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -55,7 +54,7 @@ class NormedLSTM(nn.Module):
         self.input_norm = UnbiasedNorm(4 * d_model, neutral=neutral_norms)
         self.state_norm = UnbiasedNorm(4 * d_model, neutral=neutral_norms)
         self.cell_norm = UnbiasedNorm(d_model, neutral=neutral_norms)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.d_model = d_model
 
     def init_state(self, batch: int, capacity: int | None = None) -> State:

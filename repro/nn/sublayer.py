@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from repro.nn.dropout import Dropout
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -28,7 +27,7 @@ class Sublayer(nn.Module):
         self.norm_in = norm_in
         self.norm_out = norm_out
         self.shortcut = shortcut
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     @property
     def additive(self) -> bool:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from repro.nn import Layout
-from repro.nn.dropout import Dropout
 from tests.nn.ranks import be_a_rank
 from tests.nn.reversible import STEPS, D, everything, inputs, objective
 
@@ -26,7 +25,7 @@ class Model(nn.Module):
         self.stack = everything("mean", chunk=3)
         self.encoder = nn.Linear(D, D).double()
         for module in self.modules():
-            if isinstance(module, Dropout):
+            if isinstance(module, nn.Dropout):
                 module.p = 0.0
             elif isinstance(getattr(module, "dropout", None), float):
                 module.dropout = 0.0  # of attention

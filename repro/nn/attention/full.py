@@ -4,10 +4,10 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from repro.nn.cache import append, empty_cache
-from repro.nn.dropout import dropout as drop
 from repro.nn.mixer import Layout, Mixed, State
 
 
@@ -160,15 +160,15 @@ def attend(
 ) -> Tensor:
     """Softmax attention with the heads on axis 2; ``q (B, T, H, E)`` to ``(B, T, H·Ev)``."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    if not fused or (dropout and q.device.type == "cpu"):
-        y = spelled_out(q, k, v, seen, causal, dropout)
-    else:
+    if fused:
         y = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal)
+    else:
+        y = spelled_out(q, k, v, seen, causal, dropout)
     return y.transpose(1, 2).flatten(2)
 
 
 def spelled_out(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, p: float) -> Tensor:
-    """Softmax attention step by step: with dropout torch's is not fused on a CPU, and slower than this.
+    """Softmax attention that makes the table of weights, as code without a fused kernel does.
 
     Args:
         q: queries ``(B, H, T, E)``.
@@ -193,4 +193,4 @@ def spelled_out(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bo
     scores = torch.baddbmm(
         bias, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=1.0 / math.sqrt(width)
     )
-    return torch.bmm(drop(scores.softmax(-1), p), v.flatten(0, 1)).unflatten(0, (rows, heads))
+    return torch.bmm(functional.dropout(scores.softmax(-1), p), v.flatten(0, 1)).unflatten(0, (rows, heads))

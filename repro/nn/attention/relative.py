@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from repro.nn.attention.distance import DistanceAttention, repeat_first
-from repro.nn.dropout import dropout
 
 
 class RelativeAttention(DistanceAttention):
@@ -87,7 +87,7 @@ class RelativeAttention(DistanceAttention):
         if self.reach.clamp_len is not None:
             size = min(size, self.reach.clamp_len + 1)
         table = distance_sinusoids(size, weight.shape[1], weight.dtype, weight.device)
-        return dropout(table, self.position_dropout) if self.training and self.position_dropout else table
+        return functional.dropout(table, self.position_dropout, self.training)
 
 
 @lru_cache(maxsize=32)

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from repro.nn.attention.full import attend, key_mask
-from repro.nn.dropout import dropout as drop
 from repro.nn.mixer import Layout
 
 # Entries of a mask that is built at once.
@@ -98,8 +97,4 @@ def attend_to_past(
 
 def _biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float) -> Tensor:
     """Attention with the heads on axis 1 and something added to the scores, at least one entry of a row finite."""
-    if dropout and q.device.type == "cpu":
-        floor = bias.clamp(min=torch.finfo(q.dtype).min)
-        scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(q.shape[-1]) + floor
-        return drop(scores.softmax(-1), dropout) @ v
     return scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
