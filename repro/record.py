@@ -85,6 +85,11 @@ class RunRecord:
     # Where it was read from, below results/runs; no part of the record.
     stored_at: str | None = field(default=None, init=False, repr=False, compare=False)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it ran on GPUs: only runs on a CPU record threads."""
+        return "threads" not in self.hardware
+
     def metric(self, name: str) -> Measurement | None:
         """The measurement of that name, or None."""
         return next((m for m in self.metrics if m.name == name), None)

@@ -151,7 +151,7 @@ def _claim(
     if all(s.estimate is None for s in standings):
         return made
     metric = paper.tables[trend.table].metrics[trend.metric]
-    problem = _incomparable(standings, chosen, trend.varies)
+    problem = _unclean(standings) or _incomparable(standings, chosen, trend.varies)
     if problem and all(s.estimate for s in standings):
         return replace(made, verdict="undecided", notes=(problem, *notes))
     units = [s.sample.unit for s in standings if s.sample and s.sample.unit]
@@ -163,6 +163,7 @@ def _claim(
         terms.margin or _usual_margin(units[0], metric),
         _sign(metric, chosen),
         units[0],
+        any(comparison.headers[w.experiment, w.scale].recipe.extended for w in chosen),
     )
     return replace(made, verdict=said.word, notes=(*([said.why] if said.why else []), *notes))
 
@@ -175,6 +176,11 @@ def _usual_margin(unit: str, metric: Metric) -> Margin | None:
 def _sign(metric: Metric, chosen: list[Goal | Support]) -> int:
     ways = {w.better for w in chosen if isinstance(w, Support) and w.better}
     return {"higher": 1, "lower": -1}[ways.pop()] if ways else metric.sign
+
+
+def _unclean(standings: list[Standing]) -> str | None:
+    names = [s.row for s in standings if s.sample and s.estimate and not s.sample.clean]
+    return f"not all commits are clean and ours: {', '.join(names)}" if names else None
 
 
 def _incomparable(

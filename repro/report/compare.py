@@ -225,7 +225,11 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
         return Cell(goal, found, "unpublished", "", None, notes)
     _check_dates(rules, entry.metric, found, goal)
     difference = found.estimate.mean - published
-    if rules.kind == "ratio" and rules.device and {_device(r) for r in found.records} != {rules.device}:
+    if (
+        rules.kind == "ratio"
+        and rules.device
+        and {"gpu" if r.on_gpu else "cpu" for r in found.records} != {rules.device}
+    ):
         return Cell(goal, found, "timed", f"the paper timed on a {rules.device}", difference, notes)
     if not found.clean:
         return Cell(goal, found, "undecided", "not all commits are clean and ours", difference, notes)
@@ -234,11 +238,6 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     extended = comparison.headers[goal.experiment, goal.scale].recipe.extended
     said = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
     return Cell(goal, found, said.word, said.why, difference, notes)
-
-
-def _device(record: RunRecord) -> str:
-    """``cpu`` or ``gpu``: only runs on a CPU record threads."""
-    return "cpu" if "threads" in record.hardware else "gpu"
 
 
 def _check_dates(rules: Rules, metric: Metric, found: Sample, goal: Goal) -> None:

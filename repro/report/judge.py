@@ -168,10 +168,9 @@ class Pair:
     tie: bool
     margin: float
 
-    @property
-    def is_shown(self) -> bool:
-        """The order, or the tie, is shown at 5 %."""
-        return (self.ahead.p_within(self.margin) if self.tie else self.ahead.p_above(0.0)) <= LEVEL
+    def is_shown(self, level: float) -> bool:
+        """Whether the order, or the tie, is shown."""
+        return (self.ahead.p_within(self.margin) if self.tie else self.ahead.p_above(0.0)) <= level
 
     @property
     def contradictions(self) -> list[tuple[float, str]]:
@@ -222,6 +221,7 @@ def judge_claim(
     margin: Margin | None,
     sign: int,
     unit: str,
+    extended: bool = False,
 ) -> Verdict:
     """The verdict of an order of rows, best first as the paper prints them.
 
@@ -232,6 +232,7 @@ def judge_claim(
         margin: of our scores; None where none is declared, and then nothing is shown to be equal.
         sign: +1 where higher is better, -1 where lower is.
         unit: of our scores; ``0/1`` marks outcomes.
+        extended: whether the seeds of some row are those of a second, larger try.
     """
     missing = [name for name, scores in rows if not scores]
     if missing:
@@ -244,12 +245,12 @@ def judge_claim(
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
     ties = [_is_tie(printed[i], printed[j], apart) for i, j in itertools.combinations(range(len(rows)), 2)]
     names = [name for name, _ in rows]
-    verdict = _order(names, bests, ties, margin, sign, unit)
+    verdict = _order(names, bests, ties, margin, sign, unit, EXTENDED_LEVEL if extended else LEVEL)
     if verdict.word != "undecided":
         return verdict
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
-        if unit != RATE and _order(names, more, ties, margin, sign, unit).word != "undecided":
+        if unit != RATE and _order(names, more, ties, margin, sign, unit, EXTENDED_LEVEL).word != "undecided":
             return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread")
     return verdict
 
@@ -262,17 +263,23 @@ def _is_tie(first: float | None, second: float | None, apart: Margin | None) -> 
 
 
 def _order(
-    names: list[str], bests: list[Estimate], ties: list[bool], margin: Margin | None, sign: int, unit: str
+    names: list[str],
+    bests: list[Estimate],
+    ties: list[bool],
+    margin: Margin | None,
+    sign: int,
+    unit: str,
+    level: float,
 ) -> Verdict:
     pairs = []
     for tie, (i, j) in zip(ties, itertools.combinations(range(len(bests)), 2), strict=True):
         size = margin.at(bests[i].mean) if margin else 0.0
         pairs.append((i, j, Pair((names[i], names[j]), _ahead(bests[i], bests[j], sign, unit), tie, size)))
-    open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown]
+    open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
     if not open_pairs:
         return Verdict("holds")
     against = [found for _, _, pair in pairs for found in pair.contradictions]
-    if holm([p for p, _ in against], LEVEL):
+    if holm([p for p, _ in against], level):
         return Verdict("does not", min(against)[1])
     return Verdict("undecided", "not shown: " + ", ".join(_said(pair) for pair in open_pairs))
 

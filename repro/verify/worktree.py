@@ -69,13 +69,8 @@ def _refuse_hardware(record: RunRecord) -> None:
     device, nodes = record.hardware.get("device"), record.hardware.get("nodes", 1)
     if nodes != 1:
         raise UserError(f"{record.run_id} ran on {nodes} nodes ({device}); verify runs on one only")
-    if on_gpu(record) and (there := gpus()) < (needed := int(record.hardware.get("count", 1))):
+    if record.on_gpu and (there := gpus()) < (needed := int(record.hardware.get("count", 1))):
         raise UserError(f"{record.run_id} ran on {needed} x {device}; PyTorch sees {there} GPUs here")
-
-
-def on_gpu(record: RunRecord) -> bool:
-    """Whether a run used GPUs: only runs on a CPU say how many threads they had."""
-    return record.gpu_hours > 0 or "threads" not in record.hardware
 
 
 def gpus() -> int:
@@ -209,7 +204,7 @@ def environment(record: RunRecord, tree: Path) -> dict[str, str]:
     }
     if "threads" in record.hardware:
         env["OMP_NUM_THREADS"] = str(record.hardware["threads"])
-    count = int(record.hardware.get("count", 1)) if on_gpu(record) else 0
+    count = int(record.hardware.get("count", 1)) if record.on_gpu else 0
     visible = env.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
     env["CUDA_VISIBLE_DEVICES"] = ",".join(visible.split(",")[:count])
     return env

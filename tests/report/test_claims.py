@@ -185,3 +185,19 @@ def test_weak_records_are_marked_in_the_claim(house):
     run_rows(house, base=around(28), small=around(26))
     house.run(house.recipe("big"), around(30), dirty=True)
     assert "big: uncommitted changes (seeds 1, 2, 3)" in found("bigger-is-better").notes
+
+
+def test_a_claim_needs_clean_commits(house):
+    run_rows(house, base=around(28), small=around(28))
+    house.run(house.recipe("big"), around(30), dirty=True)
+    claim = found("bigger-is-better")
+    assert (claim.verdict, "big" in claim.notes[0]) == ("undecided", True)
+
+
+def test_an_extended_claim_is_held_to_the_stricter_level(house):
+    house.publish(PUBLISHED.replace("[big, base, small]", "[big, base]", 1))
+    run_rows(house, big=[30.0, 31.0, 32.0], base=[28.0, 29.0, 30.0])  # p = 0.035
+    assert found("bigger-is-better").verdict == "holds"
+    text = (house.configs / "toy" / "big.yaml").read_text()
+    house.write("big", f"{text}seeds: 1-2\nextended_to: 1-5\n")
+    assert found("bigger-is-better").verdict == "undecided"
