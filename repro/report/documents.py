@@ -226,8 +226,8 @@ def verified_records(comparison: Comparison) -> Document:
 
 
 VERIFY = (
-    "`repro verify` checks out the commit of a record, runs its command again and compares every number and the hash "
-    "of the weights; timings are left out."
+    "The command repro verify checks out the commit of a record, runs its command again and compares every number and "
+    "the hash of the weights; timings are left out."
 )
 
 
