@@ -81,8 +81,8 @@ def prepare_here(folder: Path) -> dict[str, Any]:
     from repro.data.sources import prepare
     from repro.data.store import open_store
 
-    made_up = dataclasses.replace(registry.SOURCES["wmt14-en-de"], sha256={})
-    registry.SOURCES["wmt14-en-de"] = made_up
+    made_up = dataclasses.replace(registry.DATA_SETS["wmt14-en-de"], sha256={})
+    registry.DATA_SETS["wmt14-en-de"] = made_up
     before, start = peak_mib(), time.perf_counter()
     prepare("wmt14-en-de", from_dir=folder, vocab_size=VOCAB)
     seconds = time.perf_counter() - start
@@ -106,7 +106,7 @@ def prepared(pairs: int, words: int, known: int | None) -> dict[str, Any]:
 def write_store(pairs: int) -> None:
     """A store of made-up lengths in the data folder."""
     from repro.data.manifest import Manifest
-    from repro.data.store import make_store
+    from repro.data.store_writer import make_store
 
     random = np.random.Generator(np.random.PCG64(0))
 

@@ -42,7 +42,7 @@ from repro.nn import (
     RelativeAttention,
     Vocabulary,
 )
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import CallSettings, MemorySettings
 
 Clock = Callable[[], float]
 PUBLISHED = {800: 363, 1800: 773, 2800: 1409, 3800: 1874}
@@ -96,27 +96,25 @@ class Remembering:
         self.length = length
 
     @property
-    def reach(self) -> Reach:
+    def settings(self) -> CallSettings:
         """Every token sees ``length``, itself included."""
-        return Reach(self.length, same_length=True)
+        return CallSettings(MemorySettings(self.length, same_length=True))
 
     def start(self, ids: Tensor) -> None:
         """Takes the first ``(1, length)`` tokens."""
-        with reaching(self.model, self.reach):
-            self.state = self.model(ids, self.model.init_state(1, self.length)).state
+        state = self.model.init_state(1, self.length, self.settings)
+        self.state = self.model(ids, state, None, self.settings).state
 
     def next(self, token: Tensor) -> Tensor:
         """Log-probabilities ``(1, V)`` behind a new token ``(1, 1)``."""
-        with reaching(self.model, self.reach):
-            mixed = self.model(token, self.state)
+        mixed = self.model(token, self.state, None, self.settings)
         self.state = mixed.state
         found: Tensor = self.model.vocabulary.log_probs(mixed.y[:, -1])
         return found
 
     def at_once(self, ids: Tensor) -> Tensor:
         """The same for all of ids ``(1, N)`` in one long pass, ``(1, N, V)``."""
-        with reaching(self.model, self.reach):
-            found: Tensor = self.model.vocabulary.log_probs(self.model(ids).y)
+        found: Tensor = self.model.vocabulary.log_probs(self.model(ids, settings=self.settings).y)
         return found
 
 

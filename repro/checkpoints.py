@@ -74,7 +74,7 @@ class _Counted:
         self.digest = hashlib.sha256()
         self.error: OSError | None = None
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         try:
             self._file.write(data)
         except OSError as error:
@@ -182,7 +182,9 @@ class DurableIO(CheckpointIO):
     def __init__(self) -> None:
         self.failure: str | None = None
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None
+    ) -> None:
         self.failure = None
         try:
             write(Path(path), checkpoint)
@@ -190,12 +192,12 @@ class DurableIO(CheckpointIO):
             self.failure = str(error)
 
     def load_checkpoint(
-        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+        self, path: str | Path, map_location: object = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         wrong = fault(Path(path))
         if wrong is not None:
             raise UserError(f"{path} is damaged: {wrong}")
         return read(Path(path))
 
-    def remove_checkpoint(self, path: Any) -> None:
+    def remove_checkpoint(self, path: str | Path) -> None:
         remove(Path(path))

@@ -4,9 +4,16 @@ import contextlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Sheet
+    from PIL.ImageDraw import ImageDraw as Pen
+    from PIL.ImageFont import FreeTypeFont, ImageFont
+
+    Font: TypeAlias = FreeTypeFont | ImageFont
 
 CELL, FONT, GAP, MARGIN = 14, 11, 14, 16
 # From nothing to all of it; and for numbers of both signs, through white. Both keep their order in grey.
@@ -95,7 +102,7 @@ def colour(value: float, signed: bool = False) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _font() -> Any:
+def _font() -> "Font":
     """A font of the machine that has letters of many languages; else Pillow's own, which has those of English."""
     from PIL import ImageFont
 
@@ -105,14 +112,14 @@ def _font() -> Any:
     return ImageFont.load_default(FONT)
 
 
-def _labels(one: HeatMap, font: Any) -> tuple[int, int]:
+def _labels(one: HeatMap, font: "Font") -> tuple[int, int]:
     """Pixels left of the table and above it that labels and the title take."""
     left = max((int(font.getlength(_shown(label))) for label in one.rows), default=0)
     above = max((int(font.getlength(_shown(label))) for label in one.columns), default=0)
     return left + (4 if left else 0), above + (4 if above else 0) + FONT + 4
 
 
-def _size(one: HeatMap, font: Any) -> tuple[int, int]:
+def _size(one: HeatMap, font: "Font") -> tuple[int, int]:
     left, above = _labels(one, font)
     columns = len(one.values[0]) if one.values else 0
     return left + max(columns * one.cell[0], int(font.getlength(_plain(one.title)))), above + len(
@@ -120,7 +127,7 @@ def _size(one: HeatMap, font: Any) -> tuple[int, int]:
     ) * one.cell[1]
 
 
-def _place(sheet: Any, pen: Any, font: Any, one: HeatMap, x: int, y: int) -> None:
+def _place(sheet: "Sheet", pen: "Pen", font: "Font", one: HeatMap, x: int, y: int) -> None:
     """Draws one table with its upper left corner, labels included, at ``(x, y)``."""
     left, above = _labels(one, font)
     wide, high = one.cell
@@ -139,7 +146,7 @@ def _place(sheet: Any, pen: Any, font: Any, one: HeatMap, x: int, y: int) -> Non
         _upright(sheet, font, _shown(label), x + j * wide + wide // 2, top - 3)
 
 
-def _upright(sheet: Any, font: Any, text: str, x: int, bottom: int) -> None:
+def _upright(sheet: "Sheet", font: "Font", text: str, x: int, bottom: int) -> None:
     """Text that reads upwards, its middle at ``x`` and its beginning at ``bottom``."""
     from PIL import Image, ImageDraw
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import UserError, nearest
-from repro.nested import flatten, merge
+from repro.nested import Config, Tree, flatten, laid_over, merge, replaced
 from repro.paths import configs_dir, runs_dir
 from repro.seeds import judged_seeds
+from repro.swaps import drop_unknown
 from repro.tied import deviation, followers, require_agreement, short, words
 from repro.yamls import parse_yaml, read_text
 
@@ -36,8 +37,7 @@ INFRASTRUCTURE = (
 )  # fmt: skip
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
-Config = dict[str, Any]
-Overrides = list[tuple[str, Any]]
+Overrides = list[tuple[str, Tree]]
 
 # The points of a grid share one parse; its result is never handed out uncopied.
 _parse_once = cache(parse_yaml)
@@ -52,7 +52,7 @@ class Recipe:
         scale: one of :data:`SCALES`.
         config: everything the file says, overlays, point and overrides merged; header keys included.
         overrides: settings given beside the files, then those tied to them, one word each: ``--model.width=256``.
-        notices: what the user should be told of tied settings; see :func:`repro.tied.followers`.
+        notices: what the user should be told of settings; see :mod:`repro.swaps` and :func:`repro.tied.followers`.
     """
 
     experiment: str
@@ -182,7 +182,8 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     Args:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
-        overrides: ``(dotted key, value)`` pairs, see :func:`set_key`; they also set what :mod:`repro.tied` says.
+        overrides: ``(dotted key, value)`` pairs, see :func:`set_key`; they also set what :mod:`repro.tied`
+            and drop what :mod:`repro.swaps` says.
 
     Raises:
         UserError: unknown experiment (nearest names offered), scale or section; two values for one quantity.
@@ -205,14 +206,16 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
 
 
 def _override(config: Config, overrides: Overrides) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    files = copy.deepcopy(config) if overrides else config
     for key, value in overrides:
         set_key(config, key, value)
+    dropped = drop_unknown(files, config, overrides)
     also, notices = followers(config, overrides)
     for key, value in also:
         set_key(config, key, value)
     if told := [pair for pair in overrides if not _is_infrastructure(pair[0])]:
         config["deviations"] = [*(config.get("deviations") or ()), deviation(told, also)]
-    return words([*overrides, *also]), tuple(notices)
+    return words([*overrides, *also]), (*dropped, *notices)
 
 
 def _read_recipe(path: Path) -> Config:
@@ -241,16 +244,8 @@ def _choose_point(config: Config, name: str, point: str) -> Config:
             config[key] = value
         else:
             set_key(config, key, value)
-    return {k: _named(v, point) if k in HEADER else v for k, v in config.items()}
-
-
-def _named(node: Any, point: str) -> Any:
-    """Writes the point's name where a header says ``{point}``: the rows of a grid are named after its points."""
-    if isinstance(node, dict):
-        return {key: _named(value, point) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_named(value, point) for value in node]
-    return node.replace("{point}", point) if isinstance(node, str) else node
+    # the rows of a grid are named after its points
+    return {k: replaced(v, "{point}", point) if k in HEADER else v for k, v in config.items()}
 
 
 def _points(config: Config, name: str) -> Config:
@@ -266,7 +261,7 @@ def _points(config: Config, name: str) -> Config:
     return {str(point): keys for point, keys in points.items()}
 
 
-def set_key(config: Config, key: str, value: Any) -> None:
+def set_key(config: Config, key: str, value: Tree) -> None:
     """Sets a dotted key in place; ``init_args`` may be left out, list items are numbers.
 
     ``model.net.d_model`` reaches ``model.init_args.net.init_args.d_model``.
@@ -289,7 +284,7 @@ def set_key(config: Config, key: str, value: Any) -> None:
         else:
             raise UserError(f"--{key}: {'.'.join(parts[:i])} is a value, it has no {part!r}")
         if last:
-            node[step] = merge(node.get(step), value) if isinstance(node, dict) else value
+            node[step] = laid_over(node.get(step), value) if isinstance(node, dict) else value
         else:
             node = node.setdefault(step, {}) if isinstance(node, dict) else node[step]
 

@@ -155,7 +155,7 @@ def _refuse_constant(text: str) -> float:
 def _check_types(record: RunRecord, name: str) -> None:
     """Refuses a record with a field of another type: tables would fail far from the cause."""
     for part, where in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
-        for key, hint in _hints(type(part)).items():  # type: ignore[arg-type]
+        for key, hint in _hints()[type(part)].items():
             value = getattr(part, key)
             if not _fits(value, hint):
                 raise UserError(f"{name}: {where}{key} is {value!r}, which is not of the right type")
@@ -164,29 +164,34 @@ def _check_types(record: RunRecord, name: str) -> None:
             raise UserError(f"{name}: curve {key} is no list of points [step, value]")
 
 
-_hints = cache(get_type_hints)
+@cache
+def _hints() -> dict[type, dict[str, object]]:
+    return {kind: get_type_hints(kind) for kind in (RunRecord, Measurement)}
 
 
-def _is_point(point: Any) -> bool:
-    pair = type(point) is list and len(point) == 2
-    return pair and type(point[0]) in (int, float) and type(point[1]) in (int, float, type(None))
+def _is_point(point: object) -> bool:
+    if type(point) is not list or len(point) != 2:
+        return False
+    return type(point[0]) in (int, float) and type(point[1]) in (int, float, type(None))
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     """Whether a value read from JSON is of an annotated type. Numbers are finite, and True is none."""
+    if hint is Any:
+        return True
     if isinstance(hint, UnionType):
         return any(_fits(value, one) for one in get_args(hint))
-    inner = get_args(hint)[-1:]
-    if isinstance(value, bool | int | float) and hint is not Any:
+    if isinstance(value, bool | int | float):
         numbers = (int, float) if hint is float else (hint,)
         return type(value) in numbers and -1e300 < value < 1e300
-    if hint is Any or not isinstance(value, get_origin(hint) or hint):
-        return hint is Any
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or not isinstance(value, kind):
+        return False
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return inner in ((), (Any,)) or all(_fits(one, inner[0]) for one in values)
+    return all(_fits(one, inner) for inner in get_args(hint)[-1:] for one in values)
 
 
-def _is_required(f: "dataclasses.Field[Any]") -> bool:
+def _is_required(f: "dataclasses.Field[object]") -> bool:
     return f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from types import FrameType
 from typing import Any
 
 
@@ -36,7 +37,7 @@ class StopRequest:
             signal.signal(number, handler)
         self._before = {}
 
-    def _ask(self, number: int, frame: Any) -> None:
+    def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
         if number == signal.SIGINT and os.getpid() == self._pid:
             self.by_user = True

@@ -7,11 +7,10 @@ schedule's.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from repro.errors import UserError, nearest
-from repro.nested import flatten
+from repro.nested import Config, Tree, flatten
 
 TIED = {
     "width": (
@@ -21,7 +20,7 @@ TIED = {
     "size of the vocabulary": ("model.net.vocabulary.size", "data.vocab_size"),
 }  # fmt: skip
 
-Pairs = Sequence[tuple[str, Any]]
+Pairs = Sequence[tuple[str, Tree]]
 
 
 def short(key: str) -> str:
@@ -29,14 +28,14 @@ def short(key: str) -> str:
     return key.replace(".init_args.", ".")
 
 
-def stated(config: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def stated(config: Config) -> list[tuple[str, Config]]:
     """Each quantity, with the keys under which a configuration states it and their values; not the untied ones."""
     untied = config.get("untied") or ()
     flat = {short(key): value for key, value in flatten(config).items() if short(key) not in untied}
     return [(what, {k: flat[k] for k in keys if flat.get(k) is not None}) for what, keys in TIED.items()]
 
 
-def require_agreement(experiment: str, config: Mapping[str, Any]) -> None:
+def require_agreement(experiment: str, config: Config) -> None:
     """Refuses a recipe that states two values for one quantity.
 
     Args:
@@ -63,7 +62,7 @@ def require_agreement(experiment: str, config: Mapping[str, Any]) -> None:
                 )
 
 
-def followers(config: Mapping[str, Any], overrides: Pairs) -> tuple[list[tuple[str, Any]], list[str]]:
+def followers(config: Config, overrides: Pairs) -> tuple[list[tuple[str, Tree]], list[str]]:
     """What is set together with the overrides of a recipe whose keys agreed.
 
     Args:
@@ -75,7 +74,7 @@ def followers(config: Mapping[str, Any], overrides: Pairs) -> tuple[list[tuple[s
         what sets what, and which keys of one quantity were given different values, which sets no other.
     """
     given = {short(k) for key, value in overrides for k in flatten(value, key)}
-    also: list[tuple[str, Any]] = []
+    also: list[tuple[str, Tree]] = []
     lines = []
     for what, found in stated(config):
         new = {key: value for key, value in found.items() if key in given}

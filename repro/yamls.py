@@ -12,7 +12,7 @@ from repro.errors import UserError
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Safe YAML, in C where available, that reads ``1e-9`` as a number and refuses a key given twice."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for mark, key in ((key.start_mark, str(key.value)) for key, _ in node.value):
             if key in seen:

@@ -11,7 +11,7 @@ import pytest
 # Before torch is imported: small tensors gain nothing from threads, and results then never depend on their number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from repro.data import obtain
+from repro.data import pairs
 from repro.data.sources import prepare
 from tests.workshop import TINY, Workshop, call, make_workshop
 
@@ -46,7 +46,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small-store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_DATA", str(folder))
-        patch.setattr(obtain, "_HELD_OUT_SIZES", {"val": 10, "test": 15})
+        patch.setattr(pairs, "HELD_OUT_SIZES", {"val": 10, "test": 15})
         prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
     return folder
 

@@ -1,5 +1,6 @@
 """Tiny random weights in the form of the published files, and their place among the known sources."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from repro.data import weight_sources
-from repro.data.weight_sources import Architecture
+from repro.data.registry import DATA_SETS
+from repro.data.weight_sources import Architecture, PretrainedWeights
 
 D_MODEL, HEADS, LAYERS, POSITIONS, VOCAB = 16, 2, 2, 12, 13
 TINY = {
@@ -39,9 +40,16 @@ BESIDE = {
 
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
-    """Makes the known sources of weights so small that a test can have them."""
+    """Makes the known weights so small that a test can have them."""
     for name, architecture in TINY.items():
-        patch.setitem(weight_sources.ARCHITECTURES, name, architecture)
+        resize(patch, name, architecture)
+
+
+def resize(patch: pytest.MonkeyPatch, name: str, architecture: Architecture) -> None:
+    """Gives known weights another architecture."""
+    known = DATA_SETS[name]
+    assert isinstance(known, PretrainedWeights)
+    patch.setitem(DATA_SETS, name, dataclasses.replace(known, architecture=architecture))
 
 
 def official(name: str, seed: int = 0) -> dict[str, Tensor]:

@@ -11,23 +11,22 @@ FRENCH = {r"data\..*\.(store|vocab_size|target_language)", r"model\..*\.size"}
 ABLATION_KEYS = {
     "attention-is-all-you-need/big": {
         r"trainer\.max_steps", r"checkpoints\.average_last", r"model\..*\.d_model", r"model\..*\.n_heads",
-        r"model\..*\.d_ff", r"model\..*\.dropout",
+        r"model\..*\.d_ff", r"model\..*\.dropout", *SCORED, *FRENCH,
     },
     "attention-is-all-you-need/base-en-fr": FRENCH,
-    "attention-is-all-you-need/big-en-fr": FRENCH | {r"model\..*\.dropout"},
     "attention-is-all-you-need/variations": {
         *SCORED, MIXER, POSITIONS, r"model\..*\.n_heads", r"model\..*\.d_head", r"model\..*\.d_value",
         r"model\..*\.d_model",
         r"model\..*\.(en|de)coder_layers", r"model\..*\.d_ff", r"model\..*\.dropout", r"model\..*\.label_smoothing",
     },
-    "attention-is-all-you-need/variations-big": SCORED,
-    "transformer-xl/shaw": {MIXER, PROTOCOLS, r"data\..*\.context"},
-    "transformer-xl/half": {MIXER, PROTOCOLS, r"data\..*\.context"},
+    "transformer-xl/half-and-shaw": {MIXER, PROTOCOLS, r"data\..*\.context"},
     "transformer-xl/memory": {MIXER, *LENGTH, r"data\..*\.context", r"data\..*\.batch_tokens"},
     "transformer-xl/vaswani": {MIXER, POSITIONS, PROTOCOLS, r"data\..*\.context", r"model\..*\.d_ff"},
     "transformer-xl/al-rfou": {POSITIONS, r"model\..*\.d_ff"},
-    "transformer-xl/enwik8-18l": {MIXER, r"model\..*\.d_model", r"model\..*\.n_layers", r"model\..*\.d_ff"},
-    "transformer-xl/text8-24l": {r"data\..*\.store", r"data\..*\.vocab_size", r"model\..*\.size"},
+    "transformer-xl/characters": {
+        MIXER, r"model\..*\.d_model", r"model\..*\.n_layers", r"model\..*\.d_ff",
+        r"data\..*\.store", r"data\..*\.vocab_size", r"model\..*\.size",
+    },
     "shortformer/length": {*LENGTH},
     "shortformer/pia-caching": {MIXER, POSITIONS, *LENGTH, r"data\..*\.order"},
     "shortformer/staged-training": {r"data\..*\.stages\..*"},
@@ -58,7 +57,7 @@ MEASURED = ("test/", "val/", "train/", "parameters/", "draw/", "cost/")
 OTHER_SIZE = (
     "attention-is-all-you-need/base-en-fr",  # printed for German's larger vocabulary too
     "attention-is-all-you-need/variations",  # within 5 %: printed for a vocabulary of another size, which is not said
-    "transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b-ablation@shaw",
+    "transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b@shaw",
     "frozen-pretrained-transformer/",  # printed with the table of tokens, which is not used
     "shortformer/tbc",  # printed with a second matrix of tokens, where the text says that one is shared
 )  # fmt: skip

@@ -210,7 +210,7 @@ def test_a_recipe_builds_on_the_meta_device(name: str, scale: str) -> None:
         assert parts.checkpoints is not None
         assert parts.checkpoints.average_last * parts.checkpoints.every_steps <= parts.trainer["max_steps"]
         if parts.checkpoints.best is not None:
-            unit = getattr(parts.task, "unit", type(parts.task).__name__)
+            unit = getattr(parts.task, "token_unit", type(parts.task).__name__)
             metric = {"character": "bpc", "byte": "bpb", **BEST}.get(unit, "ppl")
             assert parts.checkpoints.best == f"val/{metric}"
 
@@ -274,12 +274,13 @@ def test_a_recipe_trains_and_is_tested_in_small(
     assert len(workshop.records()) == 1
 
 
-@pytest.mark.parametrize(
-    "name", sorted({n for n, s in RECIPES if load_recipe(points_of(n, s)[0]).config.get("ablates")})
-)
+ABLATIONS = [e for e, scale in EVERY if scale == "paper" and load_recipe(e).config.get("ablates")]
+
+
+@pytest.mark.parametrize("name", sorted({experiment.partition("@")[0] for experiment in ABLATIONS}))
 def test_an_ablation_changes_only_what_it_says(name: str) -> None:
     allowed, found = ABLATION_KEYS[name], set()
-    for experiment in points_of(name, "paper"):
+    for experiment in (e for e in ABLATIONS if e.partition("@")[0] == name):
         recipe = load_recipe(experiment)
         keys = differing_keys(load_recipe(recipe.config["ablates"]).signature, recipe.signature)
         print(experiment, *keys, sep="\n")
@@ -328,7 +329,7 @@ def test_every_row_of_table_3_is_what_the_paper_prints_and_changes_nothing_else(
     base = load_recipe("attention-is-all-you-need/variations@base")
     assert len(rows) == 20
     for row in rows.values():
-        name = "variations-big" if row.id == "big" else f"variations@{row.id}"
+        name = "big@newstest2013" if row.id == "big" else f"variations@{row.id}"
         recipe = load_recipe(f"attention-is-all-you-need/{name}")
         assert settings_of(recipe) == {key: row.settings[key] for key in settings_of(base)}
         keys = {key.split(": ")[0] for key in differing_keys(base.signature, recipe.signature)}

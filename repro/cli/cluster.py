@@ -4,8 +4,9 @@ import argparse
 import json
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from repro.cli.arguments import Verbs, completed
 from repro.cli.runs import SEEDS, complete_experiments
 from repro.recipe import SCALES
 from repro.seeds import SeedChoice
@@ -15,17 +16,17 @@ if TYPE_CHECKING:
     from repro.launch.plan import Plan, Request
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     submit = verbs.add_parser("submit", help="queue the runs of a target on a Slurm cluster")
     targets = submit.add_argument(
         "targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment"
     )
-    targets.completer = complete_experiments
+    completed(targets, complete_experiments)
     cluster = submit.add_argument(
         "--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/"
     )
-    cluster.completer = complete_clusters
+    completed(cluster, complete_clusters)
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     submit.add_argument("--comment", metavar="TEXT", help="shown by squeue behind the submission's name")
@@ -45,7 +46,7 @@ def register(verbs: Any) -> None:
     doctor.set_defaults(handler=examine)
 
 
-def complete_clusters(prefix: str, **_: Any) -> list[str]:
+def complete_clusters(prefix: str, **_: object) -> list[str]:
     """Shell completion: cluster profiles."""
     from repro.launch.profile import profile_names
 
@@ -104,7 +105,7 @@ def _conclude(plan: "Plan", entry: "Submission") -> None:
     print(f"next: repro status, repro logs {plan.runs[0].run_id}")
 
 
-def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, Any]]:
+def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
     """One object for each run that is wanted: what became of it, and as which task."""
     jobs = {job.name: job for job in entry.jobs} if entry else {}
     placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}

@@ -5,10 +5,11 @@ import json
 import sys
 from typing import Any
 
+from repro.cli.arguments import Verbs, completed
 from repro.recipe import SCALES
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     from repro.cli.runs import complete_experiments
 
@@ -16,7 +17,7 @@ def register(verbs: Any) -> None:
         "recl", help="relative effective context length of a group of trained language models"
     )
     runs = recl.add_argument("runs", nargs="+", metavar="RUN", help="run folder, run id or experiment")
-    runs.completer = complete_experiments
+    completed(runs, complete_experiments)
     recl.add_argument("--scale", choices=SCALES, help="of experiments (default: the newest run)")
     recl.add_argument("--run-seed", type=int, help="of experiments (default: the newest run)")
     for name, default, what in (

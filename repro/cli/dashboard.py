@@ -4,20 +4,24 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
 from repro.record import write_atomic
 
+if TYPE_CHECKING:
+    from repro.report.dashboard import Dashboard
 
-def register(verbs: Any) -> None:
+
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     from repro.cli.results import complete_papers
 
     parser = verbs.add_parser(
         "dashboard", help="a paper's W&B workspace and report: made, or brought up to date"
     )
-    parser.add_argument("paper", metavar="PAPER").completer = complete_papers
+    completed(parser.add_argument("paper", metavar="PAPER"), complete_papers)
     parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
     parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
     parser.add_argument("--dry-run", action="store_true", help="print the specification; asks no server")
@@ -47,7 +51,7 @@ def make_dashboard(args: argparse.Namespace) -> None:
         _publish(board, entity, project)
 
 
-def _publish(board: Any, entity: str, project: str) -> None:
+def _publish(board: "Dashboard", entity: str, project: str) -> None:
     from wandb_workspaces._graphql import execute_graphql, get_app_url
 
     from repro.report.dashboard_models import specification

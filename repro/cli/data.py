@@ -2,22 +2,22 @@
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+
+from repro.cli.arguments import Verbs, completed
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     data = verbs.add_parser("data", help="list, prepare and verify data stores")
     actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    lister = actions.add_parser("list", help="sources with licence, size and whether they are prepared")
+    lister = actions.add_parser("list", help="data sets with licence, size and whether they are prepared")
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_data)
 
     prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set, once")
-    prepare.add_argument("name", metavar="NAME").completer = complete_sources
+    completed(prepare.add_argument("name", metavar="NAME"), complete_names)
     prepare.add_argument(
         "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
     )
@@ -34,21 +34,21 @@ def register(verbs: Any) -> None:
     prepare.set_defaults(handler=prepare_data)
 
     verify = actions.add_parser("verify", help="check every hash of a prepared store")
-    verify.add_argument("name", metavar="NAME").completer = complete_sources
+    completed(verify.add_argument("name", metavar="NAME"), complete_names)
     verify.set_defaults(handler=verify_data)
 
 
-def complete_sources(prefix: str, **_: Any) -> list[str]:
-    """Shell completion: names of sources."""
-    from repro.data.sources import SOURCES
+def complete_names(prefix: str, **_: object) -> list[str]:
+    """Shell completion: names of data sets."""
+    from repro.data.registry import DATA_SETS
 
-    return [name for name in SOURCES if name.startswith(prefix)]
+    return [name for name in DATA_SETS if name.startswith(prefix)]
 
 
 def list_data(args: argparse.Namespace) -> None:
     from repro.data.sources import list_sources
 
-    found = [asdict(source) for source in list_sources()]
+    found = list_sources()
     if args.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return

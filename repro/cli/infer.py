@@ -4,14 +4,14 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
 from repro.recipe import SCALES
 from repro.record import write_atomic
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
     add_run(translate)
@@ -53,7 +53,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     from repro.cli.runs import complete_experiments
 
     run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
-    run.completer = complete_experiments  # type: ignore[attr-defined]
+    completed(run, complete_experiments)
     parser.add_argument("--scale", choices=SCALES, help="of an experiment (default: the newest run)")
     parser.add_argument(
         "--run-seed", type=int, default=None, help="of an experiment (default: the newest run)"

@@ -3,8 +3,8 @@
 import argparse
 import json
 import sys
-from typing import Any
 
+from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
 from repro.recipe import SCALES
 
@@ -12,7 +12,7 @@ WATCH_SECONDS = 10.0
 _TARGET = "paper, table, row, experiment, run id or its beginning, run folder, or job (12, 12_0)"
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     status = verbs.add_parser("status", help="what every run is doing, submitted or local")
     _add_targets(status)
@@ -34,7 +34,7 @@ def register(verbs: Any) -> None:
 
     logs = verbs.add_parser("logs", help="what a run's job wrote, all attempts")
     run = logs.add_argument("run", metavar="RUN", help=f"{_TARGET}; of several runs the last submitted")
-    run.completer = complete_runs
+    completed(run, complete_runs)
     logs.add_argument("--scale", choices=SCALES, help="of an experiment's runs, one at this scale")
     logs.add_argument("--seed", type=int, help="of an experiment's runs, the one with this seed")
     logs.add_argument(
@@ -53,10 +53,10 @@ def register(verbs: Any) -> None:
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
     targets = parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET)
-    targets.completer = complete_runs  # type: ignore[attr-defined]
+    completed(targets, complete_runs)
 
 
-def complete_runs(prefix: str, **_: Any) -> list[str]:
+def complete_runs(prefix: str, **_: object) -> list[str]:
     """Shell completion: runs, jobs, and the experiments and papers that have runs."""
     from repro.launch.known import names
 

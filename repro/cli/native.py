@@ -1,10 +1,12 @@
 """``fit | validate | test | predict --config FILE``: plain LightningCLI over the same recipes."""
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from repro.cli.arguments import Verbs
 from repro.errors import EXIT_BAD_INPUT, UserError
 from repro.recipe import HEADER
 from repro.yamls import read_yaml
@@ -12,7 +14,7 @@ from repro.yamls import read_yaml
 VERBS = ("fit", "validate", "test", "predict")
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs to the help; :func:`call` serves them."""
     for verb in VERBS:
         verbs.add_parser(verb, help=f"plain LightningCLI: repro {verb} --config FILE", add_help=False)
@@ -25,7 +27,6 @@ def call(arguments: list[str]) -> int | None:
         UserError: arguments or a recipe that do not parse; one line.
     """
     import contextlib
-    import io
 
     from repro.experiment.build import explain, restrict_imports
     from repro.experiment.trainer import quiet
@@ -69,10 +70,10 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 
 
 def _run(arguments: list[str]) -> None:
-    from lightning.pytorch import LightningDataModule
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-    from repro.experiment.build import Checkpoints, check_together, explain
+    from repro.data.datamodule import DataModule
+    from repro.experiment.build import Checkpoints, check_makers, check_together, explain
     from repro.tasks import Task
 
     class Cli(LightningCLI):
@@ -84,6 +85,7 @@ def _run(arguments: list[str]) -> None:
         def instantiate_classes(self) -> None:
             try:
                 super().instantiate_classes()
+                check_makers(self.model)
                 check_together(self.model, self.datamodule)
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
@@ -92,7 +94,7 @@ def _run(arguments: list[str]) -> None:
     sys.argv = [sys.argv[0], *arguments]
     Cli(
         Task,
-        LightningDataModule,
+        DataModule,
         subclass_mode_model=True,
         subclass_mode_data=True,
         save_config_kwargs={"overwrite": True},
@@ -104,7 +106,7 @@ def _run(arguments: list[str]) -> None:
 class _Tee:
     """Keeps what is written, and passes it on once it is clear that it is no usage error."""
 
-    def __init__(self, kept: Any) -> None:
+    def __init__(self, kept: io.StringIO) -> None:
         self.kept = kept
         self.out = sys.stderr
 

@@ -3,20 +3,20 @@
 import argparse
 import json
 import sys
-from typing import Any
 
+from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
 from repro.paths import results_dir
 from repro.record import Damage, read_records
 from repro.report.text import clean
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     lister = verbs.add_parser(
         "list", help="published rows, recipes, scales, published and measured values, verdicts"
     )
-    lister.add_argument("paper", nargs="?", metavar="PAPER").completer = complete_papers
+    completed(lister.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_rows)
 
@@ -42,7 +42,7 @@ def register(verbs: Any) -> None:
     completion.set_defaults(handler=print_completion)
 
 
-def complete_papers(prefix: str, **_: Any) -> list[str]:
+def complete_papers(prefix: str, **_: object) -> list[str]:
     """Shell completion: keys of the published papers."""
     return sorted(p.stem for p in (results_dir() / "published").glob(f"{prefix}*.yaml"))
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from repro.cli.arguments import Verbs, completed
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
-from repro.record import write_atomic
+from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.stop import StopRequest
 from repro.yamls import parse_yaml
@@ -21,7 +22,7 @@ from repro.yamls import parse_yaml
 SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     config = verbs.add_parser("config", help="the resolved configuration of an experiment")
     add_experiment(config)
@@ -43,7 +44,7 @@ def register(verbs: Any) -> None:
     targets = reproduce.add_argument(
         "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment"
     )
-    targets.completer = complete_experiments
+    completed(targets, complete_experiments)
     reproduce.add_argument("--scale", choices=SCALES, default="paper")
     reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     reproduce.add_argument("--dry-run", action="store_true", help="only say what would run")
@@ -60,7 +61,7 @@ def register(verbs: Any) -> None:
 def add_experiment(parser: argparse.ArgumentParser) -> None:
     """The arguments that name an experiment, a scale and overrides."""
     name = parser.add_argument("experiment", metavar="EXPERIMENT", help="<paper>/<recipe>; see `repro list`")
-    name.completer = complete_experiments  # type: ignore[attr-defined]
+    completed(name, complete_experiments)
     parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
     parser.set_defaults(overrides=[])
     parser.epilog = (
@@ -69,7 +70,7 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def complete_experiments(prefix: str, **_: Any) -> list[str]:
+def complete_experiments(prefix: str, **_: object) -> list[str]:
     """Shell completion: experiments and papers."""
     names = experiments()
     return [n for n in (*names, *sorted({n.split("/")[0] for n in names})) if n.startswith(prefix)]
@@ -181,7 +182,7 @@ def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
     return result
 
 
-def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> Any:
+def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
     from repro.experiment.run import finished_record, run
     from repro.report.expected import expected
 
@@ -211,7 +212,7 @@ def is_leader() -> bool:
     return not getattr(rank_zero_only, "rank", 0)
 
 
-def conclude(record: Any) -> None:
+def conclude(record: RunRecord) -> None:
     """After a run: regenerates tables, shows the run's, says where page and plots are."""
     from repro.report.render import write_tables
     from repro.report.terminal import terminal_table
@@ -227,7 +228,6 @@ def conclude(record: Any) -> None:
 def reproduce_all(args: argparse.Namespace) -> int:
     from repro.launch.chain import needed
     from repro.launch.targets import few_seeds, not_judged, resolve_targets
-    from repro.record import read_records
 
     seeds = SeedChoice.parse(args.seeds)
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
@@ -265,14 +265,12 @@ def show_runs(args: argparse.Namespace) -> None:
         print(diff_runs(*records))
 
 
-def find_record(word: str) -> Any:
+def find_record(word: str) -> RunRecord:
     """A record by run id, run folder or file.
 
     Raises:
         UserError: nothing of that name has a record; nearest run ids offered, or what state the run is in.
     """
-    from repro.record import RunRecord, read_records
-
     for path in (Path(word), Path(word) / "record.json", runs_dir() / word / "record.json"):
         if path.is_file():
             return RunRecord.from_json(path.read_text(encoding="utf-8"), str(path))

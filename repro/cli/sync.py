@@ -5,27 +5,31 @@ import dataclasses
 import importlib.util
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from repro.cli.arguments import Verbs, completed
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError, nearest
 from repro.paths import runs_dir
+
+if TYPE_CHECKING:
+    from repro.tracking.server import Server
 
 _DEPTH = "*/*/*/*"  # <paper>/<recipe>/<scale>/s<seed>-<hash8>
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     sync = verbs.add_parser("sync", help="push offline W&B runs, then count the rows that are there")
     runs = sync.add_argument(
         "runs", nargs="*", metavar="RUN", help="run id, run folder, experiment or paper; default: every run"
     )
-    runs.completer = complete_runs
+    completed(runs, complete_runs)
     sync.add_argument("--dry-run", action="store_true", help="only say what would be sent; asks no server")
     sync.add_argument("--json", action="store_true")
     sync.set_defaults(handler=sync_runs)
 
 
-def complete_runs(prefix: str, **_: Any) -> list[str]:
+def complete_runs(prefix: str, **_: object) -> list[str]:
     """Shell completion: run ids."""
     return [run for run in found_runs() if run.startswith(prefix)]
 
@@ -78,7 +82,7 @@ def runs_of(word: str) -> dict[str, Path]:
     return meant
 
 
-def reachable() -> Any:
+def reachable() -> "Server":
     """The server, once it has answered.
 
     Raises:

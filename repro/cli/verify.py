@@ -7,8 +7,8 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from repro.cli.arguments import Verbs
 from repro.cli.runs import find_record, require_writable
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import PROJECT, results_dir
@@ -18,7 +18,7 @@ from repro.verify import CONFIRMING, Comparison, Outcome, Replay, compare, faile
 SHOWN = 10  # deviations in the terminal
 
 
-def register(verbs: Any) -> None:
+def register(verbs: Verbs) -> None:
     """Adds this family's verb."""
     verify = verbs.add_parser("verify", help="run a record's command again from its commit, and compare")
     verify.add_argument("record", metavar="RECORD", help="record file below results/runs, or run id")
@@ -76,7 +76,7 @@ def _compared(record: RunRecord, found: Replay, runs: Path) -> Comparison:
     return compare(record, found.record, others, protocol_of)
 
 
-def _as_json(record: RunRecord, outcome: Outcome, comparison: Comparison) -> dict[str, Any]:
+def _as_json(record: RunRecord, outcome: Outcome, comparison: Comparison) -> dict[str, object]:
     return asdict(outcome) | asdict(comparison) | {"run_id": record.run_id, "commit": record.commit}
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import Examples
+from repro.batches import Examples
+from repro.data.draws import Int64s
 from repro.data.generated import (
     SPEECH,
     SPEECH_LENGTH,

@@ -6,51 +6,19 @@ number of ranks. Lengths count the end symbol.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from repro.batches import PairBatch, SourceBatch
+from repro.data.draws import Int64s, order_of, stream
+from repro.data.shares import Share
 from repro.errors import UserError
 
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Lengths = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]  # of 32 bits where there are millions
 _SHORTER_SIDE_BUCKET = 4
-
-
-class SourceBatch(NamedTuple):
-    """Source sentences alone.
-
-    Attributes:
-        source: ``(B, S)`` int64 ids, each row ends with eos, padded on the right.
-        source_lengths: ``(B,)`` int64, eos counted.
-    """
-
-    source: Tensor
-    source_lengths: Tensor
-
-
-class PairBatch(NamedTuple):
-    """One rank's rows of a global batch of sentence pairs.
-
-    Attributes:
-        source: ``(B, S)`` int64 ids, each row ends with eos, padded on the right.
-        source_lengths: ``(B,)`` int64, eos counted.
-        target_in: ``(B, T)`` int64, each row starts with bos.
-        target_out: ``(B, T)`` int64, each row ends with eos: what follows each position of ``target_in``.
-        target_lengths: ``(B,)`` int64, eos counted.
-        index: ``(B,)`` int64, which example of the split each row is.
-        step_tokens: ``()`` int64, target tokens of the whole global batch, over all ranks and micro-batches.
-    """
-
-    source: Tensor
-    source_lengths: Tensor
-    target_in: Tensor
-    target_out: Tensor
-    target_lengths: Tensor
-    index: Tensor  # type: ignore[assignment]  # hides tuple.index
-    step_tokens: Tensor
 
 
 def fitting(lengths: Lengths, budget_tokens: int, max_length: int | None = None) -> Int64s:
@@ -88,15 +56,14 @@ def token_batches(
             f"no training pair fits: every one is longer than max_length {max_length} or "
             f"batch_tokens {budget_tokens}"
         )
-    # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-    random = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
+    random = stream(seed, epoch)
     longer = lengths[used].max(axis=1)
     skew = (lengths[used, 0] - lengths[used, 1]) // _SHORTER_SIDE_BUCKET
     order = np.lexsort((random.random_raw(used.size), skew, -longer))
     edges = _cut(longer[order], budget_tokens)
     used = used[order]  # batches are views of it: one array instead of two
     batches = [used[start:end] for start, end in pairwise(edges)]
-    return [batches[i] for i in np.argsort(random.random_raw(len(batches)), kind="stable")]
+    return [batches[i] for i in order_of(random.random_raw(len(batches)))]
 
 
 def _cut(widths: Lengths, budget: int) -> list[int]:
@@ -110,48 +77,23 @@ def _cut(widths: Lengths, budget: int) -> list[int]:
     return edges
 
 
-def check_even(rows: int, what: str, world: int, parts: int) -> None:
-    """Refuses rows that ranks and micro-batches cannot share evenly.
-
-    Args:
-        rows: of a global batch.
-        what: they are, for the message.
-        world: number of ranks.
-        parts: micro-batches per step.
-
-    Raises:
-        UserError: names the numbers that divide them.
-    """
-    if rows % (world * parts):
-        fitting = ", ".join(str(n) for n in range(1, rows + 1) if rows % n == 0)
-        raise UserError(
-            f"{what} cannot be shared evenly by {world} ranks x {parts} micro-batches; "
-            f"ranks x micro-batches must be one of {fitting}"
-        )
-
-
-def rank_rows(batch: Int64s, rank: int, world: int, part: int = 0, parts: int = 1) -> Int64s:
-    """The rows of one rank and micro-batch; over all ranks and parts every row comes up exactly once.
-
-    Rows are strided, so that the shares of a batch sorted by length are alike.
+def rank_rows(batch: Int64s, share: Share, micro_batch: int = 0) -> Int64s:
+    """The rows of one rank and micro-batch; over all ranks and micro-batches every row comes up exactly once.
 
     Args:
         batch: indices of a global batch, ``(R,)``.
-        rank: this rank, of ``world``.
-        world: number of ranks.
-        part: this micro-batch, of ``parts``.
-        parts: micro-batches per step (gradient accumulation).
+        share: this rank's place.
+        micro_batch: of ``share.parts``.
 
     Raises:
-        UserError: fewer rows than ``world x parts``.
+        UserError: fewer rows than ranks x micro-batches.
     """
-    shares = world * parts
-    if len(batch) < shares:
+    if len(batch) < share.world * share.parts:
         raise UserError(
-            f"a global batch of {len(batch)} rows cannot be shared by {world} ranks x {parts} micro-batches; "
-            f"raise batch_tokens, or use at most {len(batch)} of them"
+            f"a global batch of {len(batch)} rows cannot be shared by {share.world} ranks x {share.parts} "
+            f"micro-batches; raise batch_tokens, or use at most {len(batch)} of them"
         )
-    return batch[rank * parts + part :: shares]
+    return batch[share.examples(len(batch), micro_batch)]
 
 
 def eval_batches(lengths: Lengths, budget_tokens: int) -> list[Int64s]:
@@ -189,7 +131,7 @@ def pair_batch(
     sources: Sequence[Int64s],
     targets: Sequence[Int64s],
     index: Int64s,
-    step_tokens: int,
+    step_targets: int,
     pad_bos_eos: tuple[int, int, int],
 ) -> PairBatch:
     """Ids without specials, to a padded batch.
@@ -198,7 +140,7 @@ def pair_batch(
         sources: ids of each source.
         targets: ids of each target.
         index: which examples they are, ``(B,)``.
-        step_tokens: target tokens of the whole global batch, eos counted.
+        step_targets: target tokens of the whole global batch, eos counted.
         pad_bos_eos: the special ids.
     """
     pad, bos, eos = pad_bos_eos
@@ -207,5 +149,4 @@ def pair_batch(
     target_in, _ = pad_right([np.concatenate([begin, row]) for row in targets], pad)
     target_out, target_lengths = pad_right([np.concatenate([row, end]) for row in targets], pad)
     which = torch.from_numpy(np.asarray(index, np.int64))
-    step = torch.tensor(step_tokens, dtype=torch.int64)
-    return PairBatch(source, source_lengths, target_in, target_out, target_lengths, which, step)
+    return PairBatch(source, source_lengths, target_in, target_out, target_lengths, which, step_targets)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import ExampleData, Examples, Reader
+from repro.batches import Examples
+from repro.data.draws import Int64s, stream
+from repro.data.examples import ExampleData, Reader
 from repro.errors import UserError
 
 GENERATOR_VERSION = 1
@@ -89,7 +90,7 @@ class BitXor:
 
 
 def _generator(split: str, index: int) -> np.random.PCG64:
-    return np.random.PCG64(np.random.SeedSequence([GENERATOR_VERSION, SPLITS.index(split), index]))
+    return stream(GENERATOR_VERSION, SPLITS.index(split), index)
 
 
 class BitMemoryData(ExampleData):

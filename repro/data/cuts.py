@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from repro.data.batches import Int64s
+from repro.data.draws import Int64s
 from repro.data.segments import Lazy, Segment, rows_from
 from repro.errors import UserError
 

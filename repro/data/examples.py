@@ -1,46 +1,17 @@
 """What classifiers train on: examples of a fixed number of targets, in batches of a fixed number of examples."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from repro.data.batches import Int64s, check_even
-from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
+from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches
+from repro.data.datamodule import DataModule
+from repro.data.draws import Int64s, shuffled
+from repro.data.loader import FixedLoader, PlannedLoader
 from repro.errors import UserError
-
-
-class Examples(NamedTuple):
-    """Some examples of a split.
-
-    Attributes:
-        inputs: vectors ``(B, T, C)`` float32, or ids ``(B, T)`` int64.
-        targets: classes ``(B, N)`` int64; -1 where there is none, or where it does not count.
-        hidden: which targets the input does not show, ``(B, N)`` bool; None where there is no such difference.
-        lengths: valid tokens of each row, ``(B,)`` int64, padding is on the right; None means all T.
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    hidden: Tensor | None = None
-    lengths: Tensor | None = None
-
-
-class ExampleBatch(NamedTuple):
-    """One rank's rows of a global batch.
-
-    Attributes:
-        examples: the rows.
-        index: ``(B,)`` int64, which example of the split each row is.
-        step_targets: ``()`` int64, targets that count in the whole global batch, over all ranks and micro-batches.
-    """
-
-    examples: Examples
-    index: Tensor  # type: ignore[assignment]  # hides tuple.index
-    step_targets: Tensor
 
 
 class Reader(Protocol):
@@ -72,16 +43,19 @@ class Build:
 
     def __call__(self, rows: Rows) -> ExampleBatch:
         """The batch of a plan."""
+        examples = self.reader(rows.indices, rows.epoch)
+        counts = examples.targets.flatten() >= 0
+        if not bool(counts.all()):
+            examples = examples._replace(scored=counts.nonzero()[:, 0])
         which = torch.from_numpy(np.ascontiguousarray(rows.indices))
-        step = torch.tensor(rows.step_targets, dtype=torch.int64)
-        return ExampleBatch(self.reader(rows.indices, rows.epoch), which, step)
+        return ExampleBatch(examples, which, rows.step_targets)
 
 
-class ExampleData(ResumingData, ABC):
+class ExampleData(DataModule):
     """Batches of examples, whatever they are; what all classifiers train on.
 
-    The global batch is a pure function of (seed, epoch, step): the examples of an epoch in random order, the last
-    ``size mod batch_size`` of them left out. Ranks and micro-batches take shares of its rows.
+    An epoch has its examples in random order, the last ``size mod batch_size`` of them left out. Ranks and
+    micro-batches take shares of the rows of a global batch.
 
     Args:
         batch_size: examples of the global batch.
@@ -90,7 +64,6 @@ class ExampleData(ResumingData, ABC):
         num_workers: processes that build batches ahead.
 
     Attributes:
-        store_name: what records call the data.
         input_size: width of an input vector, or how many input ids there are.
         seq_len: input tokens of an example, at most.
         n_targets: targets of an example that count; the mean where that differs, see :meth:`targets_of`.
@@ -100,29 +73,22 @@ class ExampleData(ResumingData, ABC):
         UserError: a number below 1.
     """
 
-    store_name: str
+    batch = ExampleBatch
     input_size: int
     seq_len: int
     n_targets: int = 1
     n_classes: int
-    train_split: str = "train"
-    val_split: str = "val"
-    test_split: str = "test"
 
     def __init__(
         self, batch_size: int, eval_batch_size: int = 50, seed: int = 0, num_workers: int = 0
     ) -> None:
-        super().__init__()
+        super().__init__(seed, num_workers)
         if batch_size < 1 or eval_batch_size < 1:
             raise UserError(
                 f"batch_size {batch_size} and eval_batch_size {eval_batch_size} must be at least 1"
             )
-        # with few examples and many ranks a rank may have none
-        self.allow_zero_length_dataloader_with_multiple_devices = True
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size
-        self.seed = seed
-        self.num_workers = num_workers
 
     @abstractmethod
     def size(self, split: str) -> int:
@@ -141,11 +107,6 @@ class ExampleData(ResumingData, ABC):
             epoch: of training; None outside it.
         """
         return np.full(len(indices), self.n_targets, np.int64)
-
-    @property
-    @abstractmethod
-    def manifest_sha256(self) -> str:
-        """What tells the data apart from any other."""
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -172,10 +133,10 @@ class ExampleData(ResumingData, ABC):
 
     def plan_epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
-        rank, world, parts = self._share()
-        used = share_of_batch(self.batch_size, rank, world, parts)
-        steps = self.steps_per_epoch
-        order = shuffled(self.size(self.train_split), (self.seed, epoch))[: steps * self.batch_size]
+        share, steps = self.share, self.steps_per_epoch
+        share.check_even(self.batch_size, f"batch_size {self.batch_size}")
+        used = [share.examples(self.batch_size, part) for part in range(share.parts)]
+        order = shuffled(self.size(self.train_split), self.seed, epoch)[: steps * self.batch_size]
         targets = self.targets_of(self.train_split, order, epoch).reshape(steps, self.batch_size).sum(1)
         return [
             Rows(batch[rows], epoch, int(count))
@@ -183,72 +144,41 @@ class ExampleData(ResumingData, ABC):
             for rows in used
         ]
 
-    def train_dataloader(self) -> PlannedLoader[Rows, ExampleBatch]:
-        """Training batches, from the saved position if there is one."""
+    def training_loader(self) -> PlannedLoader[Rows, ExampleBatch]:
+        """Training batches of this rank."""
         build = Build(self.reader(self.train_split))
-        return self.placed(PlannedLoader(self.plan_epoch, build, self._share()[2], self.num_workers))
+        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
 
-    def val_dataloader(self) -> FixedLoader[Rows, ExampleBatch]:
-        """This rank's share of the validation split."""
-        return self.eval_loader(self.val_split)
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, ExampleBatch]:
+        """This rank's batches of a whole split, its first examples, or random batches of it."""
+        split, selection = self.split(evaluation.kind), evaluation.selection
+        plan = (
+            self._random(split, selection)
+            if isinstance(selection, RandomBatches)
+            else self._whole(evaluation)
+        )
+        return FixedLoader(plan, Build(self.reader(split)), self.num_workers)
 
-    def test_dataloader(self) -> list[FixedLoader[Rows, ExampleBatch]]:
-        """This rank's shares of what the task wants to be tested on."""
-        return self.trainer.lightning_module.test_batches()  # type: ignore[union-attr, operator]
-
-    def eval_loader(self, split: str, limit: int | None = None) -> FixedLoader[Rows, ExampleBatch]:
-        """This rank's examples of any split, each once over all ranks.
-
-        Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it:
-        such a rank gets one without rows.
-
-        Args:
-            split: name of the split.
-            limit: only the first so many examples; None for all.
-        """
-        rank, world, _ = self._share()
-        own = np.arange(rank, self.expected(split, limit), world, dtype=np.int64)
+    def _whole(self, evaluation: Evaluation) -> list[Rows]:
+        """This rank's examples, each once over all ranks; a batch without rows where it has none."""
+        rank, world, _ = self.share
+        own = np.arange(rank, self.expected(evaluation)["examples"], world, dtype=np.int64)
         starts = range(0, max(1, len(own)), self.eval_batch_size)
-        plan = [Rows(own[at : at + self.eval_batch_size], None, 0) for at in starts]
-        return FixedLoader(plan, Build(self.reader(split)), self.num_workers)
+        return [Rows(own[at : at + self.eval_batch_size], None, 0) for at in starts]
 
-    def sampled_loader(self, split: str, batches: int, rows: int) -> FixedLoader[Rows, ExampleBatch]:
-        """This rank's share of some random batches of a split, the same in every run.
+    def _random(self, split: str, drawn: RandomBatches) -> list[Rows]:
+        """This rank's share of random batches, examples drawn without replacement from the split in random order."""
+        rank, world, _ = self.share
+        order = shuffled(self.size(split), drawn.batches, drawn.rows)
+        # goes round a split that is smaller
+        table = np.resize(order, drawn.batches * drawn.rows).reshape(drawn.batches, drawn.rows)
+        return [Rows(batch[rank::world], None, 0) for batch in table]
 
-        Args:
-            split: name of the split.
-            batches: how many.
-            rows: examples of each, drawn without replacement from the split in random order.
-        """
-        rank, world, _ = self._share()
-        order = shuffled(self.size(split), (batches, rows))
-        drawn = np.resize(order, batches * rows).reshape(batches, rows)  # goes round a split that is smaller
-        plan = [Rows(batch[rank::world], None, 0) for batch in drawn]
-        return FixedLoader(plan, Build(self.reader(split)), self.num_workers)
-
-    def expected(self, split: str, limit: int | None = None) -> int:
-        """Examples of :meth:`eval_loader` over all ranks."""
-        return self.size(split) if limit is None else min(limit, self.size(split))
-
-    def _share(self) -> tuple[int, int, int]:
-        """This rank, the number of ranks, micro-batches per step."""
-        if self.trainer is None:
-            return 0, 1, 1
-        return self.trainer.global_rank, self.trainer.world_size, int(self.trainer.accumulate_grad_batches)
-
-
-def shuffled(n: int, key: tuple[int, ...]) -> Int64s:
-    """A random order of ``n`` things, the same on any machine for the same key."""
-    # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-    drawn = np.random.PCG64(np.random.SeedSequence(key)).random_raw(n)
-    return np.argsort(drawn, kind="stable").astype(np.int64)
-
-
-def share_of_batch(batch_size: int, rank: int, world: int, parts: int) -> list[slice]:
-    """Which rows of a global batch the micro-batches of one rank take.
-
-    Raises:
-        UserError: the rows cannot be shared evenly; names the numbers that divide them.
-    """
-    check_even(batch_size, f"batch_size {batch_size}", world, parts)
-    return [slice(rank * parts + part, batch_size, world * parts) for part in range(parts)]
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        """Examples of an evaluation over all ranks."""
+        size, selection = self.size(self.split(evaluation.kind)), evaluation.selection
+        if isinstance(selection, RandomBatches):
+            size = selection.batches * selection.rows
+        elif isinstance(selection, FirstExamples):
+            size = min(size, selection.count)
+        return {"examples": size}

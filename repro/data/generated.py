@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.batches import Int64s
+from repro.data.draws import Int64s, Raw, stream
 from repro.data.examples import ExampleData
 from repro.errors import UserError
 
@@ -15,7 +15,6 @@ GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
 # What a stream of random numbers is for: streams of different purposes share nothing.
 WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE, NOISE = range(7)
-Raw = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def raw(count: int, purpose: int, split: str, epoch: int | None, index: int = 0) -> Raw:
@@ -29,8 +28,7 @@ def raw(count: int, purpose: int, split: str, epoch: int | None, index: int = 0)
         index: of the example.
     """
     key = [GENERATOR_VERSION, purpose, SPLITS.index(split), epoch or 0, index]
-    # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-    return np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
+    return stream(*key).random_raw(count)
 
 
 def below(numbers: Raw, limit: int) -> Int64s:

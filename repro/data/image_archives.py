@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.image_sources import LOOKS
-from repro.data.source import Source
+from repro.data.image_sources import PictureArchives
 from repro.errors import UserError
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -24,31 +23,31 @@ class _Found(NamedTuple):
     size: int
 
 
-def read_archive(source: Source, folder: Path, split: str) -> Iterator[_Bytes]:
+def read_archive(data_set: PictureArchives, folder: Path, split: str) -> Iterator[_Bytes]:
     """The pictures ``(H, W, C)`` of a split in the order of their file names, which a tar does not keep.
 
     Args:
-        source: of pictures in archives.
+        data_set: of pictures in archives.
         folder: with ``<archive>.tar`` or a folder ``<archive>`` of files at any depth.
-        split: of the source.
+        split: of the data set.
 
     Raises:
         UserError: neither is there, something cannot be read, a picture has another size, or there are more or
             fewer than there should be.
     """
-    look = LOOKS[source.name]
-    stem = look.archives[split]
+    stem = data_set.archives[split]
     tar, below = folder / f"{stem}.tar", folder / stem
     if not tar.is_file() and not below.is_dir():
         raise UserError(f"--from {folder}: neither {tar.name} (not packed any further) nor a folder {stem}")
     where = tar if tar.is_file() else below
     files = sorted(_in_tar(tar) if tar.is_file() else _in_folder(below))
-    if len(files) != look.examples[split]:
+    wanted = data_set.examples[split]
+    if len(files) != wanted:
         raise UserError(
-            f"{where}: {len(files):,} pictures, {source.name} has {look.examples[split]:,} in {split}; get it again"
+            f"{where}: {len(files):,} pictures, {data_set.name} has {wanted:,} in {split}; get it again"
         )
     for name, content in _contents(where, files):
-        yield _decoded(f"{where}, {name}", content, look.shape)
+        yield _decoded(f"{where}, {name}", content, data_set.shape)
 
 
 def _in_tar(path: Path) -> Iterator[_Found]:

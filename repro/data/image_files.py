@@ -3,16 +3,14 @@
 import hashlib
 import pickletools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data import obtain
-from repro.data.image_sources import LOOKS
-from repro.data.source import Source
+from repro.data.packed import find_packed, need_packed, read_packed
 from repro.errors import UserError
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -32,30 +30,33 @@ class Labelled(NamedTuple):
 
 
 Splits = dict[str, Labelled]
+Shape = tuple[int, int, int]
 
 
-def _open(folder: Path, stem: str) -> tuple[Path, bytes]:
-    path = obtain.find_file(folder, stem)
-    if path is None:
-        raise UserError(f"--from {folder}: no {stem}, plain or .gz or .xz")
-    return path, obtain.read_file(path)
+def _open(folder: Path, name: str) -> tuple[Path, bytes]:
+    path = need_packed(folder, name, "get the original files")
+    return path, read_packed(path)
 
 
 # --- MNIST ----------------------------------------------------------------------------------------------------------
 
 
-def read_mnist(folder: Path) -> Splits:
+def read_mnist(folder: Path, shape: Shape) -> Splits:
     """The four original files.
+
+    Args:
+        folder: with them.
+        shape: of a picture.
 
     Raises:
         UserError: one is missing, damaged, or holds something else.
     """
-    height, width, channels = LOOKS["mnist"].shape
+    height, width, _ = shape
     found = {}
     for split, stem in _IDX.items():
         images = _read_idx(folder, f"{stem}-images-idx3-ubyte", (height, width))
         labels = _read_idx(folder, f"{stem}-labels-idx1-ubyte", ())
-        found[split] = Labelled(images.reshape(-1, height, width, channels), labels)
+        found[split] = Labelled(images.reshape(-1, *shape), labels)
     return found
 
 
@@ -88,7 +89,8 @@ def _idx_content(items: Bytes) -> bytes:
     return header + items.tobytes()
 
 
-def _mnist_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
+def mnist_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
+    """What the four files hold, by their names."""
     for split, stem in _IDX.items():
         yield f"{stem}-images-idx3-ubyte", _idx_content(splits[split].images[..., 0])
         yield f"{stem}-labels-idx1-ubyte", _idx_content(splits[split].labels)
@@ -97,33 +99,37 @@ def _mnist_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
 # --- CIFAR-10 -------------------------------------------------------------------------------------------------------
 
 
-def read_cifar10(folder: Path) -> Splits:
+def read_cifar10(folder: Path, shape: Shape) -> Splits:
     """Flat bytes ``train-images-1.u8`` to ``5``, ``train-labels.u8`` and so on, or the original Python version.
+
+    Args:
+        folder: with either.
+        shape: of a picture.
 
     Raises:
         UserError: neither is there, or a file is missing, damaged, or holds something else.
     """
-    if obtain.find_file(folder, "train-images-1.u8"):
-        train = np.concatenate([_read_flat(folder, f"train-images-{n}") for n in range(1, 1 + TRAIN_FILES)])
+    numbers = range(1, 1 + TRAIN_FILES)
+    if find_packed(folder, "train-images-1.u8"):
+        train = np.concatenate([_read_flat(folder, f"train-images-{n}", shape) for n in numbers])
         return {
             "train": Labelled(train, _read_labels(folder, "train-labels")),
-            "test": Labelled(_read_flat(folder, "test-images"), _read_labels(folder, "test-labels")),
+            "test": Labelled(_read_flat(folder, "test-images", shape), _read_labels(folder, "test-labels")),
         }
     below = folder / _UNPACKED
     folder = below if below.is_dir() else folder
-    if not obtain.find_file(folder, "data_batch_1"):
+    if not find_packed(folder, "data_batch_1"):
         raise UserError(
             f"--from {folder}: neither data_batch_1 (the original Python version, unpacked) nor train-images-1.u8"
         )
-    parts = [_read_pickle(folder, f"data_batch_{n}") for n in range(1, 1 + TRAIN_FILES)]
+    parts = [_read_pickle(folder, f"data_batch_{n}", shape) for n in numbers]
     images, labels = (np.concatenate(several) for several in zip(*parts, strict=True))
-    return {"train": Labelled(images, labels), "test": _read_pickle(folder, "test_batch")}
+    return {"train": Labelled(images, labels), "test": _read_pickle(folder, "test_batch", shape)}
 
 
-def _read_flat(folder: Path, stem: str) -> Bytes:
+def _read_flat(folder: Path, stem: str, shape: Shape) -> Bytes:
     """Pictures of a file of nothing but pixels, channels last."""
     path, content = _open(folder, f"{stem}.u8")
-    shape = LOOKS["cifar10"].shape
     size = int(np.prod(shape))
     if not content or len(content) % size:
         said = " x ".join(map(str, shape))
@@ -135,10 +141,10 @@ def _read_labels(folder: Path, stem: str) -> Bytes:
     return np.frombuffer(_open(folder, f"{stem}.u8")[1], np.uint8)
 
 
-def _read_pickle(folder: Path, stem: str) -> Labelled:
+def _read_pickle(folder: Path, stem: str, shape: Shape) -> Labelled:
     """One file of the original Python version."""
     path, content = _open(folder, stem)
-    height, width, channels = LOOKS["cifar10"].shape
+    height, width, channels = shape
     try:
         batch = _look_through(content)
     except Exception as error:  # what is damaged may raise anything
@@ -176,7 +182,8 @@ def _look_through(content: bytes) -> _Batch:
     return found
 
 
-def _cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
+def cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
+    """What the flat files hold, by their names."""
     for n, part in enumerate(np.array_split(splits["train"].images, TRAIN_FILES), 1):
         yield f"train-images-{n}", part.tobytes()
     yield "train-labels", splits["train"].labels.tobytes()
@@ -184,27 +191,18 @@ def _cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
     yield "test-labels", splits["test"].labels.tobytes()
 
 
-def in_file_order(source: Source, train: Labelled) -> Labelled:
-    """Puts the five files of training pictures of CIFAR-10 into their order; leaves what is not they as it is."""
+def in_file_order(hashes: Mapping[str, str], train: Labelled) -> Labelled:
+    """Puts the five files of training pictures of CIFAR-10 into their order; leaves what is not they as it is.
+
+    Args:
+        hashes: known SHA-256 of each.
+        train: the pictures of all five.
+    """
     parts = np.array_split(train.images, TRAIN_FILES)
-    known = [source.sha256.get(f"train-images-{n}") for n in range(1, 1 + TRAIN_FILES)]
+    known = [hashes.get(f"train-images-{n}") for n in range(1, 1 + TRAIN_FILES)]
     found = [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
     if set(known) != set(found):
         return train
     order = [found.index(str(digest)) for digest in known]
     labels = np.array_split(train.labels, TRAIN_FILES)
     return Labelled(np.concatenate([parts[n] for n in order]), np.concatenate([labels[n] for n in order]))
-
-
-# --- both -----------------------------------------------------------------------------------------------------------
-
-READERS: dict[str, Callable[[Path], Splits]] = {"mnist": read_mnist, "cifar10": read_cifar10}
-_CONTENTS: dict[str, Callable[[Splits], Iterator[tuple[str, bytes]]]] = {
-    "mnist": _mnist_contents,
-    "cifar10": _cifar10_contents,
-}
-
-
-def contents(source: Source, splits: Splits) -> Iterator[tuple[str, bytes]]:
-    """What the known files of a source would hold if they had these pictures, by their keys."""
-    return _CONTENTS[source.name](splits)

@@ -1,62 +1,132 @@
-"""Known sources of pictures. Standard library only."""
+"""Data sets of pictures. Standard library only."""
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from repro.data.source import Source
+from repro.data.data_set import Hub, OneStore
+from repro.data.manifest import Manifest
+from repro.data.options import Options
 
-PARTS = ("images", "labels")
-VARIANT = "pixels"
+if TYPE_CHECKING:
+    from repro.data.image_files import Splits
+    from repro.data.store_writer import StoreWriter
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the pictures of a source are.
+@dataclass(frozen=True, kw_only=True)
+class PictureSet(OneStore):
+    """Pictures of one shape.
 
     Attributes:
         shape: height, width and channels of each.
         n_classes: classes they are labelled with; 0 where they have no labels.
-        columns: names of picture and label on the hub.
-        lossy: SHA-256 of the test pictures of copies in which some are not the original ones, and how many.
-        archives: of which a split is read picture by picture, the name of its archive without the end; empty where
-            a split is read at once.
-        examples: how many pictures the splits of archives have.
     """
 
+    parts: tuple[str, ...] = ("images", "labels")
+    levels: tuple[str, ...] = ("pixels",)
+    splits: tuple[str, ...] = ("train", "test")
     shape: tuple[int, int, int]
-    n_classes: int
-    columns: tuple[str, str] = ("", "")
+    n_classes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledPictures(PictureSet):
+    """Pictures with labels, a split of which is read at once.
+
+    Attributes:
+        columns: names of picture and label on the hub.
+        lossy: SHA-256 of the test pictures of copies in which some are not the original ones, and how many.
+    """
+
+    columns: tuple[str, str]
     lossy: dict[str, int] = field(default_factory=dict)
-    archives: dict[str, str] = field(default_factory=dict)
-    examples: dict[str, int] = field(default_factory=dict)
+
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+        from repro.data.image_store import fill_pictures
+
+        return fill_pictures(self, writer, variant, options)
+
+    @abstractmethod
+    def read(self, folder: Path) -> "Splits":
+        """The pictures of the original files.
+
+        Raises:
+            UserError: a file is missing, damaged, or holds something else.
+        """
+
+    @abstractmethod
+    def contents(self, splits: "Splits") -> Iterator[tuple[str, bytes]]:
+        """What the known files would hold if they had these pictures, by their keys."""
+
+    def arranged(self, splits: "Splits") -> "Splits":
+        """The pictures of the hub in the order of the original files."""
+        return splits
 
 
-LOOKS = {
-    "mnist": Look((28, 28, 1), 10, ("image", "label")),
-    "cifar10": Look(
-        (32, 32, 3),
-        10,
-        ("img", "label"),
-        lossy={"4674ac8c77f372061aaf9216c8857c99599d5df0bb9f6b16a3de613ef8eb348a": 23},
-    ),
-    "imagenet64": Look(
-        (64, 64, 3),
-        0,
-        archives={"train": "train_64x64", "val": "valid_64x64"},
-        examples={"train": 1_281_149, "val": 49_999},
-    ),
-}
-_MNIST = Source(
+class Mnist(LabelledPictures):
+    """MNIST's idx files."""
+
+    def read(self, folder: Path) -> "Splits":
+        from repro.data.image_files import read_mnist
+
+        return read_mnist(folder, self.shape)
+
+    def contents(self, splits: "Splits") -> Iterator[tuple[str, bytes]]:
+        from repro.data.image_files import mnist_contents
+
+        return mnist_contents(splits)
+
+
+class Cifar10(LabelledPictures):
+    """CIFAR-10 as flat bytes or in its original Python version."""
+
+    def read(self, folder: Path) -> "Splits":
+        from repro.data.image_files import read_cifar10
+
+        return read_cifar10(folder, self.shape)
+
+    def contents(self, splits: "Splits") -> Iterator[tuple[str, bytes]]:
+        from repro.data.image_files import cifar10_contents
+
+        return cifar10_contents(splits)
+
+    def arranged(self, splits: "Splits") -> "Splits":
+        """The hub has the five files in the order in which they lay in an archive."""
+        from repro.data.image_files import in_file_order
+
+        return {**splits, "train": in_file_order(self.sha256, splits["train"])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureArchives(PictureSet):
+    """Pictures without labels in archives, read one picture at a time.
+
+    Attributes:
+        archives: the name of the archive of each split, without the end.
+        examples: how many pictures each has.
+    """
+
+    parts: tuple[str, ...] = ("images",)
+    archives: dict[str, str]
+    examples: dict[str, int]
+
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+        from repro.data.image_store import fill_archives
+
+        return fill_archives(self, writer, variant, options)
+
+
+_MNIST = Mnist(
     name="mnist",
     title="MNIST: handwritten digits, 28 x 28, grey (LeCun, Cortes, Burges)",
     licence="Creative Commons Attribution-ShareAlike 3.0, as commonly stated for it",
     size="12 MB (55 MB unpacked), 60,000 training pictures",
-    parts=PARTS,
-    splits=("train", "test"),
-    required=("train", "test"),
-    hub_id="ylecun/mnist",
-    hub_splits={"train": "train", "test": "test"},
-    kind="images",
-    variant=VARIANT,
+    shape=(28, 28, 1),
+    n_classes=10,
+    columns=("image", "label"),
+    hub=Hub("ylecun/mnist", splits={"train": "train", "test": "test"}),
     files=(
         "train-images-idx3-ubyte",
         "train-labels-idx1-ubyte",
@@ -70,18 +140,16 @@ _MNIST = Source(
         "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     },
 )
-_CIFAR10 = Source(
+_CIFAR10 = Cifar10(
     name="cifar10",
     title="CIFAR-10: photographs of ten things, 32 x 32, in colour (Krizhevsky 2009)",
     licence="none stated by its maker; cite Krizhevsky 2009",
     size="170 MB (185 MB unpacked), 50,000 training pictures",
-    parts=PARTS,
-    splits=("train", "test"),
-    required=("train", "test"),
-    hub_id="uoft-cs/cifar10",
-    hub_splits={"train": "train", "test": "test"},
-    kind="images",
-    variant=VARIANT,
+    shape=(32, 32, 3),
+    n_classes=10,
+    columns=("img", "label"),
+    lossy={"4674ac8c77f372061aaf9216c8857c99599d5df0bb9f6b16a3de613ef8eb348a": 23},
+    hub=Hub("uoft-cs/cifar10", splits={"train": "train", "test": "test"}),
     files=(*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"),
     sha256={
         "train-images-1": "fc115a3de050d667b88cbd5b0b9612ebf996c54230fe7758f3a14bb5af9a1c27",
@@ -93,18 +161,16 @@ _CIFAR10 = Source(
         "test-labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
     },
 )
-_IMAGENET64 = Source(
+_IMAGENET64 = PictureArchives(
     name="imagenet64",
     title="downsampled ImageNet, 64 x 64, in colour, without labels (van den Oord et al. 2016)",
     licence="ImageNet's terms: research, non-commercial; the pictures belong to their owners",
     size="12 GB (16 GB unpacked), 1,281,149 training pictures",
-    parts=PARTS[:1],
+    shape=(64, 64, 3),
+    archives={"train": "train_64x64", "val": "valid_64x64"},
+    examples={"train": 1_281_149, "val": 49_999},
     splits=("train", "val"),
-    required=("train", "val"),
     aliases={"test": "val"},
-    obtained="files",
-    kind="images",
-    variant=VARIANT,
     files=("train_64x64.tar", "valid_64x64.tar"),
 )
-IMAGE_SOURCES = (_MNIST, _CIFAR10, _IMAGENET64)
+PICTURES = (_MNIST, _CIFAR10, _IMAGENET64)

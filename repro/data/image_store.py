@@ -1,4 +1,4 @@
-"""From a source of pictures to the files of a store. Needs no torch.
+"""From a data set of pictures to the files of a store. Needs no torch.
 
 A store of pictures has two files for each split: ``<split>.images.u8``, the pixels (N, H, W, C), and
 ``<split>.labels.u8``, a class for each; where pictures have no classes, there is no such file. ``counts`` of its
@@ -7,91 +7,64 @@ manifest has the shape ``[H, W, C]`` beside the number of pictures, ``source`` w
 whose hash nobody knew beforehand.
 """
 
-import hashlib
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from repro.data import obtain
+from repro.data.hub import download, on_hub, remedy
 from repro.data.image_archives import read_archive
-from repro.data.image_files import READERS, Bytes, Labelled, Splits, contents, in_file_order
-from repro.data.image_sources import LOOKS
+from repro.data.image_files import Bytes, Labelled, Splits
+from repro.data.image_sources import LabelledPictures, PictureArchives
 from repro.data.manifest import Manifest
-from repro.data.source import Source
-from repro.data.store import StoreWriter
+from repro.data.options import Options
+from repro.data.packed import sha256_of
+from repro.data.store_writer import StoreWriter
 from repro.errors import UserError
 
 
-def fill_images(source: Source, variant: str, from_dir: Path | None, writer: StoreWriter) -> Manifest:
-    """Obtains the pictures of a source and writes them.
-
-    Args:
-        source: of pictures.
-        variant: name of the store.
-        from_dir: folder with the original files; None asks the hub.
-        writer: of the store.
-
-    Raises:
-        UserError: a file is missing, damaged, or not the known one; the hub cannot be reached.
-    """
-    if LOOKS[source.name].archives and from_dir is not None:
-        origin, counts = _write_archives(source, Path(from_dir), writer)
+def fill_pictures(
+    data_set: LabelledPictures, writer: StoreWriter, variant: str, options: Options
+) -> Manifest:
+    """Writes pictures and labels of every split; see ``DataSet.fill``."""
+    if options.from_dir is None:
+        where = on_hub(data_set)
+        splits, origin = _from_hub(data_set)
     else:
-        origin, counts = _write_splits(source, from_dir, writer)
-    return Manifest.of(source, variant, origin, counts, {})
-
-
-def _write_splits(
-    source: Source, from_dir: Path | None, writer: StoreWriter
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Writes pictures and labels of every split; says where they are from and how many there are."""
-    if from_dir is not None:
-        where = f"--from {from_dir}"
-        splits, origin = _from_files(source, Path(from_dir))
-    else:
-        where = f"{source.hub_id} on the hub"
-        splits, origin = _from_hub(source)
+        where, origin = f"--from {options.from_dir}", data_set.origin()
+        splits = data_set.read(options.from_dir)
     for split, one in splits.items():
-        _check(source, f"{where}, {split}", one)
-    origin.update(_compare(source, splits, where))
+        _check(f"{where}, {split}", one, data_set.n_classes)
+    origin.update(_compare(data_set, splits, where))
     counts: dict[str, dict[str, Any]] = {}
     for split, one in splits.items():
         with writer.stream(images_file(split)) as opened:
             opened.write(np.ascontiguousarray(one.images).data)
         writer.write(labels_file(split), one.labels.tobytes())
         counts[split] = {"examples": len(one.labels), "shape": list(one.images.shape[1:])}
-    return origin, counts
+    return Manifest.of(data_set, variant, origin, counts, {})
 
 
-def _write_archives(
-    source: Source, folder: Path, writer: StoreWriter
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The same for archives without labels, of which no more than one picture is ever in memory."""
+def fill_archives(data_set: PictureArchives, writer: StoreWriter, variant: str, options: Options) -> Manifest:
+    """Writes the pictures of archives, of which no more than one is ever in memory; see ``DataSet.fill``."""
     from tqdm import tqdm
 
-    origin, look = _origin(source, folder), LOOKS[source.name]
     counts: dict[str, dict[str, Any]] = {}
     unpinned = []
-    for split in source.splits:
+    for split in data_set.splits:
         file, n = images_file(split), 0
         with writer.stream(file) as opened:
-            images = read_archive(source, folder, split)
+            images = read_archive(data_set, options.folder, split)
             # a bar only where somebody looks at it
-            for image in tqdm(images, split, look.examples[split], unit=" pictures", disable=None):
+            for image in tqdm(images, split, data_set.examples[split], unit=" pictures", disable=None):
                 opened.write(image.tobytes())
                 n += 1
         key = f"{split}-images"
-        found, known = writer.files[file]["sha256"], source.sha256.get(key)
-        if known is None:
-            unpinned.append(key)
-        elif found != known:
-            raise UserError(
-                f"--from {folder}: sha256 of the content is {found:.16}…, that of {source.name} {key} is "
-                f"{known:.16}…; use the original files"
-            )
-        counts[split] = {"examples": n, "shape": list(look.shape)}
-    return {**origin, "unpinned": unpinned} if unpinned else origin, counts
+        data_set.compare(key, writer.files[file]["sha256"], f"--from {options.folder}")
+        unpinned += [] if key in data_set.sha256 else [key]
+        counts[split] = {"examples": n, "shape": list(data_set.shape)}
+    origin = data_set.origin(unpinned=unpinned) if unpinned else data_set.origin()
+    return Manifest.of(data_set, variant, origin, counts, {})
 
 
 def images_file(split: str) -> str:
@@ -102,72 +75,52 @@ def labels_file(split: str) -> str:
     return f"{split}.labels.u8"
 
 
-def _from_files(source: Source, folder: Path) -> tuple[Splits, dict[str, Any]]:
-    origin = _origin(source, folder)
-    return READERS[source.name](folder), origin
-
-
-def _origin(source: Source, folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise UserError(f"--from {folder}: no such folder")
-    return {"kind": "files", "id": source.hub_id, "revision": source.revision}
-
-
-def _from_hub(source: Source) -> tuple[Splits, dict[str, Any]]:
-    found, origin = obtain.download(source)
-    image, label = LOOKS[source.name].columns
+def _from_hub(data_set: LabelledPictures) -> tuple[Splits, dict[str, Any]]:
+    found, origin = download(data_set)
+    image, label = data_set.columns
     splits = {}
-    for split, theirs in source.hub_splits.items():
-        if theirs not in found:
-            raise UserError(f"{source.hub_id} on the hub has no split {theirs}; {obtain.remedy(source)}")
-        rows = found[theirs]
+    for split, rows in found.items():
         labels = np.array(list(rows[label]), np.int64).clip(-1, 255).astype(np.uint8)
-        splits[split] = Labelled(_pixels(source, rows[image]), labels)
-    if source.name == "cifar10":  # the hub has the five files in the order in which they lay in an archive
-        splits["train"] = in_file_order(source, splits["train"])
-    return splits, origin
+        splits[split] = Labelled(_pixels(data_set, rows[image]), labels)
+    return data_set.arranged(splits), origin
 
 
-def _pixels(source: Source, column: Any) -> Bytes:
+def _pixels(data_set: LabelledPictures, column: Iterable[object]) -> Bytes:
     """Pictures ``(N, H, W, C)`` of a column of the hub."""
-    shape = LOOKS[source.name].shape
+    shape, where = data_set.shape, on_hub(data_set)
     found: list[Bytes] = []
     try:
         for picture in column:
             found.append(np.asarray(picture))  # noqa: PERF401  # a bad one is named by its number
     except ImportError:
-        raise UserError(
-            f"the package `Pillow` is not installed; install it, or {obtain.remedy(source)}"
-        ) from None
+        raise UserError(f"the package `Pillow` is not installed; install it, or {remedy(data_set)}") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{source.hub_id} on the hub: picture {len(found)}: {error}") from None
+        raise UserError(f"{where}: picture {len(found)}: {error}") from None
     for n, one in enumerate(found):
         if one.dtype != np.uint8 or one.shape not in (shape, shape[:2] if shape[2] == 1 else shape):
-            raise UserError(
-                f"{source.hub_id} on the hub: picture {n} has {one.shape} {one.dtype}, not {shape}"
-            )
+            raise UserError(f"{where}: picture {n} has {one.shape} {one.dtype}, not {shape}")
     return np.stack(found).reshape(-1, *shape) if found else np.zeros((0, *shape), np.uint8)
 
 
-def _check(source: Source, where: str, one: Labelled) -> None:
+def _check(where: str, one: Labelled, n_classes: int) -> None:
     if len(one.images) != len(one.labels) or not len(one.labels):
         raise UserError(f"{where}: {len(one.images):,} pictures and {len(one.labels):,} labels")
-    n_classes = LOOKS[source.name].n_classes
     wrong = np.flatnonzero(one.labels >= n_classes)
     if len(wrong):
         said = f"label {one.labels[wrong[0]]} of picture {wrong[0]}"
         raise UserError(f"{where}: {said} is not below {n_classes}; use the original files")
 
 
-def _compare(source: Source, splits: Splits, where: str) -> dict[str, Any]:
+def _compare(data_set: LabelledPictures, splits: Splits, where: str) -> dict[str, Any]:
     """Compares every known hash; what of the pictures is not known to be the original."""
     lossy, unpinned = 0, []
-    for key, content in contents(source, splits):
-        if key in source.sha256:
-            obtain.compare(source, key, content, where)
-            continue
-        bad = LOOKS[source.name].lossy.get(hashlib.sha256(content).hexdigest(), 0)
-        lossy += bad
-        unpinned += [] if bad else [key]
+    for key, content in data_set.contents(splits):
+        digest = sha256_of([content])
+        if key in data_set.sha256:
+            data_set.compare(key, digest, where)
+        elif digest in data_set.lossy:
+            lossy += data_set.lossy[digest]
+        else:
+            unpinned.append(key)
     found: dict[str, Any] = {"lossy_test_images": lossy} if lossy else {}
     return {**found, "unpinned": unpinned} if unpinned else found

@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import ExampleData, Examples, Reader
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import ExampleData, Reader
 from repro.data.store import Store
 from repro.data.stored import Opened
 from repro.data.tree_generator import TreeSet

@@ -4,70 +4,51 @@ A store of trees has two parts: ``trees``, the tokens of :mod:`repro.data.trees`
 one for each tree.
 """
 
-import hashlib
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from repro.data import obtain
+from repro.data.data_set import DataSet
 from repro.data.manifest import Manifest
-from repro.data.source import Source
-from repro.data.store import StoreWriter, token_dtype
+from repro.data.options import Options
+from repro.data.packed import need_packed, read_packed, sha256_of
+from repro.data.store import token_dtype
+from repro.data.store_writer import StoreWriter
 from repro.data.tree_generator import GENERATOR_VERSION, TreeSet
 from repro.data.trees import SYMBOLS, Trees, offsets_of, read_tree, value_of
-from repro.data.variants import unsized
 from repro.errors import UserError
 
-FILES = {"train": "basic_train.tsv", "val": "basic_val.tsv", "test": "basic_test.tsv"}
 _COLUMNS = ("Source", "Target")
 
 
-def fill_trees(source: Source, variant: str, from_dir: Path | None, writer: StoreWriter) -> Manifest:
-    """Generates trees or reads the published ones, and writes them.
-
-    Args:
-        source: of trees.
-        variant: name of the store, which says how many trees to train on.
-        from_dir: folder with the published files; None generates.
-        writer: of the store.
-
-    Raises:
-        UserError: a file is missing or damaged; names file, line and what is wrong with it.
-    """
-    if from_dir is None:
-        size = unsized(variant)[1]
-        trees = TreeSet() if size is None else TreeSet(train=size)
-        splits = {split: trees.split(split) for split in source.splits}
-        origin: dict[str, Any] = {"kind": "generated", "id": source.name, "revision": str(GENERATOR_VERSION)}
-        origin["settings"] = trees.settings
+def fill_trees(data_set: DataSet, writer: StoreWriter, variant: str, options: Options) -> Manifest:
+    """Generates trees or reads the published ones, and writes them; see ``DataSet.fill``."""
+    if options.from_dir is None:
+        trees = TreeSet() if options.size is None else TreeSet(train=options.size)
+        splits = {split: trees.split(split) for split in data_set.splits}
+        origin = data_set.generated_origin(str(GENERATOR_VERSION), settings=trees.settings)
     else:
-        splits, hashes = _from_files(source, Path(from_dir))
-        origin = {"kind": "files", "id": source.hub_id, "revision": source.revision, "sha256": hashes}
-    counts = {}
+        splits, hashes = _from_files(data_set, options.from_dir)
+        origin = data_set.origin(sha256=hashes)
+    counts, dtype = {}, token_dtype(len(SYMBOLS))
     for split, one in splits.items():
-        writer.write(f"{split}.trees.tokens.bin", one.tokens.astype(token_dtype(len(SYMBOLS))).tobytes())
+        writer.write(f"{split}.trees.tokens.bin", one.tokens.astype(dtype).tobytes())
         writer.write(f"{split}.trees.offsets.bin", one.offsets.astype("<i8").tobytes())
-        writer.write(f"{split}.values.tokens.bin", one.values.astype(token_dtype(len(SYMBOLS))).tobytes())
+        writer.write(f"{split}.values.tokens.bin", one.values.astype(dtype).tobytes())
         counts[split] = {"examples": len(one.values), "tokens": {"trees": len(one.tokens)}}
-    return Manifest.of(
-        source, variant, origin, counts, {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
-    )
+    symbols = {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
+    return Manifest.of(data_set, variant, origin, counts, symbols)
 
 
-def _from_files(source: Source, folder: Path) -> tuple[dict[str, Trees], dict[str, str]]:
+def _from_files(data_set: DataSet, folder: Path) -> tuple[dict[str, Trees], dict[str, str]]:
     """Every split, and the SHA-256 of each file's content."""
-    if not folder.is_dir():
-        raise UserError(f"--from {folder}: no such folder")
     found, hashes = {}, {}
-    for split in source.splits:
-        path = obtain.find_file(folder, FILES[split])
-        if path is None:
-            raise UserError(f"--from {folder}: no {FILES[split]}[.gz|.xz]; needed: {', '.join(source.files)}")
-        content = obtain.read_file(path)
-        obtain.compare(source, FILES[split], content, str(path))
-        hashes[split] = hashlib.sha256(content).hexdigest()
+    for split, file in zip(data_set.splits, data_set.files, strict=True):
+        path = need_packed(folder, file, f"needed: {', '.join(data_set.files)}")
+        content = read_packed(path)
+        hashes[split] = sha256_of([content])
+        data_set.compare(file, hashes[split], str(path))
         found[split] = read_trees(content, str(path))
     return found, hashes
 

@@ -10,7 +10,6 @@ batch.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from lightning.pytorch import LightningDataModule
 from torch import Generator
 from torch.utils.data import DataLoader, Dataset
 
@@ -153,34 +152,3 @@ class PlannedLoader(Generic[Item, Batch]):
                 f"the checkpoint has batch {batch} of {self._length}: it was made with other data"
             )
         self.epoch, self.batch = epoch, batch
-
-
-class ResumingData(LightningDataModule):
-    """A datamodule whose checkpoints hold the position in the training data.
-
-    Lightning restores a loader's own state only where it thinks an epoch unfinished; a datamodule's always.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._training: PlannedLoader[Any, Any] | None = None
-        self._saved: dict[str, int] | None = None
-
-    def placed(self, loader: PlannedLoader[Item, Batch]) -> PlannedLoader[Item, Batch]:
-        """Takes a new training loader to the saved position, or to the beginning of the trainer's epoch."""
-        if self._saved is not None:
-            loader.load_state_dict(self._saved)
-            self._saved = None
-        elif self.trainer is not None:
-            loader.set_epoch(self.trainer.current_epoch)
-        self._training = loader
-        return loader
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position in the training data, if training has begun."""
-        return {} if self._training is None else {"train": self._training.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keeps a saved position for the next training loader; evaluating a checkpoint leaves it alone."""
-        if self.trainer is None or self.trainer.state.fn == "fit":
-            self._saved = state_dict.get("train")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro import __version__
-from repro.data.source import Source
+from repro.data.data_set import DataSet
+from repro.data.variants import MANIFEST
 
 STORE_SCHEMA = 1
-MANIFEST = "manifest.json"
 
 
 @dataclass
@@ -18,14 +18,14 @@ class Manifest:
     """What a store says about itself.
 
     Attributes:
-        name: of the source.
+        name: of the data set.
         variant: how it was tokenised, ``bpe8000``.
-        title: of the source.
+        title: of the data set.
         licence: under which terms the data may be used.
         source: how it was obtained: ``kind`` (hub, files, generated), ``id``, ``revision`` (None: unpinned).
         parts: columns of each split (languages).
         aliases: other names of splits, ``{"test": "test_2016_flickr"}``.
-        missing_splits: splits of the source that were not at hand.
+        missing_splits: splits of the data set that were not at hand.
         counts: ``{split: {"examples": n, "tokens": {part: n}}}``, end symbols not counted.
         tokenizer: ``kind``, ``size``, ``file``, ``sha256``.
         files: ``{file: {"bytes": n, "sha256": hex}}``.
@@ -48,17 +48,17 @@ class Manifest:
     @classmethod
     def of(
         cls,
-        source: Source,
+        data_set: DataSet,
         variant: str,
         origin: dict[str, Any],
         counts: dict[str, dict[str, Any]],
         tokenizer: dict[str, Any],
         missing: list[str] | None = None,
     ) -> "Manifest":
-        """The manifest of a store of a source.
+        """The manifest of a store of a data set.
 
         Args:
-            source: what is known of it: name, title, licence, parts, other names of splits.
+            data_set: what is known of it: name, title, licence, parts, other names of splits.
             variant: name of the store.
             origin: how it was obtained.
             counts: of every split.
@@ -66,13 +66,13 @@ class Manifest:
             missing: splits that were not at hand.
         """
         return cls(
-            name=source.name,
+            name=data_set.name,
             variant=variant,
-            title=source.title,
-            licence=source.licence,
+            title=data_set.title,
+            licence=data_set.licence,
             source=origin,
-            parts=list(source.parts),
-            aliases=dict(source.aliases),
+            parts=list(data_set.parts),
+            aliases=dict(data_set.aliases),
             missing_splits=missing or [],
             counts=counts,
             tokenizer=tokenizer,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import Examples, Reader
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import Reader
 from repro.data.generated import NOISE, GeneratedData, below, raw
 from repro.errors import UserError
 

@@ -1,23 +1,33 @@
 """A large corpus of sentence pairs: its files found, or the hub asked. Validation and test are read, train is streamed.
 
 Held-out splits are small: they are read and compared with what is known before anything else is done. The training
-split is an iterator over pairs and is never in memory.
+split is an iterator over pairs and is never in memory. Standard library only.
 """
 
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from repro.data import obtain
-from repro.data.parallel_lines import LineFile, in_pairs, is_marked_up, plain_name
-from repro.data.source import Parallel, Source
+from repro.data.data_set import TRAIN, VAL, SubwordSet
+from repro.data.hub import download, on_hub, row_lines, unreachable
+from repro.data.manifest import Manifest
+from repro.data.options import Options
+from repro.data.packed import AS, find_packed, plain_name, read_packed, sha256_of
+from repro.data.pairs import check_lengths, to_lines
+from repro.data.parallel_cleaning import Cleaning, told_in_words
+from repro.data.parallel_lines import LineFile, in_pairs, is_marked_up
 from repro.errors import UserError
 
-TRAIN, CUT = "train", "val"
+if TYPE_CHECKING:
+    from repro.data.store_writer import StoreWriter
+
+HUB_COLUMN = "translation"
 _ROLES = ("src", "ref")
 Document = dict[str, Path]
+Lines = dict[str, dict[str, list[str]]]
 
 
 @dataclass
@@ -31,94 +41,187 @@ class Bitext:
         deviations: of what is at hand from the recipe.
     """
 
-    held_out: dict[str, dict[str, list[str]]]
+    held_out: Lines
     train: Callable[[], Iterator[tuple[str, ...]]]
     origin: dict[str, Any]
     deviations: list[str] = field(default_factory=list)
 
 
-# --- files --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Documents:
+    """The files of a parallel corpus. In names, ``{part}`` stands for the language, ``{role}`` for ``src`` or ``ref``.
 
-
-def from_files(source: Source, folder: Path) -> Bitext:
-    """Finds the files of every split, and reads those of the held-out ones.
-
-    Args:
-        source: with ``parallel`` rules.
-        folder: as given on the command line; the usual folders below are looked into as well.
-
-    Raises:
-        UserError: a file is missing, cannot be read, is not the known content, or sides differ in length.
+    Attributes:
+        names: for each split the documents it consists of, and for each document the names of its files, the recipe's
+            own first; another one in its place is a deviation. ``.sgm`` and ``.xml`` are read as segments,
+            ``train.tags.*`` as talks with tags.
+        ready: names of files that are a whole split already, which go first.
+        folders: patterns of folders below the given one to look in as well.
+        straight: in segments, a curly apostrophe is read as a straight one.
+        lines: known numbers of pairs, by split.
     """
-    folder, rules = Path(folder), _rules(source)
-    if not folder.is_dir():
-        raise UserError(f"--from {folder}: no such folder")
-    found: dict[str, list[Document]] = {}
-    deviations: list[str] = []
-    for split in source.splits:
-        if split == CUT and rules.held_every and _ready(source, folder, split) is None:
-            continue  # cut from training
-        found[split] = _documents(source, folder, split, deviations)
-    files: dict[str, dict[str, Any]] = {}
-    origin = {"kind": "files", "id": source.hub_id, "revision": source.revision, "files": files}
-    held = {s: _held_out(source, s, documents) for s, documents in found.items() if s != TRAIN}
-    _check(source, held)
-    return Bitext(held, lambda: _stream(found[TRAIN], rules, files), origin, deviations)
+
+    names: dict[str, tuple[tuple[str, ...], ...]]
+    ready: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    straight: bool = False
+    lines: dict[str, int] = field(default_factory=dict)
 
 
-def _rules(source: Source) -> Parallel:
-    assert source.parallel is not None
-    return source.parallel
+@dataclass(frozen=True, kw_only=True)
+class ParallelCorpus(SubwordSet):
+    """A large corpus of sentence pairs, read and cleaned one pair after another, never whole.
 
-
-def _documents(source: Source, folder: Path, split: str, deviations: list[str]) -> list[Document]:
-    """The files of a split: ready ones, else those of each of its documents."""
-    ready = _ready(source, folder, split)
-    if ready is not None:
-        if split == TRAIN:
-            deviations.append(f"training pairs as they were given, in {_label(ready)}")
-        return [ready]
-    rules, found = _rules(source), []
-    for names in rules.documents[split]:
-        document = _find(source, folder, names)
-        if document is None:
-            wanted = [names[0], *rules.ready.get(split, ())]
-            shown = ", nor ".join(_name(name, source, source.parts[0]) for name in wanted)
-            inside = f" or in {', '.join(rules.folders)}" if rules.folders else ""
-            raise UserError(f"--from {folder}: no {shown}[.gz|.xz] there{inside}")
-        first = _name(names[0], source, source.parts[0])
-        if not any(plain_name(path) == first for path in document.values()) and split == TRAIN:
-            deviations.append(f"{_label(document)} instead of {first.removesuffix(f'.{source.parts[0]}')}")
-        found.append(document)
-    return found
-
-
-def _ready(source: Source, folder: Path, split: str) -> Document | None:
-    return _find(source, folder, _rules(source).ready.get(split, ()))
-
-
-def _find(source: Source, folder: Path, names: tuple[str, ...]) -> Document | None:
-    """The files of one document under the first name that is there.
-
-    Raises:
-        UserError: one side is there, the other is not.
+    Attributes:
+        documents: its files.
+        cleaning: which training pairs are kept.
+        held_every: every n-th clean training pair is for validation, where there are no files for it.
+        vocabulary_every: the vocabulary is learned from every n-th training pair.
+        deviations: from the recipe, for the manifest.
     """
-    inside = [path for pattern in _rules(source).folders for path in sorted(folder.glob(pattern))]
-    for name in names:
-        stems = {part: _name(name, source, part) for part in source.parts}
-        for base in (folder, *inside):
-            paths = {part: obtain.find_file(base, stem) for part, stem in stems.items()}
-            there = {part: path for part, path in paths.items() if path is not None}
-            if there and len(there) < len(paths):
-                absent = next(stems[part] for part in paths if part not in there)
-                raise UserError(f"--from {folder}: {next(iter(there.values()))} is there, {absent} is not")
-            if there:
-                return there
-    return None
 
+    documents: Documents
+    cleaning: Cleaning
+    held_every: int = 0
+    vocabulary_every: int = 1
+    deviations: tuple[str, ...] = ()
 
-def _name(template: str, source: Source, part: str) -> str:
-    return template.format(part=part, role=_ROLES[source.parts.index(part)])
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+        from repro.data.parallel_store import fill_parallel
+
+        return fill_parallel(self, writer, variant, options)
+
+    def news(self, manifest: Manifest) -> list[str]:
+        cleaned, deviations = manifest.source["cleaning"], manifest.source["deviations"]
+        made, *missing = super().news(manifest)
+        return [made, told_in_words(cleaned), f"other than in the recipe: {'; '.join(deviations)}", *missing]
+
+    def bitext(self, options: Options) -> Bitext:
+        """Finds the corpus and reads its held-out splits.
+
+        Raises:
+            UserError: a file is missing, cannot be read, is not the known content, or sides differ in length; the hub
+                cannot be reached.
+        """
+        found = self._from_hub() if options.from_dir is None else self._from_files(options.from_dir)
+        check_lengths(found.held_out)
+        for split, known in self.documents.lines.items():
+            for part, lines in found.held_out.get(split, {}).items():
+                if len(lines) != known:
+                    told = f"{split}.{part} has {len(lines):,} lines, the full set has {known:,}"
+                    raise UserError(f"{self.name}: {told}; use that one")
+        return found
+
+    # --- files
+
+    def _from_files(self, folder: Path) -> Bitext:
+        """The usual folders below are looked into as well."""
+        found: dict[str, list[Document]] = {}
+        deviations: list[str] = []
+        for split in self.splits:
+            if split == VAL and self.held_every and self._ready(folder, split) is None:
+                continue  # cut from training
+            found[split] = self._documents(folder, split, deviations)
+        files: dict[str, dict[str, Any]] = {}
+        held = {split: self._held_out(split, found[split]) for split in found if split != TRAIN}
+        train = partial(_stream, found[TRAIN], self.documents.straight, files)
+        return Bitext(held, train, self.origin(files=files), deviations)
+
+    def _documents(self, folder: Path, split: str, deviations: list[str]) -> list[Document]:
+        """The files of a split: ready ones, else those of each of its documents."""
+        ready = self._ready(folder, split)
+        if ready is not None:
+            if split == TRAIN:
+                deviations.append(f"training pairs as they were given, in {_label(ready)}")
+            return [ready]
+        found = []
+        for names in self.documents.names[split]:
+            document = self._find(folder, names)
+            if document is None:
+                raise self._absent(folder, split, names)
+            first = self._name(names[0], self.parts[0])
+            if not any(plain_name(path) == first for path in document.values()) and split == TRAIN:
+                deviations.append(f"{_label(document)} instead of {first.removesuffix(f'.{self.parts[0]}')}")
+            found.append(document)
+        return found
+
+    def _absent(self, folder: Path, split: str, names: tuple[str, ...]) -> UserError:
+        wanted = [names[0], *self.documents.ready.get(split, ())]
+        shown = ", nor ".join(self._name(name, self.parts[0]) for name in wanted)
+        inside = f" or in {', '.join(self.documents.folders)}" if self.documents.folders else ""
+        return UserError(f"--from {folder}: no {shown}{AS}, there{inside}")
+
+    def _ready(self, folder: Path, split: str) -> Document | None:
+        return self._find(folder, self.documents.ready.get(split, ()))
+
+    def _find(self, folder: Path, names: tuple[str, ...]) -> Document | None:
+        """The files of one document under the first name that is there.
+
+        Raises:
+            UserError: one side is there, the other is not.
+        """
+        inside = [path for pattern in self.documents.folders for path in sorted(folder.glob(pattern))]
+        for name in names:
+            stems = {part: self._name(name, part) for part in self.parts}
+            for base in (folder, *inside):
+                paths = {part: find_packed(base, stem) for part, stem in stems.items()}
+                there = {part: path for part, path in paths.items() if path is not None}
+                if there and len(there) < len(paths):
+                    absent = next(stems[part] for part in paths if part not in there)
+                    raise UserError(
+                        f"--from {folder}: {next(iter(there.values()))} is there, {absent} is not"
+                    )
+                if there:
+                    return there
+        return None
+
+    def _name(self, template: str, part: str) -> str:
+        return template.format(part=part, role=_ROLES[self.parts.index(part)])
+
+    def _held_out(self, split: str, documents: list[Document]) -> dict[str, list[str]]:
+        """The lines of an evaluated split, plain text as it is, compared with what is known."""
+        lines: dict[str, list[str]] = {}
+        for part in self.parts:
+            paths = [document[part] for document in documents]
+            contents = [self._content(path) for path in paths]
+            self.compare(f"{split}.{part}", sha256_of(contents), str(paths[0]))
+            read = zip(contents, paths, strict=True)
+            lines[part] = [line for content, path in read for line in to_lines(content, str(path))]
+        return lines
+
+    def _content(self, path: Path) -> bytes:
+        if not is_marked_up(path):
+            return read_packed(path)
+        return "".join(f"{line}\n" for line in LineFile(path, self.documents.straight)).encode()
+
+    # --- the hub
+
+    def _from_hub(self) -> Bitext:
+        """Rows as they come; the revision is settled first, so that the one recorded is the one read."""
+        found, origin = download(self, streaming=True)
+        held: Lines = {}
+        for split in (split for split in found if split != TRAIN):
+            # they come from marked-up files, entities and blanks at the ends with them
+            rows = [[html.unescape(side).strip() for side in pair] for pair in self._rows(found[split])]
+            held[split] = {}
+            for i, part in enumerate(self.parts):
+                held[split][part] = row_lines(self, f"{split}.{part}", (row[i] for row in rows))
+                digest = sha256_of(f"{line}\n".encode() for line in held[split][part])
+                self.compare(f"{split}.{part}", digest, on_hub(self))
+        return Bitext(held, lambda: self._rows(found[TRAIN]), origin)
+
+    def _rows(self, rows: Iterable[Mapping[str, Mapping[str, object]]]) -> Iterator[tuple[str, ...]]:
+        """Pairs from rows that come over the net one after another."""
+        coming = iter(rows)
+        while True:
+            try:
+                row = next(coming)
+                pair = tuple([str(row[HUB_COLUMN][part]) for part in self.parts])
+            except StopIteration:
+                return
+            except Exception as error:  # the library raises many kinds: no net, a damaged file, other columns
+                raise unreachable(self, error) from None
+            yield pair
 
 
 def _label(document: Document) -> str:
@@ -127,90 +230,10 @@ def _label(document: Document) -> str:
     return plain_name(path).removesuffix(f".{part}")
 
 
-def _held_out(source: Source, split: str, documents: list[Document]) -> dict[str, list[str]]:
-    """The lines of an evaluated split, plain text as it is, compared with what is known."""
-    lines: dict[str, list[str]] = {part: [] for part in source.parts}
-    content = dict.fromkeys(source.parts, b"")
-    for document in documents:
-        for part, path in document.items():
-            if is_marked_up(path):
-                given = list(LineFile(path, _rules(source).straight))
-                content[part] += "".join(f"{line}\n" for line in given).encode()
-            else:
-                raw = obtain.read_file(path)
-                given = obtain.to_lines(raw, str(path))
-                content[part] += raw
-            lines[part] += given
-    for part, found in content.items():
-        obtain.compare(source, f"{split}.{part}", found, str(documents[0][part]))
-    return lines
-
-
-def _check(source: Source, held: dict[str, dict[str, list[str]]]) -> None:
-    """Compares the sides of evaluated splits with each other and with the known numbers of lines."""
-    obtain.check_lengths(held)
-    for split, known in _rules(source).lines.items():
-        for part, lines in held.get(split, {}).items():
-            if len(lines) != known:
-                raise UserError(
-                    f"{source.name}: {split}.{part} has {len(lines):,} lines, the full set has {known:,}; use that one"
-                )
-
-
 def _stream(
-    documents: list[Document], rules: Parallel, files: dict[str, dict[str, Any]]
+    documents: list[Document], straight: bool, files: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[str, ...]]:
     for document in documents:
-        sides = [LineFile(path, rules.straight) for path in document.values()]
+        sides = [LineFile(path, straight) for path in document.values()]
         yield from in_pairs(sides)
         files.update({plain_name(side.path): side.told() for side in sides})
-
-
-# --- the hub ------------------------------------------------------------------------------------------------------
-
-
-def from_hub(source: Source) -> Bitext:
-    """Asks the hub for rows as they come; the revision is settled first, so that the one recorded is the one read.
-
-    Raises:
-        UserError: the hub cannot be reached, lacks a split, or its content is not the known one; names ``--from``.
-    """
-    found, origin = obtain.download(source, streaming=True)
-    absent = [split for split, theirs in source.hub_splits.items() if theirs not in found]
-    if absent:
-        raise UserError(f"{source.hub_id} on the hub has no split {absent[0]}; {obtain.remedy(source)}")
-    held: dict[str, dict[str, list[str]]] = {}
-    for split, theirs in source.hub_splits.items():
-        if split == TRAIN:
-            continue
-        # they come from marked-up files, entities and blanks at the ends with them
-        rows = [[html.unescape(side).strip() for side in pair] for pair in _rows(source, found[theirs])]
-        held[split] = {part: [row[i] for row in rows] for i, part in enumerate(source.parts)}
-        for part, lines in held[split].items():
-            _check_row_lines(source, f"{split}.{part}", lines)
-    _check(source, held)
-    return Bitext(held, lambda: _rows(source, found[source.hub_splits[TRAIN]]), origin)
-
-
-def _check_row_lines(source: Source, key: str, lines: list[str]) -> None:
-    where = f"{source.hub_id} on the hub"
-    if any("\n" in line for line in lines):
-        raise UserError(f"{where}: a line of {key} holds a line break; {obtain.remedy(source)}")
-    obtain.compare(source, key, "".join(f"{line}\n" for line in lines).encode(), where)
-
-
-def _rows(source: Source, rows: Any) -> Iterator[tuple[str, ...]]:
-    """Pairs from rows that come over the net one after another."""
-    column, parts = _rules(source).hub_column, source.parts
-    coming = iter(rows)
-    while True:
-        try:
-            row = next(coming)
-            pair = tuple([str(row[column][part]) for part in parts])
-        except StopIteration:
-            return
-        except (
-            Exception
-        ) as error:  # the library raises many kinds: the net is gone, a damaged file, other columns
-            raise obtain.unreachable(source, error) from None
-        yield pair

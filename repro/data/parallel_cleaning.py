@@ -10,9 +10,8 @@ subwords.
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
-
-from repro.data.source import Parallel
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -22,11 +21,26 @@ def count_words(line: str) -> int:
     return len(_WORD.findall(line))
 
 
+@dataclass(frozen=True)
+class Cleaning:
+    """Which training pairs are kept.
+
+    Attributes:
+        max_words: longer pairs (words and punctuation marks, on either side) are dropped; 0: none are.
+        ratio: pairs with more words on one side, by this factor, are dropped; 0: none are.
+        lower: all text is lower-cased, that of validation and test as well.
+    """
+
+    max_words: int = 0
+    ratio: float = 0.0
+    lower: bool = False
+
+
 class Cleaner:
-    """Drops pairs by the rules of a source and counts them by reason.
+    """Drops pairs by rules and counts them by reason.
 
     Args:
-        rules: of the source.
+        rules: of the corpus.
 
     Attributes:
         read: pairs looked at.
@@ -34,7 +48,7 @@ class Cleaner:
         dropped: pairs by the first rule against them: ``empty`` (a side has nothing but blanks), ``long``, ``ratio``.
     """
 
-    def __init__(self, rules: Parallel) -> None:
+    def __init__(self, rules: Cleaning) -> None:
         self._rules = rules
         self.read = 0
         self.squeezed = 0

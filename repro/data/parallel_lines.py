@@ -4,38 +4,23 @@ A line ends at a line feed and nowhere else: crawled text holds carriage returns
 paragraph separators inside its lines, at which one side would fall behind the other.
 """
 
-import gzip
 import hashlib
 import html
-import lzma
 import re
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
+from repro.data.packed import open_packed, plain_name
 from repro.errors import UserError
 
-PACKED = (".gz", ".xz")
 MARKED_UP = (".sgm", ".xml")
-_OPENERS: dict[str, Callable[[Path], Any]] = {
-    "": partial(open, mode="rb"),
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-}
-_BAD_FILE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
 _CURLY = "\N{RIGHT SINGLE QUOTATION MARK}"
 _TALK_LINES = ("<url>", "<talkid>", "<keywords>")
 _TALK_TAGS = re.compile("</?(?:title|description)>")
-
-
-def plain_name(path: Path) -> str:
-    """A file's name without what it is packed with."""
-    return path.stem if path.suffix in PACKED else path.name
 
 
 def is_marked_up(path: Path) -> bool:
@@ -44,7 +29,7 @@ def is_marked_up(path: Path) -> bool:
 
 
 class LineFile:
-    """The lines of one file, plain, ``.gz`` or ``.xz``. Iterate once.
+    """The lines of one file, plain or packed. Iterate once.
 
     ``.sgm`` and ``.xml`` give the content of their segments, entities read, blanks at the ends stripped; of
     ``train.tags.*`` the lines that tell of a talk are left out, its title and description kept without their tags.
@@ -76,13 +61,10 @@ class LineFile:
         Raises:
             UserError: the file cannot be read, is damaged, is not UTF-8, or is marked up and has no segment.
         """
-        try:
-            with _OPENERS[self.path.suffix if self.path.suffix in PACKED else ""](self.path) as file:
-                for line in self._kept(self._decoded(file)):
-                    self.given += 1
-                    yield line
-        except _BAD_FILE as error:
-            raise UserError(f"cannot read {self.path}: {error}; get the file again") from None
+        with open_packed(self.path) as file:
+            for line in self._kept(self._decoded(file)):
+                self.given += 1
+                yield line
         if not self.given and is_marked_up(self.path):
             raise UserError(f"{self.path} has no segments (<seg ...>...</seg>); use the original file")
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.batches import Int64s
-from repro.data.examples import shuffled
+from repro.data.draws import Int64s, shuffled, stream
 from repro.data.image_files import Bytes, Labelled
 from repro.data.image_store import images_file, labels_file
 from repro.data.store import Store
@@ -73,9 +72,7 @@ class Augmentation:
 
     def draw(self, numbers: Int64s, epoch: int) -> Shifts:
         """How each picture is changed in an epoch."""
-        keys = ([AUGMENTATION_VERSION, self.seed, epoch, int(number)] for number in numbers)
-        # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-        drawn = [np.random.PCG64(np.random.SeedSequence(key)).random_raw(4) for key in keys]
+        drawn = [stream(AUGMENTATION_VERSION, self.seed, epoch, int(n)).random_raw(4) for n in numbers]
         raw = (np.array(drawn, np.uint64).reshape(-1, 4) >> np.uint64(11)).astype(np.int64)
         places = 2 * self.padding + 1
         return Shifts(raw[:, 0] % places, raw[:, 1] % places, raw[:, 2] % 2 == 1, raw[:, 3] % ANGLES)
@@ -145,7 +142,7 @@ def held_out(n: int, val_examples: int) -> tuple[Int64s, Int64s]:
 
     The same on any machine and for any seed; fewer validation pictures are some of the more.
     """
-    order = shuffled(n, (HELD_OUT,))
+    order = shuffled(n, HELD_OUT)
     return np.sort(order[val_examples:]), np.sort(order[:val_examples])
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.data.batches import Int64s
-from repro.data.examples import ExampleData, Examples, Reader
-from repro.data.image_sources import LOOKS, Look
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import ExampleData, Reader
+from repro.data.image_sources import PictureSet
 from repro.data.pictures import Augmentation, Pictures, check_held_out, open_pictures
-from repro.data.registry import find_source
+from repro.data.registry import DATA_SETS, find_data_set
 from repro.data.store import Store
 from repro.data.stored import Opened
 from repro.errors import UserError
@@ -164,19 +165,20 @@ class PatchData(Opened, ExampleData):
         return Patches(self.pictures(split), self.patch, self.scaled)
 
 
-def look_of(store_name: str) -> Look:
-    """What the pictures of a source are.
+def look_of(store_name: str) -> PictureSet:
+    """What the pictures of a data set are.
 
     Raises:
-        UserError: no such source, or it holds no pictures.
+        UserError: no such data set, or it holds no pictures.
     """
-    source = find_source(store_name)
-    if source.name not in LOOKS:
-        raise UserError(f"{source.name} holds no pictures but {source.kind}; pictures: {', '.join(LOOKS)}")
-    return LOOKS[source.name]
+    data_set = find_data_set(store_name)
+    if not isinstance(data_set, PictureSet):
+        those = ", ".join(one.name for one in DATA_SETS.values() if isinstance(one, PictureSet))
+        raise UserError(f"{data_set.name} holds no pictures; data sets that do: {those}")
+    return data_set
 
 
-def _seen(name: str, look: Look, grey: bool, size: int | None) -> tuple[int, int]:
+def _seen(name: str, look: PictureSet, grey: bool, size: int | None) -> tuple[int, int]:
     """Side and channels of the pictures after all changes."""
     side, _, channels = look.shape
     if grey and channels == 1:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import ExampleData, Examples, Reader
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import ExampleData, Reader
 from repro.data.protein_store import N_FOLDS, PAD, SYMBOLS
 from repro.data.store import Store
 from repro.data.stored import Opened

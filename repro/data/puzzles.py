@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import Examples, Reader
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import Reader
 from repro.data.generated import COPY, COPY_LENGTH, WORD, GeneratedData, below, lengths_between, raw
 from repro.errors import UserError
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import ExampleData, Examples, Reader
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import ExampleData, Reader
 from repro.data.pictures import Pictures, check_held_out, open_pictures
 from repro.data.pixels import look_of
 from repro.data.store import Store

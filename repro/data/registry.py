@@ -1,37 +1,42 @@
-"""Known sources of data, from the lists by kind. Standard library only."""
+"""The data sets by name, from the lists by kind. Standard library only."""
 
-from repro.data.example_sources import EXAMPLE_SOURCES
-from repro.data.image_sources import IMAGE_SOURCES
-from repro.data.pair_sources import PAIR_SOURCES
-from repro.data.source import Source
-from repro.data.speech_sources import SPEECH_SOURCES
-from repro.data.text_sources import TEXT_SOURCES
-from repro.data.treebank_sources import TREEBANK_SOURCES
-from repro.data.weight_sources import WEIGHT_SOURCES
+from repro.data.data_set import DataSet
+from repro.data.example_sources import EXAMPLES
+from repro.data.image_sources import PICTURES
+from repro.data.options import subword_options
+from repro.data.pair_sources import PAIRS
+from repro.data.speech_sources import SPEECH
+from repro.data.text_sources import TEXTS
+from repro.data.treebank_sources import TREEBANKS
+from repro.data.weight_sources import WEIGHTS
 from repro.errors import UserError, nearest
 
-__all__ = ["SOURCES", "Source", "find_source"]
-
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        *PAIR_SOURCES,
-        *TEXT_SOURCES,
-        *EXAMPLE_SOURCES,
-        *WEIGHT_SOURCES,
-        *IMAGE_SOURCES,
-        *SPEECH_SOURCES,
-        *TREEBANK_SOURCES,
-    )
-}
+_KINDS: tuple[tuple[DataSet, ...], ...] = (
+    PAIRS,
+    TEXTS,
+    EXAMPLES,
+    WEIGHTS,
+    PICTURES,
+    SPEECH,
+    TREEBANKS,
+    DIALOGUES,
+)
+DATA_SETS = {data_set.name: data_set for kind in _KINDS for data_set in kind}
 
 
-def find_source(name: str) -> Source:
-    """The source of that name.
+def find_data_set(name: str) -> DataSet:
+    """The data set of that name.
 
     Raises:
         UserError: there is none; offers the nearest names.
     """
-    if name not in SOURCES:
-        raise UserError(f"unknown data set {name!r}{nearest(name, SOURCES)}; see `repro data list`")
-    return SOURCES[name]
+    if name not in DATA_SETS:
+        raise UserError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}; see `repro data list`")
+    return DATA_SETS[name]
+
+
+def prepare_command(name: str, variant: str) -> str:
+    """The command that makes a store, whether or not the data set is known."""
+    if name in DATA_SETS:
+        return DATA_SETS[name].command(variant)
+    return f"repro data prepare {name} {subword_options(variant)}"

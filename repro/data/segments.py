@@ -7,39 +7,18 @@ numbers and holds no tokens (:mod:`repro.data.streams` for training, :mod:`repro
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from repro.data.batches import Int64s
+from repro.batches import StreamBatch
+from repro.data.draws import Int64s
 
 Item = TypeVar("Item")
 Array = np.ndarray[Any, Any]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 UNSCORED = -1
-
-
-class StreamBatch(NamedTuple):
-    """One rank's rows of a global batch of a language model.
-
-    Attributes:
-        ids: ``(B, T)`` int64, input tokens.
-        targets: ``(B, T)`` int64, the token that follows each of ``ids``; -1 where it is not scored.
-        step_tokens: ``()`` int64. In training: scored targets of the whole global batch, over all ranks and
-            micro-batches. In evaluation: those of this batch.
-        fresh: ``()`` bool, whether the memory of these rows starts anew with this batch.
-        index: ``(B,)`` int64, which stream, block or window each row is.
-        part: ``()`` int64, number of the micro-batch within the step.
-    """
-
-    ids: Tensor
-    targets: Tensor
-    step_tokens: Tensor
-    fresh: Tensor
-    index: Tensor  # type: ignore[assignment]  # hides tuple.index
-    part: Tensor
 
 
 @dataclass(frozen=True)
@@ -48,19 +27,19 @@ class Segment:
 
     Attributes:
         targets: numbers of the targets, ``(B, T)``.
-        index: which stream, block or window each row is, ``(B,)``.
+        indices: which stream, block or window each row is, ``(B,)``.
         fresh: the memory of these rows starts anew.
         skip: leading columns that are context only, ``(B,)``; None scores all.
-        part: number of the micro-batch.
-        step_tokens: scored targets of the whole global batch; None counts those of this batch.
+        micro_batch: its number within the step.
+        step_targets: scored targets of the whole global batch; None counts those of this batch.
     """
 
     targets: Int64s
-    index: Int64s
+    indices: Int64s
     fresh: bool
     skip: Int64s | None = None
-    part: int = 0
-    step_tokens: int | None = None
+    micro_batch: int = 0
+    step_targets: int | None = None
 
 
 class Lazy(Sequence[Item], Generic[Item]):
@@ -95,14 +74,18 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         targets[np.arange(at.shape[1]) < segment.skip[:, None]] = UNSCORED
     if scored is not None:
         targets[~np.asarray(scored[at + 1], np.bool_)] = UNSCORED
-    counted = int((targets != UNSCORED).sum()) if segment.step_tokens is None else segment.step_tokens
+    places = None
+    if segment.skip is not None or scored is not None:
+        places = torch.from_numpy(np.flatnonzero(targets != UNSCORED).astype(np.int64, copy=False))
+    here = targets.size if places is None else len(places)
     return StreamBatch(
         ids=torch.from_numpy(np.asarray(tokens[at], np.int64)),
         targets=torch.from_numpy(targets),
-        step_tokens=torch.tensor(counted, dtype=torch.int64),
-        fresh=torch.tensor(segment.fresh),
-        index=torch.from_numpy(np.asarray(segment.index, np.int64)),
-        part=torch.tensor(segment.part, dtype=torch.int64),
+        scored=None if here == targets.size else places,
+        indices=torch.from_numpy(np.asarray(segment.indices, np.int64)),
+        fresh=segment.fresh,
+        micro_batch=segment.micro_batch,
+        step_targets=here if segment.step_targets is None else segment.step_targets,
     )
 
 

@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from repro.data.batches import Int64s
-from repro.data.examples import ExampleData, Examples
+from repro.batches import Examples
+from repro.data.draws import Int64s
+from repro.data.examples import ExampleData
 from repro.data.filterbanks import CHANNELS
 from repro.data.speech_sources import PARTS
 from repro.data.speech_store import frames_of, needed_frames

@@ -5,80 +5,52 @@ in each utterance, as 16-bit floats, whose offsets count frames; and ``phonemes`
 is the table of phonemes of the training split; id 0 is CTC's blank.
 """
 
-import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from repro.data.data_set import DataSet
 from repro.data.filterbanks import CHANNELS, SETTINGS, filterbanks, normalised
 from repro.data.manifest import Manifest
-from repro.data.source import Source
+from repro.data.options import Options
+from repro.data.packed import sha256_of
 from repro.data.speech_files import Utterance, read_split, read_wav
-from repro.data.store import Int64s, Store, StoreWriter
+from repro.data.store import Int64s, Store
+from repro.data.store_writer import StoreWriter
 from repro.errors import UserError
 
 BLANK = "<blank>"
 FRAME_DTYPE = np.dtype("<f2")
 
 
-def fill_speech(source: Source, variant: str, from_dir: Path | None, writer: StoreWriter) -> Manifest:
-    """Reads a folder laid out as by Kaldi, and writes filterbanks and phonemes.
-
-    Args:
-        source: of speech.
-        variant: name of the store.
-        from_dir: folder with a folder for each split.
-        writer: of the store.
-
-    Raises:
-        UserError: a file is missing or damaged, or holds something else; names it and what is wrong.
-    """
-    assert from_dir is not None  # there is no other way, and `prepare` says so
-    folder = Path(from_dir)
-    if not folder.is_dir():
-        raise UserError(f"--from {folder}: no such folder")
-    splits = {split: read_split(folder, split) for split in source.splits}
-    symbols = [BLANK, *sorted({phoneme for one in splits[source.splits[0]] for phoneme in one.phonemes})]
+def fill_speech(data_set: DataSet, writer: StoreWriter, variant: str, options: Options) -> Manifest:
+    """Reads a folder laid out as by Kaldi, and writes filterbanks and phonemes; see ``DataSet.fill``."""
+    folder = options.folder
+    splits = {split: read_split(folder, split) for split in data_set.splits}
+    train = data_set.splits[0]
+    symbols = [BLANK, *sorted({phoneme for one in splits[train] for phoneme in one.phonemes})]
     if len(symbols) > 2**16:
-        raise UserError(
-            f"{folder / source.splits[0]}: {len(symbols) - 1:,} different phonemes; are these words?"
-        )
+        raise UserError(f"{folder / train}: {len(symbols) - 1:,} different phonemes; are these words?")
     counts, hashes = {}, {}
     for split, utterances in splits.items():
-        where = str(folder / split / "text")
-        hashes[split] = hashlib.sha256(json.dumps([u.phonemes for u in utterances]).encode()).hexdigest()
-        phonemes = _write_phonemes(writer, f"{split}.phonemes", utterances, symbols, where)
+        hashes[split] = sha256_of([json.dumps([u.phonemes for u in utterances]).encode()])
+        ids = _ids(utterances, symbols, str(folder / split / "text"))
+        phonemes = writer.write_ids(f"{split}.phonemes", ids)
         frames = _write_frames(writer, f"{split}.frames", utterances)
         counts[split] = {"examples": len(utterances), "tokens": {"frames": frames, "phonemes": phonemes}}
-    return Manifest.of(
-        source,
-        variant,
-        {"kind": "files", "id": source.hub_id, "revision": source.revision, "sha256": hashes},
-        counts,
-        {
-            "kind": "symbols",
-            "size": len(symbols),
-            "symbols": symbols,
-            "filterbanks": dict(SETTINGS),
-        },
-    )
+    table = {"kind": "symbols", "size": len(symbols), "symbols": symbols, "filterbanks": dict(SETTINGS)}
+    return Manifest.of(data_set, variant, data_set.origin(sha256=hashes), counts, table)
 
 
-def _write_phonemes(
-    writer: StoreWriter, part: str, utterances: list[Utterance], symbols: list[str], where: str
-) -> int:
-    """Writes ids and where each utterance begins. Returns how many ids there are."""
+def _ids(utterances: list[Utterance], symbols: list[str], where: str) -> list[list[int]]:
+    """The phonemes of each utterance."""
     ids = {symbol: i for i, symbol in enumerate(symbols) if i}
     for one in utterances:
         unknown = [phoneme for phoneme in one.phonemes if phoneme not in ids]
         if unknown:
             raise UserError(f"{where}: {one.name} has the phoneme {unknown[0]!r}, which training never has")
-    flat = [ids[phoneme] for one in utterances for phoneme in one.phonemes]
-    writer.write(f"{part}.tokens.bin", np.array(flat, "<u2").tobytes())
-    _write_offsets(writer, part, [len(one.phonemes) for one in utterances])
-    return len(flat)
+    return [[ids[phoneme] for phoneme in one.phonemes] for one in utterances]
 
 
 def _write_frames(writer: StoreWriter, part: str, utterances: list[Utterance]) -> int:
@@ -91,13 +63,8 @@ def _write_frames(writer: StoreWriter, part: str, utterances: list[Utterance]) -
                 raise UserError(f"{one.wav} is shorter than one frame of 25 ms; leave {one.name} out")
             opened.write(normalised(features).astype(FRAME_DTYPE).tobytes())
             lengths.append(len(features))
-    _write_offsets(writer, part, lengths)
+    writer.write_offsets(part, lengths)
     return sum(lengths)
-
-
-def _write_offsets(writer: StoreWriter, part: str, lengths: list[int]) -> None:
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-    writer.write(f"{part}.offsets.bin", offsets.astype("<i8").tobytes())
 
 
 def frames_file(part: str) -> str:

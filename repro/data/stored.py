@@ -3,22 +3,21 @@
 from functools import cached_property
 
 from repro.data import sources
+from repro.data.datamodule import DataModule
 from repro.data.manifest import Manifest
+from repro.data.registry import find_data_set
 from repro.data.store import Store, open_store, verify
 from repro.data.tokenizers import AnyTokenizer, load_tokenizer
 from repro.errors import UserError
 
 
-class Opened:
-    """Beside a LightningDataModule, whose hooks come from here.
+class Opened(DataModule):
+    """Examples, text or pairs from a prepared store; beside what says which, as in ``SpeechData(Opened, ExampleData)``.
 
     Attributes:
-        store_name: of the source.
-        variant: which of its stores; empty for the source's default.
+        store_name: name of the data set.
+        variant: which of its stores; empty for its default.
     """
-
-    store_name: str
-    variant: str
 
     def prepare_data(self) -> None:
         """Makes the missing store of a generated source and checks every hash; downloads nothing."""
@@ -36,9 +35,9 @@ class Opened:
         Raises:
             UserError: it is missing, corrupt, or holds something else.
         """
-        source = sources.find_source(self.store_name)
-        variant = self.variant or sources.default_variant(source)
-        sources.check_variant(source, variant)
+        data_set = find_data_set(self.store_name)
+        variant = self.variant or data_set.default_variant
+        data_set.check_variant(variant)
         store = open_store(self.store_name, variant)
         self.check(store)
         return store
@@ -57,13 +56,7 @@ class Opened:
 
 
 class Stored(Opened):
-    """An opened store of tokens.
-
-    Attributes:
-        vocab_size: symbols, which must be the store's.
-    """
-
-    vocab_size: int
+    """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols."""
 
     @cached_property
     def store(self) -> Store:

@@ -1,22 +1,18 @@
 """What all language models train on: a flat array of tokens for each split, in streams, blocks or sentences."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from repro.data.batches import Int64s
+from repro.batches import Evaluation, StreamBatch, TextCut
 from repro.data.cuts import Cut, Streams, Windows
-from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
-from repro.data.segments import NOTHING, Array, Bools, Lazy, Segment, StreamBatch, build_batch
-from repro.data.streams import (
-    OrderName,
-    Share,
-    plan_epoch,
-    rows_per_batch,
-    steps_per_epoch,
-)
+from repro.data.datamodule import DataModule
+from repro.data.draws import Int64s
+from repro.data.loader import FixedLoader, PlannedLoader
+from repro.data.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
+from repro.data.streams import OrderName, plan_epoch, rows_per_batch, steps_per_epoch
 from repro.errors import UserError
 
 
@@ -84,12 +80,12 @@ class Column:
         return build_batch(self.tokens, segment, self.scored)
 
 
-class StreamData(ResumingData, ABC):
+class StreamData(DataModule):
     """Batches of a flat array of tokens, whatever it holds; what all language models train on.
 
-    The global batch is stated in tokens: ``batch_tokens // seq_len`` rows. It is a pure function of (seed, epoch,
-    step); ranks and micro-batches take shares of its rows. Every epoch has equally many batches whatever ``seq_len``
-    is, so a stage changes neither the number of updates nor the tokens of one.
+    The global batch is stated in tokens: ``batch_tokens // seq_len`` rows, of which ranks and micro-batches take
+    shares. Every epoch has equally many batches whatever ``seq_len`` is, so a stage changes neither the number of
+    updates nor the tokens of one.
 
     Args:
         batch_tokens: targets of the global batch.
@@ -102,19 +98,11 @@ class StreamData(ResumingData, ABC):
         seed: of the order of training; `repro run` sets it to the run's.
         num_workers: processes that build batches ahead.
 
-    Attributes:
-        store_name: what records call the data.
-        vocab_size: symbols.
-
     Raises:
         UserError: ``batch_tokens`` is no multiple of a ``seq_len``.
     """
 
-    store_name: str
-    vocab_size: int
-    train_split: str = "train"
-    val_split: str = "val"
-    test_split: str = "test"
+    batch = StreamBatch
 
     def __init__(
         self,
@@ -127,9 +115,7 @@ class StreamData(ResumingData, ABC):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__()
-        # with few evaluation streams and many ranks a rank may have none
-        self.allow_zero_length_dataloader_with_multiple_devices = True
+        super().__init__(seed, num_workers)
         self.batch_tokens = batch_tokens
         self.seq_len = seq_len
         self.order: OrderName = order
@@ -138,8 +124,6 @@ class StreamData(ResumingData, ABC):
         if shards < 1 or (shards > 1 and order == "sentences"):
             raise UserError(f"shards must be at least 1, and 1 with order sentences, not {shards}")
         self.shards = shards
-        self.seed = seed
-        self.num_workers = num_workers
         self._columns: dict[str, Column] = {}
         for length in (seq_len, *(stage.seq_len for stage in self.stages)):
             rows_per_batch(batch_tokens, length)
@@ -155,11 +139,6 @@ class StreamData(ResumingData, ABC):
     def sentences(self, split: str) -> Int64s | None:
         """Where sentences begin (see :func:`repro.data.streams.sentence_order`); None where they are not known."""
         return None
-
-    @property
-    @abstractmethod
-    def manifest_sha256(self) -> str:
-        """What tells the data apart from any other."""
 
     def column(self, split: str) -> Column:
         """Tokens and mask of a split."""
@@ -196,13 +175,6 @@ class StreamData(ResumingData, ABC):
             told[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
         return told
 
-    def _share(self) -> Share:
-        """This rank, the number of ranks, micro-batches per step."""
-        if self.trainer is None:
-            return Share()
-        trainer = self.trainer
-        return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
-
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
         column = self.column(self.train_split)
@@ -213,52 +185,39 @@ class StreamData(ResumingData, ABC):
             self.seq_len_of(epoch),
             self.order,
             (self.seed, epoch),
-            self._share(),
+            self.share,
             column.scored,
             offsets,
             self.context,
             epoch % self.shards * self._epoch_targets,
         )
 
-    def train_dataloader(self) -> PlannedLoader[Segment, StreamBatch]:
-        """Training batches, from the saved position if there is one."""
+    def training_loader(self) -> PlannedLoader[Segment, StreamBatch]:
+        """Training batches of this rank."""
         build = self.column(self.train_split).build
-        return self.placed(PlannedLoader(self.plan_epoch, build, self._share().parts, self.num_workers))
+        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
 
-    def val_dataloader(self) -> Any:
-        """What the task wants to be scored on: how a split is cut is its protocol's matter."""
-        return self.trainer.lightning_module.validation_batches()  # type: ignore[union-attr, operator]
-
-    def test_dataloader(self) -> Any:
-        """As :meth:`val_dataloader`, of the test."""
-        return self.trainer.lightning_module.test_batches()  # type: ignore[union-attr, operator]
-
-    @staticmethod
-    def cut(seq_len: int, rows: int = 1, stride: int | None = None) -> Cut:
-        """Streams with memory, or with a stride windows that stand alone."""
-        return Streams(seq_len, rows) if stride is None else Windows(seq_len, stride, rows)
-
-    def eval_loader(
-        self, split: str, cut: Cut, tokens: int | None = None
-    ) -> FixedLoader[Segment, StreamBatch]:
-        """This rank's batches of any split; one without rows where there is no work for it.
-
-        Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
-
-        Args:
-            split: name of the split.
-            cut: how it is cut.
-            tokens: only the first so many targets; None for all.
-        """
-        column, share = self.column(split), self._share()
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
+        """This rank's batches of a split, cut as the evaluation says."""
+        column, share = self.column(self.split(evaluation.kind)), self.share
+        cut, tokens = self._cut(evaluation)
         planned = cut.plan(_at_most(column.n_targets, tokens), share.rank, share.world)
         return FixedLoader(planned if len(planned) else [NOTHING], column.build, self.num_workers)
 
-    def expected_tokens(self, split: str, cut: Cut, tokens: int | None = None) -> int:
-        """Scored targets of :meth:`eval_loader`: what an exact evaluation sums to, over all ranks."""
-        column = self.column(split)
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        """Scored targets over all ranks."""
+        column = self.column(self.split(evaluation.kind))
+        cut, tokens = self._cut(evaluation)
         wanted = _at_most(column.n_targets, tokens)
-        return column.counted(wanted - cut.dropped(wanted))
+        return {"tokens": column.counted(wanted - cut.dropped(wanted))}
+
+    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
+        """Streams with memory, or with a stride windows that stand alone; and how many targets are scored at most."""
+        how = evaluation.selection
+        how = how if isinstance(how, TextCut) else TextCut(self.seq_len)
+        if how.stride is None:
+            return Streams(how.seq_len, how.rows), how.tokens
+        return Windows(how.seq_len, how.stride, how.rows), how.tokens
 
 
 def _at_most(there: int, wanted: int | None) -> int:

@@ -8,8 +8,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from repro.data.batches import Int64s, check_even
+from repro.data.draws import Int64s, shuffled
 from repro.data.segments import Bools, Lazy, Segment, rows_from
+from repro.data.shares import Share
 from repro.errors import UserError
 
 OrderName = Literal["stream", "shuffled", "sentences"]
@@ -28,19 +29,6 @@ def rows_per_batch(batch_tokens: int, seq_len: int) -> int:
         near = f"{below} or {below + seq_len}" if below else str(seq_len)
         raise UserError(f"batch_tokens {batch_tokens} is not a multiple of seq_len {seq_len}; use {near}")
     return batch_tokens // seq_len
-
-
-def share_of_rows(rows: int, rank: int, world: int, part: int = 0, parts: int = 1) -> Int64s:
-    """Which rows of a global batch one rank and micro-batch takes.
-
-    When a rank's micro-batches are interleaved, its row ``i`` is row ``i x world + rank`` of the global batch:
-    the order in which memories are saved.
-
-    Raises:
-        UserError: the rows cannot be shared evenly; names the numbers that divide them.
-    """
-    check_even(rows, f"{rows} streams (batch_tokens / seq_len)", world, parts)
-    return np.arange(part * world + rank, rows, world * parts, dtype=np.int64)
 
 
 def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
@@ -62,7 +50,7 @@ class Order(Protocol):
     def targets(self, step: int, rows: Int64s) -> Int64s:
         """Targets ``(B, T)`` of some rows of a step."""
 
-    def index(self, step: int, rows: Int64s) -> Int64s:
+    def indices(self, step: int, rows: Int64s) -> Int64s:
         """Which stream or block some rows of a step are, ``(B,)``."""
 
     def fresh(self, step: int) -> bool:
@@ -83,7 +71,7 @@ class InStreams:
     def targets(self, step: int, rows: Int64s) -> Int64s:
         return rows_from((rows * self.steps + step) * self.seq_len, self.seq_len)
 
-    def index(self, step: int, rows: Int64s) -> Int64s:
+    def indices(self, step: int, rows: Int64s) -> Int64s:
         return rows
 
     def fresh(self, step: int) -> bool:
@@ -102,9 +90,9 @@ class InBlocks:
     seq_len: int
 
     def targets(self, step: int, rows: Int64s) -> Int64s:
-        return rows_from(self.index(step, rows) * self.seq_len, self.seq_len)
+        return rows_from(self.indices(step, rows) * self.seq_len, self.seq_len)
 
-    def index(self, step: int, rows: Int64s) -> Int64s:
+    def indices(self, step: int, rows: Int64s) -> Int64s:
         return self.blocks[step * self.rows + rows]
 
     def fresh(self, step: int) -> bool:
@@ -136,17 +124,11 @@ class InSentences:
         laid = self.streams.targets(step, rows)
         return laid + self.moved[np.searchsorted(self.ends, laid, side="right")]
 
-    def index(self, step: int, rows: Int64s) -> Int64s:
+    def indices(self, step: int, rows: Int64s) -> Int64s:
         return rows
 
     def fresh(self, step: int) -> bool:
         return step == 0
-
-
-def _shuffled(n: int, seed: int, epoch: int) -> Int64s:
-    # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-    random = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
-    return np.argsort(random.random_raw(n), kind="stable").astype(np.int64, copy=False)
 
 
 def sentence_order(offsets: Int64s, steps: int, seq_len: int, seed: int, epoch: int) -> InSentences:
@@ -160,20 +142,11 @@ def sentence_order(offsets: Int64s, steps: int, seq_len: int, seed: int, epoch: 
         seed: of the run.
         epoch: from 0.
     """
-    order = _shuffled(len(offsets) - 1, seed, epoch)
+    order = shuffled(len(offsets) - 1, seed, epoch)
     first = np.asarray(offsets[:-1], np.int64)[order] - 1
     ends = np.cumsum(np.diff(offsets)[order], dtype=np.int64)
     begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     return InSentences(InStreams(steps, seq_len), ends, first - begins)
-
-
-@dataclass(frozen=True)
-class Share:
-    """One rank's place: ``rank`` of ``world`` ranks, ``parts`` micro-batches per step."""
-
-    rank: int = 0
-    world: int = 1
-    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -185,7 +158,7 @@ class Epoch:
         steps: global batches.
         rows: of the global batch.
         share: this rank's place.
-        step_tokens: targets of the global batch.
+        step_targets: targets of the global batch.
         scored: ``(N,)``, the tokens that count; None is all.
         context: leading targets of every row that are read, but do not count.
         first: the target that counts as target 0.
@@ -195,32 +168,32 @@ class Epoch:
     steps: int
     rows: int
     share: Share
-    step_tokens: int
+    step_targets: int
     scored: Bools | None = None
     context: int = 0
     first: int = 0
 
     def plan(self) -> Lazy[Segment]:
         """Segments in the order of training."""
-        share_of_rows(self.rows, 0, self.share.world, 0, self.share.parts)  # refused before training starts
+        self.share.check_even(self.rows, f"{self.rows} streams (batch_tokens / seq_len)")
         return Lazy(self.segment, range(self.steps * self.share.parts))
 
     def segment(self, i: int) -> Segment:
         """The i-th micro-batch of the epoch."""
         step, part = divmod(i, self.share.parts)
-        rows = share_of_rows(self.rows, self.share.rank, self.share.world, part, self.share.parts)
+        rows = self.share.streams(self.rows, part)
         return Segment(
             self.order.targets(step, rows) + self.first,
-            self.order.index(step, rows),
+            self.order.indices(step, rows),
             self.order.fresh(step),
             skip=np.full(len(rows), self.context) if self.context else None,
-            part=part,
-            step_tokens=self._counted(step),
+            micro_batch=part,
+            step_targets=self._counted(step),
         )
 
     def _counted(self, step: int) -> int:
         if self.scored is None:
-            return self.step_tokens - self.rows * self.context
+            return self.step_targets - self.rows * self.context
         everywhere = self.order.targets(step, np.arange(self.rows, dtype=np.int64))[:, self.context :]
         return int(np.count_nonzero(self.scored[everywhere + self.first + 1]))
 
@@ -266,7 +239,7 @@ def plan_epoch(
     if order == "stream":
         laid = InStreams(steps, seq_len)
     elif order == "shuffled":
-        laid = InBlocks(_shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len)
+        laid = InBlocks(shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len)
     elif offsets is None:
         raise UserError(
             "order sentences: this text was not stored sentence by sentence; use stream or shuffled"

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from repro.data.batches import Int64s
+from repro.data.draws import Int64s, stream
 from repro.data.segments import Array, Bools
 from repro.data.stream_data import Stage, StreamData
 from repro.errors import UserError
@@ -41,9 +41,8 @@ class Echo:
 
     def tokens(self, split: str, n: int) -> Array:
         """The first ``n`` tokens of a split, ``(n,)``; splits share nothing."""
-        # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-        entropy = [GENERATOR_VERSION, SPLITS.index(split), self.symbols, self.lag]
-        drawn = np.random.PCG64(np.random.SeedSequence(entropy)).random_raw(n) >> np.uint64(11)
+        numbers = stream(GENERATOR_VERSION, SPLITS.index(split), self.symbols, self.lag)
+        drawn = numbers.random_raw(n) >> np.uint64(11)
         found = (drawn % np.uint64(self.symbols)).astype(np.uint16)
         answers = self.answers(n)
         found[answers] = found[np.flatnonzero(answers) - self.lag]

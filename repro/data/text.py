@@ -1,6 +1,6 @@
 """Text for language models, from a prepared store."""
 
-from repro.data.batches import Int64s
+from repro.data.draws import Int64s
 from repro.data.segments import Array
 from repro.data.store import Store
 from repro.data.stored import Stored

@@ -5,15 +5,16 @@ Whatever a file's own numbering, the four special symbols sit at 0..3 and are ne
 when used. Words, bytes and characters as tokens are in :mod:`repro.data.vocabulary`.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
 
-from repro.data.vocabulary import VOCABULARIES, Bytes, Chars, Words
+from repro.data.vocabulary import VOCABULARIES, Bytes, Chars, Filed, Words
 from repro.errors import UserError
-from repro.record import write_atomic
+
+if TYPE_CHECKING:
+    from repro.data.parse_symbols import WordsAndSymbols
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 SPECIALS = 4
@@ -52,27 +53,10 @@ class Tokenizer(Protocol):
     def save(self, path: Path) -> None: ...
 
 
-class _Filed:
-    """What both kinds share: the special ids and the file they came from."""
+class _Special(Filed):
+    """What both kinds share: the special ids."""
 
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    @property
-    def content(self) -> bytes:
-        """The tokeniser's file."""
-        return self._content
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the tokeniser's file."""
-        return hashlib.sha256(self._content).hexdigest()
-
-    def save(self, path: Path) -> None:
-        """Writes the file, whole or not at all."""
-        write_atomic(path, self._content)
 
 
 def _well_formed(texts: Sequence[str]) -> None:
@@ -83,7 +67,7 @@ def _well_formed(texts: Sequence[str]) -> None:
             raise UserError(f"text is not valid Unicode at character {error.start}: {text!r:.80}") from None
 
 
-class ByteBpe(_Filed):
+class ByteBpe(_Special):
     """Byte-level BPE: ``decode(encode(x)) == x`` for every text.
 
     The library's file numbers bytes and merges from 0; here they follow the specials, so id = file id + 4.
@@ -168,7 +152,7 @@ class ByteBpe(_Filed):
         return str(self._library.decode([int(i) - SPECIALS for i in ids if i >= SPECIALS]))
 
 
-class SentencePiece(_Filed):
+class SentencePiece(_Special):
     """A SentencePiece model, its ids moved so that pad, bos, eos, unk are 0, 1, 2, 3.
 
     Args:
@@ -219,10 +203,10 @@ class SentencePiece(_Filed):
 
 
 Subwords = ByteBpe | SentencePiece
-AnyTokenizer = Subwords | Words | Bytes | Chars
+AnyTokenizer = Union[Subwords, Words, Bytes, Chars, "WordsAndSymbols"]
 
 
-def _read_json(content: bytes) -> Any:
+def _read_json(content: bytes) -> AnyTokenizer:
     try:
         body = json.loads(content)
     except ValueError:
@@ -236,6 +220,25 @@ def _read_json(content: bytes) -> Any:
 
 
 _READERS: dict[str, Callable[[bytes], AnyTokenizer]] = {".json": _read_json, ".model": SentencePiece}
+
+
+def load_subwords(path: Path) -> Subwords:
+    """Reads a tokeniser file that a user gives.
+
+    Raises:
+        UserError: as below, or it is not of subwords.
+    """
+    tokenizer = load_tokenizer(path)
+    if not isinstance(tokenizer, ByteBpe | SentencePiece):
+        raise UserError(
+            f"--tokenizer {path} holds {tokenizer.kind}; it must be byte-level BPE or SentencePiece"
+        )
+    return tokenizer
+
+
+def subwords(path: Path | None, texts: Iterable[str], size: int) -> Subwords:
+    """The tokeniser of a file, or where none is given one of ``size`` subwords learned from text."""
+    return ByteBpe.train(texts, size) if path is None else load_subwords(path)
 
 
 def load_tokenizer(path: Path) -> AnyTokenizer:

@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.batches import (
-    Int64s,
-    Lengths,
-    PairBatch,
-    eval_batches,
-    fitting,
-    pair_batch,
-    rank_rows,
-    token_batches,
-)
-from repro.data.loader import FixedLoader, PlannedLoader, ResumingData
+from repro.batches import Evaluation, PairBatch
+from repro.data.batches import Lengths, eval_batches, fitting, pair_batch, rank_rows, token_batches
+from repro.data.datamodule import DataModule
+from repro.data.draws import Int64s
+from repro.data.loader import FixedLoader, PlannedLoader
 from repro.data.store import Store
 from repro.data.stored import Stored
 from repro.data.tokenizers import BOS_ID, EOS_ID, PAD_ID
@@ -28,12 +22,12 @@ class Rows:
     """Which examples make one batch of one rank.
 
     Attributes:
-        index: of the examples, ``(B,)``.
-        step_tokens: target tokens of the whole global batch they belong to, eos counted.
+        indices: of the examples, ``(B,)``.
+        step_targets: target tokens of the whole global batch they belong to, eos counted.
     """
 
-    index: Int64s
-    step_tokens: int
+    indices: Int64s
+    step_targets: int
 
 
 class PairTable:
@@ -79,20 +73,19 @@ class PairTable:
 
     def build(self, rows: Rows) -> PairBatch:
         """The batch of some rows."""
-        sources, targets = self.ids(0, rows.index), self.ids(1, rows.index)
-        return pair_batch(sources, targets, rows.index, rows.step_tokens, (PAD_ID, BOS_ID, EOS_ID))
+        sources, targets = self.ids(0, rows.indices), self.ids(1, rows.indices)
+        return pair_batch(sources, targets, rows.indices, rows.step_targets, (PAD_ID, BOS_ID, EOS_ID))
 
     def target_tokens(self, index: Int64s) -> int:
         """Target tokens of some examples, eos counted."""
         return int(self.lengths[index, 1].sum())
 
 
-class TranslationData(Stored, ResumingData):
+class TranslationData(Stored, DataModule):
     """Batches of sentence pairs from a prepared store.
 
-    The global batch is stated in tokens and is a pure function of (seed, epoch, step); ranks and
-    micro-batches (``trainer.accumulate_grad_batches``) take shares of it. Source: section 5.1 of Vaswani et
-    al. 2017.
+    The global batch is stated in tokens; ranks and micro-batches (``trainer.accumulate_grad_batches``) take shares of
+    it. Source: section 5.1 of Vaswani et al. 2017.
 
     Args:
         store: ``multi30k``, or with a variant, ``multi30k/sp16000-1a2b3c4d``,
@@ -111,6 +104,8 @@ class TranslationData(Stored, ResumingData):
         eval_batch_tokens: slots of an evaluation batch on its longer side.
     """
 
+    batch = PairBatch
+
     def __init__(
         self,
         store: str,
@@ -126,9 +121,7 @@ class TranslationData(Stored, ResumingData):
         num_workers: int = 0,
         eval_batch_tokens: int = 4096,
     ) -> None:
-        super().__init__()
-        # with few evaluation batches and many ranks a rank may have none
-        self.allow_zero_length_dataloader_with_multiple_devices = True
+        super().__init__(seed, num_workers)
         self.store_name, _, variant = store.partition("/")
         self.variant = variant or Variant(vocab_size).name
         self.vocab_size = vocab_size
@@ -139,10 +132,7 @@ class TranslationData(Stored, ResumingData):
         self.train_split = train_split
         self.val_split = val_split
         self.test_split = test_split
-        self.seed = seed
-        self.num_workers = num_workers
         self.eval_batch_tokens = eval_batch_tokens
-        self.pad_id, self.bos_id, self.eos_id = PAD_ID, BOS_ID, EOS_ID
         self._tables: dict[str, PairTable] = {}
 
     def table(self, split: str) -> PairTable:
@@ -159,10 +149,11 @@ class TranslationData(Stored, ResumingData):
         """Raw target lines of a split."""
         return self.store.lines(split, self.target_language)
 
-    def expected_tokens(self, split: str) -> int:
-        """Target tokens of a split, eos counted: what an exact evaluation sums to."""
-        counts = self.manifest.counts[self.store.split(split)]
-        return int(counts["tokens"][self.target_language]) + int(counts["examples"])
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        """Sentences and target tokens (eos counted) of a split."""
+        counts = self.manifest.counts[self.store.split(self.split(evaluation.kind))]
+        examples = int(counts["examples"])
+        return {"examples": examples, "tokens": int(counts["tokens"][self.target_language]) + examples}
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -182,45 +173,22 @@ class TranslationData(Stored, ResumingData):
     def _fitting(self) -> Int64s:
         return fitting(self.table(self.train_split).lengths, self.batch_tokens, self.max_length)
 
-    def _share(self) -> tuple[int, int, int]:
-        """This rank, the number of ranks, micro-batches per step."""
-        if self.trainer is None:
-            return 0, 1, 1
-        return self.trainer.global_rank, self.trainer.world_size, int(self.trainer.accumulate_grad_batches)
-
     def plan_epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
-        table = self.table(self.train_split)
-        rank, world, parts = self._share()
+        table, share = self.table(self.train_split), self.share
         planned = []
         for batch in token_batches(table.lengths, self.batch_tokens, self.seed, epoch, self.max_length):
             step = table.target_tokens(batch)
-            planned += [Rows(rank_rows(batch, rank, world, part, parts), step) for part in range(parts)]
+            planned += [Rows(rank_rows(batch, share, part), step) for part in range(share.parts)]
         return planned
 
-    def train_dataloader(self) -> PlannedLoader[Rows, PairBatch]:
-        """Training batches, from the saved position if there is one."""
-        table = self.table(self.train_split)
-        return self.placed(PlannedLoader(self.plan_epoch, table.build, self._share()[2], self.num_workers))
+    def training_loader(self) -> PlannedLoader[Rows, PairBatch]:
+        """Training batches of this rank."""
+        build = self.table(self.train_split).build
+        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
 
-    def val_dataloader(self) -> FixedLoader[Rows, PairBatch]:
-        """This rank's validation batches."""
-        return self.eval_loader(self.val_split)
-
-    def test_dataloader(self) -> list[FixedLoader[Rows, PairBatch]]:
-        """This rank's test batches, then its validation batches: each test score has its validation score."""
-        return [self.eval_loader(self.test_split), self.eval_loader(self.val_split)]
-
-    def predict_dataloader(self) -> FixedLoader[Rows, PairBatch]:
-        """The test batches, to be decoded."""
-        return self.eval_loader(self.test_split)
-
-    def eval_loader(self, split: str) -> FixedLoader[Rows, PairBatch]:
-        """This rank's whole batches of any split; an empty one where there are fewer batches than ranks.
-
-        Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
-        """
-        table = self.table(split)
-        rank, world, _ = self._share()
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, PairBatch]:
+        """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""
+        table, (rank, world, _) = self.table(self.split(evaluation.kind)), self.share
         mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
         return FixedLoader([Rows(b, table.target_tokens(b)) for b in mine], table.build, self.num_workers)

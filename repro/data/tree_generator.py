@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from repro.data.draws import stream
 from repro.data.trees import CLOSE, FIRST_OPERATOR, OPERATORS, ZERO, Ints, Trees, offsets_of
 from repro.errors import UserError
 
@@ -146,8 +147,7 @@ def grow(rules: TreeRules, block: int) -> Trees:
     All candidates of a block grow together, a depth at a time; one is given up as soon as it must become too long.
     The numbers of a block are a function of its index, and the same on any machine.
     """
-    # raw output of a bit generator is the same in every version of NumPy, its distributions are not
-    source = np.random.PCG64(np.random.SeedSequence([GENERATOR_VERSION, block]))
+    source = stream(GENERATOR_VERSION, block)
     lengths = np.zeros(BLOCK, np.int64)
     owners = np.arange(BLOCK)
     levels = []

@@ -6,21 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.data import obtain
-from repro.data.parallel_lines import PACKED, LineFile, plain_name
+from repro.data.packed import AS, FORMS, find_packed, glob_packed, plain_name
+from repro.data.parallel_lines import LineFile
 from repro.data.parse_trees import Phrase, checked_root, read_trees
-from repro.data.source import Source
 from repro.errors import UserError
 
 SECTIONS = {"train": range(2, 22), "val": range(22, 23), "test": range(23, 24)}
 SENTENCES = {"train": 39_832, "val": 1_700, "test": 2_416}  # of those sections, in the third release
-EXTRA = "extra*.trees"  # trees of other makers, to train on beside the sections
 _FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj", "treebank_3/parsed/mrg/wsj")
-_ENDS = (".mrg", *(f".mrg{packed}" for packed in PACKED))
+_ENDS = tuple(f".mrg{form}" for form in FORMS)
 
 
 @dataclass
-class Treebank:
+class Bank:
     """A treebank at hand.
 
     Attributes:
@@ -34,36 +32,41 @@ class Treebank:
     known: dict[str, int] = field(default_factory=dict)
 
 
-def from_files(source: Source, folder: Path) -> Treebank:
+def from_files(folder: Path, extra: str, origin: dict[str, Any]) -> Bank:
     """Finds the files of every split; reads none yet.
 
     Args:
-        source: of trees; one whose files name ``extra*.trees`` needs at least one of those beside the sections.
         folder: with ``train.trees``, ``val.trees`` and ``test.trees``, one tree a line, or with the folders ``02`` to
             ``23`` of ``.mrg`` files, in it or where the treebank's releases have them.
+        extra: pattern of files with trees to train on beside the sections, one of which must be there; or empty.
+        origin: of what comes from files.
 
     Raises:
         UserError: a file or a section is missing.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"--from {folder}: no such folder")
     files: dict[str, dict[str, Any]] = {}
-    known = {split: n for split, n in SENTENCES.items() if split != "train" or EXTRA not in source.files}
-    bank = Treebank({}, {"kind": "files", "id": None, "revision": None, "files": files}, known)
-    ready = {split: obtain.find_file(folder, f"{split}.trees") for split in source.splits}
+    bank = Bank({}, {**origin, "files": files}, {**SENTENCES})
+    if extra:
+        del bank.known["train"]
+    ready = {split: find_packed(folder, f"{split}.trees") for split in SECTIONS}
     if any(ready.values()):
         for split, path in ready.items():
             if path is None:
-                raise UserError(f"--from {folder}: no {split}.trees[.gz|.xz] beside the other splits' trees")
+                raise UserError(f"--from {folder}: no {split}.trees{AS} beside the other splits' trees")
             bank.splits[split] = partial(_trees_by_line, [path], files)
         return bank
     root = _sections_in(folder)
-    paths = {split: [path for n in SECTIONS[split] for path in _section(root, n)] for split in source.splits}
-    bank.splits.update({split: partial(_trees_of, found, root, files) for split, found in paths.items()})
-    if EXTRA in source.files:
-        extra = _extra(folder)
-        bank.splits["train"] = partial(_both, bank.splits["train"], partial(_trees_by_line, extra, files))
+    for split, numbers in SECTIONS.items():
+        bank.splits[split] = partial(
+            _trees_of, [path for n in numbers for path in _section(root, n)], root, files
+        )
+    if extra:
+        paths = glob_packed(folder, extra)
+        if not paths:
+            raise UserError(
+                f"--from {folder}: no {extra}{AS}, whose trees are trained on beside the sections'"
+            )
+        bank.splits["train"] = partial(_both, bank.splits["train"], partial(_trees_by_line, paths, files))
     return bank
 
 
@@ -87,15 +90,6 @@ def _section(root: Path, number: int) -> list[Path]:
     paths = sorted(path for path in folder.iterdir() if path.name.lower().endswith(_ENDS))
     if not paths:
         raise UserError(f"--from: no .mrg files in section {folder}")
-    return paths
-
-
-def _extra(folder: Path) -> list[Path]:
-    paths = sorted(path for end in ("", *PACKED) for path in folder.glob(EXTRA + end))
-    if not paths:
-        raise UserError(
-            f"--from {folder}: no {EXTRA}[.gz|.xz] there, whose trees are trained on beside the sections'"
-        )
     return paths
 
 

@@ -6,96 +6,45 @@ that are evaluated, ``trees``, each with its parts of speech in one line of text
 
 import hashlib
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-from repro.data import sentence_grammar
+from repro.data.data_set import TRAIN
 from repro.data.manifest import Manifest
+from repro.data.options import Options
 from repro.data.parse_symbols import WordsAndSymbols
 from repro.data.parse_trees import LEAF, stripped, symbols_of, words_of, written
-from repro.data.source import Source
-from repro.data.store import StoreWriter
-from repro.data.treebank_files import Treebank, from_files
+from repro.data.store_writer import StoreWriter
+from repro.data.treebank_files import Bank
+from repro.data.treebank_sources import Treebank
 from repro.errors import UserError
 
 WORDS, BRACKETS, TREES = PARTS = ("words", "brackets", "trees")
-TRAIN = "train"
-_TOKENIZER = "tokenizer.json"
 
 
-def treebank(source: Source, from_dir: Path | None, size: int | None) -> Treebank:
-    """The trees of a source: from files, or generated.
-
-    Args:
-        source: of trees.
-        from_dir: folder with its files; None generates.
-        size: training trees of a generated source; None is its default.
+def fill_treebank(data_set: Treebank, writer: StoreWriter, variant: str, options: Options) -> Manifest:
+    """Writes text, vocabulary and tokens of every split; see ``DataSet.fill``.
 
     Raises:
-        UserError: a file or a section is missing.
+        UserError: beside what is said there, a tree is malformed, or nothing is left of a split.
     """
-    if from_dir is not None:
-        return from_files(source, from_dir)
-    origin = {"kind": "generated", "id": source.name, "revision": str(sentence_grammar.GENERATOR_VERSION)}
-    return Treebank(sentence_grammar.splits(size), origin)
-
-
-def fill_treebank(
-    source: Source, variant: str, bank: Treebank, tokenizer_given: bool, vocab_size: int, writer: StoreWriter
-) -> Manifest:
-    """Writes text, vocabulary and tokens of every split; returns the manifest.
-
-    Args:
-        source: of trees.
-        variant: name of the store.
-        bank: its trees.
-        tokenizer_given: whether somebody wants to use a tokeniser of their own, which has no symbols for brackets.
-        vocab_size: of the vocabulary to learn.
-        writer: of the store.
-
-    Raises:
-        UserError: a tokeniser was given, a tree is malformed, or nothing is left of a split.
-    """
-    if tokenizer_given:
-        raise UserError(
-            f"{source.name} learns its vocabulary, with symbols for its brackets; leave out --tokenizer"
-        )
-    told = {split: _write_text(split, bank, writer) for split in source.splits}
+    bank = data_set.bank(options)
+    told = {split: _write_text(split, bank, writer) for split in data_set.splits}
     symbols = [LEAF, *sorted(told[TRAIN].pop("symbols"))]
-    tokenizer = WordsAndSymbols.train(writer.lines(f"{TRAIN}.{WORDS}"), symbols, vocab_size)
-    tokenizer.save(writer.folder / _TOKENIZER)
-    writer.note(_TOKENIZER)
-    counts = {
-        split: {
-            "examples": told[split]["examples"],
-            "tokens": {
-                part: writer.encode_part(f"{split}.{part}", tokenizer.encode_batch, tokenizer.size)[1]
-                for part in (WORDS, BRACKETS)
-            },
-        }
-        for split in source.splits
-    }
+    lines = writer.lines(f"{TRAIN}.{WORDS}")
+    tokenizer = WordsAndSymbols.train(lines, symbols, data_set.learned(options))
+    written = writer.write_tokenizer(tokenizer)
+    counts = {split: writer.encode_split(split, (WORDS, BRACKETS), tokenizer) for split in data_set.splits}
     facts = {
         "sha256": {split: found["sha256"] for split, found in told.items()},
         "without_words": {split: found["without_words"] for split, found in told.items()},
         "deviations": _deviations(bank, counts),
     }
     return Manifest.of(
-        source,
-        variant,
-        {**bank.origin, **facts},
-        counts,
-        {
-            "kind": tokenizer.kind,
-            "size": tokenizer.size,
-            "symbols": len(symbols),
-            "file": _TOKENIZER,
-            "sha256": tokenizer.sha256,
-        },
+        data_set, variant, {**bank.origin, **facts}, counts, {**written, "symbols": len(symbols)}
     )
 
 
-def _deviations(bank: Treebank, counts: dict[str, dict[str, Any]]) -> list[str]:
+def _deviations(bank: Bank, counts: dict[str, dict[str, Any]]) -> list[str]:
     """Where a licensed treebank is not as long as the one that papers have."""
     return [
         f"{split} has {counts[split]['examples']:,} sentences, the treebank's sections {wanted:,}"
@@ -104,8 +53,8 @@ def _deviations(bank: Treebank, counts: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def _write_text(split: str, bank: Treebank, writer: StoreWriter) -> dict[str, Any]:
-    """Writes the text of every part of a split; tells how many sentences there are, and of training which symbols."""
+def _write_text(split: str, bank: Bank, writer: StoreWriter) -> dict[str, Any]:
+    """Writes the text of every part of a split; tells how many trees have no words, and of training which symbols."""
     from tqdm import tqdm
 
     parts = (WORDS, BRACKETS) if split == TRAIN else PARTS
@@ -133,9 +82,5 @@ def _write_text(split: str, bank: Treebank, writer: StoreWriter) -> dict[str, An
                 symbols.update(row)
     if not examples:
         raise UserError(f"{split} has no sentence in it; give files with trees")
-    told: dict[str, Any] = {
-        "examples": examples,
-        "without_words": without_words,
-        "sha256": digest.hexdigest(),
-    }
+    told: dict[str, Any] = {"without_words": without_words, "sha256": digest.hexdigest()}
     return {**told, "symbols": symbols - {LEAF}} if split == TRAIN else told

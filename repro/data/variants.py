@@ -1,10 +1,15 @@
-"""Names of stores of one source: ``bpe8000``, ``bpe512-n17200``, ``sp16000-1a2b3c4d``, ``words``, ``bytes-nonl``."""
+"""Names of the stores of one data set: ``bpe8000``, ``bpe512-n17200``, ``sp16000-1a2b3c4d``, ``words``, ``bytes-nonl``.
+
+Standard library only.
+"""
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
-from repro.data.registry import SOURCES, Source
+from repro.paths import data_dir
 
+MANIFEST = "manifest.json"
 _GIVEN = re.compile(r"(sp|given)\d+-[0-9a-f]{8}$")
 _SIZED = re.compile(r"(?P<variant>.+)-n(?P<size>[1-9]\d*)$")
 _BPE = re.compile(r"bpe(?P<vocab>\d+)(-n(?P<size>\d+))?$")
@@ -12,11 +17,11 @@ _BPE = re.compile(r"bpe(?P<vocab>\d+)(-n(?P<size>\d+))?$")
 
 @dataclass(frozen=True)
 class Variant:
-    """How a source was tokenised and, when it is generated, at which size.
+    """How a data set was tokenised and, when it is generated, at which size.
 
     Attributes:
         vocab_size: of the vocabulary learned from the training text.
-        size: training pairs of a generated source, None for its default.
+        size: training pairs of a generated data set, None for its default.
     """
 
     vocab_size: int
@@ -46,7 +51,7 @@ def is_subwords(variant: str) -> bool:
 
 
 def sized(variant: str, size: int | None) -> str:
-    """The name of a generated source's only store at some size: ``lra`` by default, ``lra-n2000``."""
+    """The name of a generated data set's only store at some size: ``lra`` by default, ``lra-n2000``."""
     return f"{variant}-n{size}" if size else variant
 
 
@@ -56,20 +61,11 @@ def unsized(variant: str) -> tuple[str, int | None]:
     return (found["variant"], int(found["size"])) if found else (variant, None)
 
 
-def prepare_command(name: str, variant: str) -> str:
-    """The command that makes a store."""
-    parsed = Variant.parse(variant)
-    source = SOURCES.get(name)
-    if source is not None and source.variant:
-        n = unsized(variant)[1]
-        return f"repro data prepare {name}{f' --size {n}' if n else ''}{_from(source)}"
-    if parsed is None:
-        is_level = source is not None and source.text is not None and not is_subwords(variant)
-        how = f"--level {variant}" if is_level else "--tokenizer FILE"
-        return f"repro data prepare {name} {how}{_from(source)}"
-    size = f" --size {parsed.size}" if parsed.size else ""
-    return f"repro data prepare {name} --vocab-size {parsed.vocab_size}{size}{_from(source)}"
+def store_path(name: str, variant: str) -> Path:
+    """Where a store of a data set lies."""
+    return data_dir() / name / variant
 
 
-def _from(source: Source | None) -> str:
-    return " --from DIR" if source is not None and source.obtained == "files" else ""
+def variants(name: str) -> list[str]:
+    """The finished stores of a data set below the data folder, sorted."""
+    return sorted(p.parent.name for p in (data_dir() / name).glob(f"[!.]*/{MANIFEST}"))

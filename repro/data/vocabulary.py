@@ -16,12 +16,37 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from repro.errors import UserError
-from repro.record import write_atomic
+from repro.files import write_atomic
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 
 
-class Vocabulary(ABC):
+class Filed:
+    """What has a file.
+
+    Args:
+        content: of the file.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @property
+    def content(self) -> bytes:
+        """The file."""
+        return self._content
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self._content).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes the file, whole or not at all."""
+        write_atomic(path, self._content)
+
+
+class Vocabulary(Filed, ABC):
     """What the three kinds share.
 
     Args:
@@ -44,7 +69,7 @@ class Vocabulary(ABC):
     unk_id: int | None = None
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        super().__init__(content)
         try:
             body = json.loads(content)
             self.symbols: list[Any] = body["symbols"]
@@ -60,7 +85,7 @@ class Vocabulary(ABC):
         """Builds tables from symbols and settings; ValueError where they make no sense."""
 
     @classmethod
-    def of(cls, symbols: Sequence[Any], **settings: Any) -> Self:
+    def of(cls, symbols: Sequence[Any], **settings: object) -> Self:
         """A vocabulary of these symbols, in the order of their ids."""
         body = {"kind": cls.kind, **settings, "symbols": list(symbols)}
         return cls((json.dumps(body, ensure_ascii=False) + "\n").encode())
@@ -69,15 +94,6 @@ class Vocabulary(ABC):
     def size(self) -> int:
         """Number of symbols."""
         return len(self.symbols)
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file."""
-        return hashlib.sha256(self._content).hexdigest()
-
-    def save(self, path: Path) -> None:
-        """Writes the file, whole or not at all."""
-        write_atomic(path, self._content)
 
     @abstractmethod
     def ids(self, data: bytes) -> Ids:

@@ -1,11 +1,16 @@
-"""Known sources of pretrained weights, and the tensors that their files hold. Standard library only."""
+"""Pretrained weights, and the tensors that their files hold. Standard library only."""
 
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from repro.data.source import Source
+from repro.data.data_set import Hub, OneStore
+from repro.data.manifest import Manifest
+from repro.data.options import Options
+
+if TYPE_CHECKING:
+    from repro.data.store_writer import StoreWriter
 
 Family = Literal["gpt2", "bert", "vit"]
 Shapes = dict[str, tuple[int, ...]]
@@ -101,62 +106,66 @@ def numbers_in(shapes: Shapes) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-ARCHITECTURES: dict[str, Architecture] = {
-    "gpt2": Architecture("gpt2", 768, 12, 12, 1024, 50257),
-    "gpt2-medium": Architecture("gpt2", 1024, 24, 16, 1024, 50257),
-    "gpt2-large": Architecture("gpt2", 1280, 36, 20, 1024, 50257),
-    "bert-base-uncased": Architecture("bert", 768, 12, 12, 512, 30522),
-    "vit-base": Architecture("vit", 768, 12, 12),
-}
+@dataclass(frozen=True, kw_only=True)
+class PretrainedWeights(OneStore):
+    """Weights in one file, as they were published.
 
+    Attributes:
+        architecture: what they are of.
+    """
 
-def _source(name: str, title: str, licence: str, size: str, hub_id: str) -> Source:
-    return Source(
-        name=name,
-        title=title,
-        licence=licence,
-        size=size,
-        parts=("weights",),
-        splits=("weights",),
-        required=("weights",),
-        hub_id=hub_id,
-        kind="weights",
-        variant="weights",
-        files=("model.safetensors",),
-    )
+    parts: tuple[str, ...] = ("weights",)
+    levels: tuple[str, ...] = ("weights",)
+    splits: tuple[str, ...] = ("weights",)
+    files: tuple[str, ...] = ("model.safetensors",)
+    architecture: Architecture
+
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+        from repro.data.weights import fill_weights
+
+        return fill_weights(self, writer, variant, options)
 
 
 _GPT2 = "GPT-2 {}, weights of the language model (Radford et al. 2019)"
-WEIGHT_SOURCES = (
-    _source(
-        "gpt2", _GPT2.format("small: 12 layers of 768"), "modified MIT", "550 MB", "openai-community/gpt2"
+WEIGHTS = (
+    PretrainedWeights(
+        name="gpt2",
+        title=_GPT2.format("small: 12 layers of 768"),
+        licence="modified MIT",
+        size="550 MB",
+        hub=Hub("openai-community/gpt2"),
+        architecture=Architecture("gpt2", 768, 12, 12, 1024, 50257),
     ),
-    _source(
-        "gpt2-medium",
-        _GPT2.format("medium: 24 layers of 1,024"),
-        "modified MIT",
-        "1.5 GB",
-        "openai-community/gpt2-medium",
+    PretrainedWeights(
+        name="gpt2-medium",
+        title=_GPT2.format("medium: 24 layers of 1,024"),
+        licence="modified MIT",
+        size="1.5 GB",
+        hub=Hub("openai-community/gpt2-medium"),
+        architecture=Architecture("gpt2", 1024, 24, 16, 1024, 50257),
     ),
-    _source(
-        "gpt2-large",
-        _GPT2.format("large: 36 layers of 1,280"),
-        "modified MIT",
-        "3.2 GB",
-        "openai-community/gpt2-large",
+    PretrainedWeights(
+        name="gpt2-large",
+        title=_GPT2.format("large: 36 layers of 1,280"),
+        licence="modified MIT",
+        size="3.2 GB",
+        hub=Hub("openai-community/gpt2-large"),
+        architecture=Architecture("gpt2", 1280, 36, 20, 1024, 50257),
     ),
-    _source(
-        "bert-base-uncased",
-        "BERT base, uncased: 12 layers of 768, weights (Devlin et al. 2019)",
-        "Apache-2.0",
-        "440 MB",
-        "google-bert/bert-base-uncased",
+    PretrainedWeights(
+        name="bert-base-uncased",
+        title="BERT base, uncased: 12 layers of 768, weights (Devlin et al. 2019)",
+        licence="Apache-2.0",
+        size="440 MB",
+        hub=Hub("google-bert/bert-base-uncased"),
+        architecture=Architecture("bert", 768, 12, 12, 512, 30522),
     ),
-    _source(
-        "vit-base",
-        "ViT-Base/16 trained on ImageNet-21k: 12 layers of 768, weights in timm's form (Steiner et al. 2021)",
-        "Apache-2.0",
-        "410 MB",
-        "timm/vit_base_patch16_224.augreg_in21k",
+    PretrainedWeights(
+        name="vit-base",
+        title="ViT-Base/16 trained on ImageNet-21k: 12 layers of 768, weights in timm's form (Steiner et al. 2021)",
+        licence="Apache-2.0",
+        size="410 MB",
+        hub=Hub("timm/vit_base_patch16_224.augreg_in21k"),
+        architecture=Architecture("vit", 768, 12, 12),
     ),
 )

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from repro.batches import Tokenizer
 from repro.data.batches import source_batch
 from repro.errors import UserError
 from repro.heat_maps import Band, HeatMap, draw
+from repro.models import EncoderDecoder
 from repro.nn.watching import watched
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(mix|cross)\.")
@@ -22,7 +23,7 @@ _HIGH = 200  # pixels of the picture of positions, about
 
 
 @torch.no_grad()
-def attention_sheet(net: Any, tokenizer: Any, source: list[int], target: list[int]) -> bytes:
+def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int], target: list[int]) -> bytes:
     """One translation as a PNG: every head of every layer, and the positions.
 
     Args:
@@ -60,7 +61,7 @@ def attention_sheet(net: Any, tokenizer: Any, source: list[int], target: list[in
 
 
 def short_sample(
-    pairs: Iterable[tuple[str, str]], tokenizer: Any, most: int = 30
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, most: int = 30
 ) -> tuple[list[int], list[int]] | None:
     """The first pair that a sheet has room for: ids of the source and of the translation; None if all are longer.
 
@@ -76,7 +77,7 @@ def short_sample(
     return None
 
 
-def _words(tokenizer: Any, ids: list[int]) -> list[str]:
+def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return [tokenizer.decode([i]).strip() or "\N{OPEN BOX}" for i in ids]
 
 
@@ -94,7 +95,7 @@ def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
     return Band(f"{_KINDS[side, part]}, layer {int(layer) + 1}", maps)
 
 
-def _positions(net: Any, steps: int) -> list[Band]:
+def _positions(net: EncoderDecoder, steps: int) -> list[Band]:
     """What is added to the token at each place; nothing for networks that add no vectors."""
     table = getattr(net.positions, "table", None)
     if not isinstance(table, nn.Module):

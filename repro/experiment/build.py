@@ -4,40 +4,32 @@ import contextlib
 import copy
 import io
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
-from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch import Trainer
 
+from repro.data.datamodule import DataModule
 from repro.data.examples import ExampleData
 from repro.errors import UserError
 from repro.experiment.complaints import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
+from repro.swaps import IMPORTABLE
 from repro.tasks import Task
 from repro.tasks.saving import Checkpoints
 
-# What a YAML file may name. Everything else is refused before it is imported.
-IMPORTABLE = (
-    "repro.nn",
-    "repro.models",
-    "repro.tasks",
-    "repro.data",
-    "torch.nn",
-    "torch.optim",
-    "lightning.pytorch",
-)
+AnyTask = Task[Any]
 
 
 @dataclass
 class Parts:
     """What a recipe resolves to; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`."""
 
-    task: Task
-    data: LightningDataModule | None
+    task: AnyTask
+    data: DataModule
     trainer: dict[str, Any]
     checkpoints: Checkpoints | None
 
@@ -47,72 +39,69 @@ def restrict_imports() -> None:
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(IMPORTABLE))
 
 
-def build(recipe: Recipe, with_data: bool = True, meta: bool = False) -> Parts:
+def build(recipe: Recipe, meta: bool = False) -> Parts:
     """Checks a recipe against the constructors' signatures and builds its objects.
 
     Args:
         recipe: resolved.
-        with_data: build the datamodule too (it reads nothing yet).
         meta: build the network on the meta device, without memory or initialisation.
 
     Raises:
         UserError: a key that no constructor knows, a value of the wrong type or out of range.
     """
+    built = _instantiate(recipe, recipe.sections, meta)
+    trainer = built.get("trainer") or Namespace()
+    return Parts(built["model"], built["data"], trainer.as_dict(), built.get("checkpoints"))
+
+
+def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:
+    """The task of a recipe alone, without its data; arguments and errors as :func:`build`."""
+    sections: Config = {k: v for k, v in recipe.sections.items() if k in ("model", "trainer")}
+    task: AnyTask = _instantiate(recipe, sections, meta)["model"]
+    return task
+
+
+def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
     restrict_imports()
-    sections = {k: v for k, v in recipe.sections.items() if with_data or k in ("model", "trainer")}
     parser = _parser(sections)
     try:
         config = _parse(parser, sections)
-        device = torch.device("meta") if meta else contextlib.nullcontext()
-        with device:
+        with torch.device("meta") if meta else contextlib.nullcontext():
             built = parser.instantiate(config)
-        check_together(built["model"], built.get("data"))
+        check_makers(built["model"])
+        if "data" in built:
+            check_together(built["model"], built["data"])
     except (ValueError, TypeError) as error:
         raise UserError(f"{recipe.experiment} ({recipe.scale}): {explain(str(error))}") from error
-    trainer = built.get("trainer") or Namespace()
-    return Parts(built["model"], built.get("data"), trainer.as_dict(), built.get("checkpoints"))
+    return built
 
 
-def check_together(task: Task, data: LightningDataModule | None) -> None:
-    """What constructors cannot see: makers that run later, and parts that must fit each other.
+def check_makers(task: AnyTask) -> None:
+    """Calls the makers that would run later, so that their errors come now."""
+    task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+
+
+def check_together(task: AnyTask, data: DataModule) -> None:
+    """What constructors cannot see: parts that must fit each other.
 
     Raises:
         ValueError: says what does not fit.
     """
-    task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+    if task.batch is not data.batch:
+        raise ValueError(
+            f"{type(task).__name__} trains on a {task.batch.__name__}, {type(data).__name__} gives a "
+            f"{data.batch.__name__}; set data.class_path to a datamodule that fits"
+        )
     if isinstance(data, ExampleData):
-        check_examples(task.net, data)
-    vocabulary = getattr(task.net, "vocabulary", None)
-    stored = getattr(data, "vocab_size", None)
-    if vocabulary is not None and stored is not None and vocabulary.size != stored:
+        check_examples(task.module, data)
+    known, stored = task.vocabulary_size, data.vocab_size
+    if known is not None and stored is not None and known != stored:
         # of examples it follows from other settings
         both = f"to {stored}" if isinstance(data, ExampleData) else "and data.init_args.vocab_size to one"
         raise ValueError(
-            f"the network's vocabulary has {vocabulary.size} entries and the data's {stored}; "
+            f"the network's vocabulary has {known} entries and the data's {stored}; "
             f"set model.init_args.net.init_args.vocabulary.init_args.size {both}"
         )
-
-
-class Shared(NamedTuple):
-    """Something of which network and data both know the number.
-
-    Attributes:
-        setting: of the network, below its ``init_args``.
-        ours: attribute of the network.
-        theirs: attribute of the data.
-        what: the data has so many of.
-    """
-
-    setting: str
-    ours: str
-    theirs: str
-    what: str
-
-
-_INPUT = Shared("input.init_args.size", "input.size", "input_size", "values of an input token")
-_TARGETS = Shared("n_read x per_token", "n_targets", "n_targets", "targets of an example")
-_CLASSES = Shared("n_classes", "n_classes", "n_classes", "classes")
-SHARED = {Classifier: (_INPUT, _TARGETS, _CLASSES), Transcriber: (_INPUT, _CLASSES)}
 
 
 def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
@@ -121,11 +110,16 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
     Raises:
         ValueError: says what does not, and which settings are concerned.
     """
-    for fact in next((facts for kind, facts in SHARED.items() if isinstance(net, kind)), ()):
-        ours, theirs = attrgetter(fact.ours)(net), getattr(data, fact.theirs)
+    shared = []  # setting below the network's init_args, the network's number, the data's, what there are so many of
+    if isinstance(net, Classifier | Transcriber):
+        shared.append(("input.init_args.size", net.input.size, data.input_size, "values of an input token"))
+        shared.append(("n_classes", net.n_classes, data.n_classes, "classes"))
+    if isinstance(net, Classifier):
+        shared.append(("n_read x per_token", net.n_targets, data.n_targets, "targets of an example"))
+    for setting, ours, theirs, what in shared:
         if ours != theirs:
             raise ValueError(
-                f"model.init_args.net.init_args.{fact.setting} is {ours}, the data has {theirs} {fact.what}"
+                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {what}"
             )
     if isinstance(net, Classifier) and net.n_read > data.seq_len:
         raise ValueError(f"n_read {net.n_read} is more than the {data.seq_len} tokens of an example")
@@ -147,7 +141,7 @@ def _parser(sections: Config) -> ArgumentParser:
     if "trainer" in sections:
         parser.add_class_arguments(Trainer, "trainer", instantiate=False)
     if "data" in sections:
-        parser.add_subclass_arguments(LightningDataModule, "data", required=True)
+        parser.add_subclass_arguments(DataModule, "data", required=True)
     if "checkpoints" in sections:
         parser.add_class_arguments(Checkpoints, "checkpoints")
     return parser

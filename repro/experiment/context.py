@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.data.batches import Int64s
+from repro.batches import Kind
+from repro.data.draws import Int64s
 from repro.data.stream_data import StreamData
 from repro.errors import UserError
 from repro.experiment import checkpoint
@@ -18,6 +19,7 @@ from repro.experiment.build import build
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trained import find_run
 from repro.experiment.trainer import vocabulary_hash
+from repro.models import DecoderLM
 from repro.paths import runs_dir
 from repro.recipe import Recipe
 from repro.tasks.context import (
@@ -27,7 +29,6 @@ from repro.tasks.context import (
     relative_effective_context_length,
     require_ladder,
 )
-from repro.tasks.language_model import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Comparison:
     longest: int = 1000
     ratios: tuple[float, ...] = (0.1, 0.5, 1.0)
     places: int = 1000
-    split: str = "test"
+    split: Kind = "test"
 
     def __post_init__(self) -> None:
         require_ladder(self.start, self.step, self.longest, self.ratios)
@@ -64,7 +65,7 @@ class Reader:
     """A finished run of a language model, and the data it was trained on."""
 
     folder: Path
-    net: Any
+    net: DecoderLM
     data: StreamData
 
     @property
@@ -74,14 +75,13 @@ class Reader:
         place = self.folder.resolve()
         return str(place.relative_to(home) if place.is_relative_to(home) else self.folder)
 
-    def split(self, kind: str) -> str:
+    def split(self, kind: Kind) -> str:
         """What its data calls the split that serves as ``train``, ``val`` or ``test``."""
-        return str(getattr(self.data, f"{kind}_split"))
+        return self.data.split(kind)
 
-    def text(self, kind: str) -> str:
+    def text(self, kind: Kind) -> str:
         """What is read: the data set, its vocabulary and the split."""
-        variant = getattr(self.data, "variant", "")
-        name = "/".join(part for part in (self.data.store_name, variant) if part)
+        name = "/".join(part for part in (self.data.store_name, self.data.variant) if part)
         made = self.data.manifest_sha256[:8]
         return f"split {self.split(kind)} of {name} ({made}, a vocabulary of {self.data.vocab_size})"
 
@@ -103,14 +103,15 @@ def load_reader(word: str, scale: str | None = None, seed: int | None = None) ->
     loaded = checkpoint.read(path)
     checkpoint.check_stamp(path, loaded, None, None)
     parts = build(Recipe(word, scale or "", loaded["config"]))
-    if not isinstance(parts.task, LanguageModel) or not isinstance(parts.data, StreamData):
+    net = parts.task.net
+    if not isinstance(parts.data, StreamData) or not isinstance(net, DecoderLM):
         raise UserError(
             f"{word} holds a {type(parts.task).__name__}, not a language model over streams of text"
         )
     parts.data.prepare_data()
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
     parts.task.load_state_dict(loaded["state_dict"])
-    net = parts.task.net.eval().requires_grad_(False)
+    net.eval().requires_grad_(False)
     return Reader(folder, net.to("cuda" if torch.cuda.is_available() else "cpu"), parts.data)
 
 

@@ -7,6 +7,7 @@ from repro.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 from repro.data.weights import open_weights
 from repro.errors import UserError
 from repro.experiment import checkpoint
+from repro.experiment.build import AnyTask
 from repro.experiment.resume import Resume
 from repro.experiment.session import MODEL_FILE, RECORD_FILE
 from repro.models.body import Body
@@ -17,7 +18,7 @@ from repro.record import RunRecord
 _BODY = "net.body."
 
 
-def begin_from(recipe: Recipe, seed: int, task: Any, vocabulary: str | None) -> dict[str, str] | None:
+def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None) -> dict[str, str] | None:
     """Gives a task the weights that its recipe says training begins with, if it says any; trains and writes nothing.
 
     Args:
@@ -79,8 +80,8 @@ def _below(prefix: str, weights: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _body_of(recipe: Recipe, task: Any) -> Body:
-    body = getattr(task.net, "body", None)
+def _body_of(recipe: Recipe, task: AnyTask) -> Body:
+    body = dict(task.module.named_children()).get("body")
     if not isinstance(body, Body):
         raise UserError(
             f"{recipe.experiment}: {recipe.origin} gives weights to a body, which {type(task.net).__name__} does not "
@@ -89,7 +90,7 @@ def _body_of(recipe: Recipe, task: Any) -> Body:
     return body
 
 
-def _from_store(recipe: Recipe, name: str, seed: int, task: Any) -> dict[str, str]:
+def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str, str]:
     """Begins with pretrained weights, or with random ones that share their statistics."""
     body = _body_of(recipe, task)
     found = open_weights(name)

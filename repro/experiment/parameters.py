@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from repro.experiment.build import build
+from repro.experiment.build import build_task
 from repro.models.classifier import Classifier, groups
 from repro.nn import Vocabulary
 from repro.paths import results_dir
@@ -18,7 +18,8 @@ def count(recipe: Recipe) -> dict[str, Any]:
     Shared parameters count once. ``parts`` sums to ``total``, and so does ``kinds``; ``trained`` sums to
     ``trained_total``, and is empty for networks without groups to train.
     """
-    net = build(recipe, with_data=False, meta=True).task.net
+    task = build_task(recipe, meta=True)
+    net = task.module
     parts = {name: _size(child) for name, child in net.named_children() if _size(child)}
     kinds: dict[str, int] = {}
     seen: set[int] = set()
@@ -30,7 +31,7 @@ def count(recipe: Recipe) -> dict[str, Any]:
                 kinds[kind] = kinds.get(kind, 0) + parameter.numel()
     total = _size(net)
     published = published_count(recipe)
-    vocabulary = getattr(net, "vocabulary", None)
+    vocabulary = next((m for name, m in net.named_children() if name == "vocabulary"), None)
     return {
         "experiment": recipe.experiment,
         "scale": recipe.scale,
@@ -41,7 +42,7 @@ def count(recipe: Recipe) -> dict[str, Any]:
         "trained_total": sum(p.numel() for p in net.parameters() if p.requires_grad),
         "published": published,
         "difference": None if published is None else total - published,
-        "vocabulary": None if vocabulary is None else vocabulary.size,
+        "vocabulary": task.vocabulary_size,
         # An adaptive vocabulary has no such number: its tokens have vectors of different widths.
         "per_token": _size(vocabulary) // vocabulary.size if isinstance(vocabulary, Vocabulary) else None,
     }

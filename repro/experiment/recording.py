@@ -9,15 +9,19 @@ from typing import Any
 import torch
 
 from repro import tracking
+from repro.data.datamodule import DataModule
 from repro.experiment import facts
 from repro.experiment.attention import attention_sheet, short_sample
+from repro.experiment.build import AnyTask
 from repro.experiment.session import RECORD_FILE, Run
+from repro.models import EncoderDecoder
 from repro.paths import results_dir
 from repro.recipe import signature_hash
 from repro.record import RunRecord, write_atomic, write_record
 from repro.tasks.sheets import sheet_of
 from repro.tasks.translation import Translation
 from repro.tracking import labels
+from repro.tracking.lightning_logger import WandbMirror
 
 
 def record(
@@ -79,7 +83,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
     )
 
 
-def data_facts(data: Any) -> dict[str, Any]:
+def data_facts(data: DataModule) -> dict[str, Any]:
     """What a datamodule holds: name, hash of its manifest, counts."""
     return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
 
@@ -99,7 +103,11 @@ def known_at_start(current: Run) -> dict[str, Any]:
 
 
 def close_tracking(
-    logger: Any, made: RunRecord, task: Any, outputs: str | None, published: Mapping[str, float]
+    logger: WandbMirror | None,
+    made: RunRecord,
+    task: AnyTask,
+    outputs: str | None,
+    published: Mapping[str, float],
 ) -> None:
     """Puts final metrics, samples, the summary and the record with what it stems from on W&B, and ends its run."""
     if logger is None:
@@ -118,11 +126,11 @@ def close_tracking(
         logger.log_summary({**values, **{f"published/{name}": value for name, value in published.items()}})
         for artifact in artifacts(made, outputs):
             logger.log_artifact(artifact)
-        if isinstance(task, Translation):
-            tokenizer = task.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
+        if isinstance(task, Translation) and isinstance(task.module, EncoderDecoder):
+            tokenizer = task.data.tokenizer
             sample = short_sample(task.translated(), tokenizer)
             if sample is not None:
-                logger.log_picture("attention", attention_sheet(task.net, tokenizer, *sample), made.run_id)
+                logger.log_picture("attention", attention_sheet(task.module, tokenizer, *sample), made.run_id)
     tracking.finish(logger)
 
 

@@ -79,7 +79,7 @@ def ready(current: Run) -> Resume:
     Raises:
         UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run.
     """
-    data: Any = current.parts.data
+    data = current.parts.data
     data.prepare_data()
     data.setup("fit")
     found = find(current.saver, current.steps)
@@ -106,6 +106,8 @@ def start(current: Run, found: Resume) -> None:
     """Rank 0 says where the run begins, in the terminal, in its folder and on W&B."""
     if not current.trainer.is_global_zero:
         return
+    for note in current.parts.task.notes:
+        print(note, file=sys.stderr)
     for path, wrong in found.damaged.items():
         print(f"{path.name} is damaged ({wrong}): set aside", file=sys.stderr)
     if found.path is not None:
@@ -152,9 +154,8 @@ def test(current: Run) -> str | None:
     if current.trainer.is_global_zero:
         current.status.write("testing", step=current.steps, max_steps=current.steps)
         data = current.parts.data
-        tokenizer = getattr(data, "tokenizer", None)
-        if tokenizer is not None:
-            tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
+        if data.tokenizer is not None:
+            data.tokenizer.save(current.folder / f"tokenizer{data.tokenizer.suffix}")
         mark = checkpoint.stamp(current.recipe.signature, vocabulary_hash(data), current.stamper.origin)
         digest = checkpoint.write_model(current.folder / MODEL_FILE, weights, current.recipe.config, mark)
     current.trainer.test(current.parts.task, datamodule=current.parts.data, verbose=False)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 
@@ -22,6 +21,7 @@ from repro.tasks.randomness import Randomness
 from repro.tasks.saving import Checkpoints, StepCheckpoints
 from repro.tasks.stopping import Stopping
 from repro.tasks.watchdog import Watchdog, stall_limit
+from repro.tracking.lightning_logger import WandbMirror
 
 MODEL_FILE = "model.pt"
 RECORD_FILE = "record.json"
@@ -41,7 +41,7 @@ class Run:
     watchdog: Watchdog
     stamper: Stamper
     source: Source
-    logger: Any = None  # W&B's, on rank 0
+    logger: WandbMirror | None = None  # W&B's, on rank 0
 
     @property
     def folder(self) -> Path:
@@ -72,8 +72,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     parts = build(recipe)
     plan = parts.checkpoints or Checkpoints(every_steps=1000)
     folder = recipe.run_dir(seed)
-    if hasattr(parts.data, "seed"):
-        parts.data.seed = seed  # type: ignore[union-attr]
+    parts.data.seed = seed
     # A point for each that the record keeps, and often enough for whoever watches a long run.
     curves = Curves(every_steps=min(max(1, parts.trainer["max_steps"] // MAX_CURVE_POINTS), 50))
     progress = Progress(curves)

@@ -4,20 +4,22 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 
-from repro.data.batches import SourceBatch, source_batch
+from repro.batches import SourceBatch, Tokenizer
+from repro.data.batches import source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
 from repro.experiment.attention import attention_sheet
-from repro.experiment.build import build
+from repro.experiment.build import AnyTask, build_task
 from repro.experiment.session import MODEL_FILE
+from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample
 from repro.nn.folding import fold
 from repro.nn.positions import longest_window
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, knows_memory
 from repro.nn.shortcut import weighted_stacks
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
@@ -38,8 +40,8 @@ class Trained:
     """
 
     folder: Path
-    task: Any
-    tokenizer: Any
+    task: AnyTask
+    tokenizer: Tokenizer
     max_length: int
     seq_len: int = 0
 
@@ -49,19 +51,19 @@ class Trained:
         Raises:
             UserError: the network has no encoder.
         """
-        if not hasattr(self.task.net, "encode"):
+        if not isinstance(self.task.module, EncoderDecoder):
             raise UserError(f"{self.folder} holds a language model: it can `repro generate`, not {verb}")
 
     @property
-    def reach(self) -> Reach | None:
+    def settings(self) -> CallSettings:
         """How far back a language model looks when it continues a text: as in its test, or as its rows in training.
 
-        None for networks whose mixers keep everything.
+        Mixers that keep everything go on doing so.
         """
-        if not any(isinstance(getattr(module, "reach", None), Reach) for module in self.task.net.modules()):
-            return None
-        tested: Reach = self.task.protocol.reach
-        return tested if tested.mem_len else Reach(self.seq_len)
+        if not isinstance(self.task, LanguageModel) or not knows_memory(self.task.module):
+            return AS_BUILT
+        tested = self.task.protocols[""]
+        return tested.settings if tested.mem_len else CallSettings(memory=MemorySettings(self.seq_len))
 
     def require_places(self, tokens: int) -> None:
         """Refuses a text longer than the positions that a network has learned.
@@ -69,7 +71,7 @@ class Trained:
         Raises:
             UserError: names the longest.
         """
-        longest = longest_window(self.task.net)
+        longest = longest_window(self.task.module)
         if longest is not None and tokens > longest:
             raise UserError(
                 f"prompt and continuation have {tokens} tokens, the model learned {longest} positions; lower --max-new"
@@ -140,14 +142,16 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     tokenizer = load_tokenizer(files[0])
     checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
     config = loaded["config"]
-    task = build(Recipe(word, scale or "", config), with_data=False).task
+    task = build_task(Recipe(word, scale or "", config))
     task.load_state_dict(loaded["state_dict"])
-    if weighted_stacks(task.net):
+    if weighted_stacks(task.module):
         with contextlib.suppress(ValueError):  # bodies that nobody knows how to fold into work as they are
-            task.net = fold(task.net)
+            task.net = fold(task.module)
     data = config.get("data", {}).get("init_args", {})
     task.eval().requires_grad_(False)
-    return Trained(folder, task, tokenizer, data.get("max_length", 256), data.get("seq_len", 0))
+    return Trained(
+        folder, task, cast(Tokenizer, tokenizer), data.get("max_length", 256), data.get("seq_len", 0)
+    )
 
 
 def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
@@ -204,7 +208,7 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         top_p=sampling.top_p,
         generator=torch.Generator().manual_seed(seed),
     )
-    if hasattr(net, "encode"):
+    if isinstance(net, EncoderDecoder):
         source, lengths = trained.sources([line] * samples)
         state = net.start(source, lengths, capacity=sampling.max_new)
         first = torch.full((samples,), tokenizer.bos_id)
@@ -214,6 +218,6 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
     prompt = tokenizer.encode(line)
     end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
     trained.require_places(len(prompt) + sampling.max_new)
-    with reaching(net, trained.reach):
-        drawn_rows = continue_prompt(net, [prompt] * samples, sampling.max_new, end, draw).ids
+    prompts = [prompt] * samples
+    drawn_rows = continue_prompt(net, prompts, sampling.max_new, end, draw, trained.settings).ids
     return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]

@@ -9,6 +9,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 
+from repro.data.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.recipe import Recipe
@@ -82,10 +83,9 @@ class Stamper(pl.Callback):
         checkpoint_[checkpoint.STAMP] = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin)
 
 
-def vocabulary_hash(data: Any) -> str | None:
+def vocabulary_hash(data: DataModule) -> str | None:
     """SHA-256 of the tokeniser a datamodule uses, or None where it has none."""
-    tokenizer = getattr(data, "tokenizer", None)
-    return None if tokenizer is None else str(tokenizer.sha256)
+    return None if data.tokenizer is None else data.tokenizer.sha256
 
 
 def quiet() -> None:

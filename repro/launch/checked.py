@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -35,7 +34,7 @@ RESERVED_JOB_NAMES = ("bash", "interactive")
 LONGEST_NAME = 200
 
 
-def matching(what: str, value: Any, pattern: re.Pattern[str], example: str) -> str:
+def matching(what: str, value: object, pattern: re.Pattern[str], example: str) -> str:
     """A string that matches whole.
 
     Raises:
@@ -46,7 +45,7 @@ def matching(what: str, value: Any, pattern: re.Pattern[str], example: str) -> s
     return value
 
 
-def inner_path(what: str, value: Any, example: str) -> str:
+def inner_path(what: str, value: object, example: str) -> str:
     """A name with slashes that stays below the folder it is used in."""
     name = matching(what, value, NAME, example)
     if any(part in ("", ".", "..") for part in name.split("/")):
@@ -54,7 +53,7 @@ def inner_path(what: str, value: Any, example: str) -> str:
     return name
 
 
-def job_name(value: Any) -> str:
+def job_name(value: object) -> str:
     """A Slurm job name; ``bash`` and ``interactive`` are refused."""
     name = matching("job name", value, NAME, "base-cpu (letters, digits and . _ @ / -)")
     if name in RESERVED_JOB_NAMES:
@@ -62,7 +61,7 @@ def job_name(value: Any) -> str:
     return name
 
 
-def remark(value: Any) -> str:
+def remark(value: object) -> str:
     """A user's comment on a job: letters of any script, digits, spaces and plain punctuation.
 
     Slurm takes it between double quotes, in which ``"``, ``\\`` and line breaks could end it.
@@ -70,7 +69,7 @@ def remark(value: Any) -> str:
     return matching("comment", value, REMARK, "second try, longer warm-up (letters, digits, .,:;+=/@()!?-)")
 
 
-def setting(key: str, value: Any) -> str:
+def setting(key: str, value: object) -> str:
     """One override as one word, ``--key=value``, that the command line reads back as the same value.
 
     Raises:
@@ -84,7 +83,7 @@ def setting(key: str, value: Any) -> str:
     raise UserError(f"--{key}: {value!r} cannot be written as one line of YAML; put it into a recipe file")
 
 
-def _spellings(value: Any) -> Iterator[str]:
+def _spellings(value: object) -> Iterator[str]:
     for ascii_only in (
         False,
         True,
@@ -96,14 +95,14 @@ def _spellings(value: Any) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\n...")
 
 
-def count(what: str, value: Any, least: int) -> int:
+def count(what: str, value: object, least: int) -> int:
     """A whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(f"{what}: {value!r} is not a whole number of at least {least}")
     return value
 
 
-def lines(what: str, value: Any) -> tuple[str, ...]:
+def lines(what: str, value: object) -> tuple[str, ...]:
     """A list of one-line strings."""
     if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
         raise UserError(f"{what}: {value!r} is not a list of strings, one per line")
@@ -115,7 +114,7 @@ def lines(what: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def setup_lines(value: Any) -> tuple[str, ...]:
+def setup_lines(value: object) -> tuple[str, ...]:
     """Shell lines, written into the script as they are; one that sets a secret is refused unread."""
     found = lines("setup", value)
     for line in found:
@@ -124,7 +123,7 @@ def setup_lines(value: Any) -> tuple[str, ...]:
     return found
 
 
-def environment(value: Any) -> dict[str, str]:
+def environment(value: object) -> dict[str, str]:
     """Names and values to export. Secrets are refused by name; the value is never repeated."""
     if not isinstance(value, dict):
         raise UserError(f"env: {type(value).__name__} is not a mapping of names to values")
@@ -149,7 +148,7 @@ def _refuse_secret(what: str, name: str) -> None:
         )
 
 
-def time_limit(value: Any) -> str:
+def time_limit(value: object) -> str:
     """A Slurm time limit as a string, ``[days-]hours:minutes:seconds``."""
     if isinstance(value, int):  # YAML 1.1 reads 24:00:00 without quotes as 86400
         raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from repro.launch.known import Known
 from repro.launch.queue import Queued
@@ -44,7 +43,7 @@ class Evidence:
     """
 
     known: Known
-    status: Mapping[str, Any]
+    status: Mapping[str, object]
     recorded: datetime | None
     job: str | None
     queue_known: bool = True
@@ -53,7 +52,7 @@ class Evidence:
     cancelled: str | None = None
 
     @property
-    def own(self) -> Mapping[str, Any]:
+    def own(self) -> Mapping[str, object]:
         """The status as far as this job wrote it, not an earlier one."""
         return self.status if self.status.get("job") == self.job else {}
 
@@ -77,7 +76,7 @@ def gather(known: Known) -> Evidence:
     return Evidence(known, status, recorded, told if status and later else known.job_id)
 
 
-def read_status(folder: Path) -> dict[str, Any]:
+def read_status(folder: Path) -> dict[str, object]:
     """A run's status file; empty where there is none that can be read."""
     try:
         status = json.loads((folder / STATUS_FILE).read_text(encoding="utf-8"))
@@ -91,7 +90,7 @@ def _digits(text: str) -> str:
     return "".join(c for c in text if c.isdigit())[:14]
 
 
-def moment(text: Any) -> datetime | None:
+def moment(text: object) -> datetime | None:
     """A time of ISO 8601; one without a zone is local, as Slurm's are."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
@@ -114,7 +113,7 @@ def judge(evidence: Evidence) -> str:
         return "submitted" if state is None else "requeued" if state == "requeue" else str(state)
     if state is None:  # sacct may go on telling that a task is PENDING which was cancelled out of its array
         return "cancelled" if evidence.ended == "PENDING" else "lost"
-    return _left(evidence, state)
+    return _left(evidence, str(state))
 
 
 def _in_queue(evidence: Evidence, queued: Queued) -> str:
@@ -157,7 +156,7 @@ def _local(evidence: Evidence) -> str:
     return "stopped" if state == "requeue" else str(state)
 
 
-def is_fresh(status: Mapping[str, Any]) -> bool:
+def is_fresh(status: Mapping[str, object]) -> bool:
     """Whether a status file was written within the last :data:`SILENT` seconds."""
     told = moment(status.get("updated"))
     return told is not None and (datetime.now(UTC) - told).total_seconds() <= SILENT

@@ -1,10 +1,9 @@
 """The runs there are: those of the ledger and those with a folder; and which of them a word means."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.launch.ledger import Job, Submission, Task, read_submissions
@@ -149,7 +148,7 @@ def _select(target: str, entries: Sequence[Known]) -> list[Known]:
     word = run_of_path(target)
     if not word.strip():
         raise UserError("a target is empty; `repro status --all` shows every run")
-    rules: list[Any] = [
+    rules: list[Callable[[Known], object]] = [
         lambda k: k.submission is not None and k.submission.name == word.removeprefix("slurm/"),
         lambda k: k.run == word,
         lambda k: k.run and word in (k.experiment, k.experiment.partition("@")[0]),

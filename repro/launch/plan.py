@@ -4,7 +4,6 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from repro.errors import UserError
 from repro.launch import checked
@@ -125,7 +124,7 @@ def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
         refuse_secrets(f"env: {name} of the cluster profile", value)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """Every text in a tree of mappings and lists, and numbers as text."""
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]

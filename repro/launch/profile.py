@@ -1,9 +1,9 @@
 """A cluster profile: what one Slurm site wants to be told, stated once, in ``slurm/clusters/<name>.yaml``."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.launch import checked
@@ -11,7 +11,7 @@ from repro.paths import PROJECT
 from repro.yamls import read_yaml
 
 # Every key of a profile with its default; slurm/clusters/example.yaml explains each.
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "account": None, "partition": None, "qos": None, "constraint": None, "reservation": None,
     "time": "24:00:00", "nodes": 1, "gpus_per_node": None, "tasks_per_node": None, "cpus_per_task": 1,
     "mem": None,
@@ -130,7 +130,7 @@ def load_profile(name: str) -> Profile:
         raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
-def parse_profile(name: str, raw: Any) -> Profile:
+def parse_profile(name: str, raw: object) -> Profile:
     """Validates the content of a profile file; see :func:`load_profile`."""
     if not isinstance(raw, dict):
         raise UserError(f"a profile is a mapping of {', '.join(DEFAULTS)}")
@@ -150,8 +150,8 @@ def parse_profile(name: str, raw: Any) -> Profile:
     )
 
 
-def _queue(values: dict[str, Any]) -> Queue:
-    def optional(key: str, pattern: Any, example: str) -> str | None:
+def _queue(values: dict[str, object]) -> Queue:
+    def optional(key: str, pattern: re.Pattern[str], example: str) -> str | None:
         value = values[key]
         return None if value is None else checked.matching(key, value, pattern, example)
 
@@ -164,7 +164,7 @@ def _queue(values: dict[str, Any]) -> Queue:
     )
 
 
-def _resources(values: dict[str, Any]) -> Resources:
+def _resources(values: dict[str, object]) -> Resources:
     if values["gpus_per_node"] is None:
         raise UserError("gpus_per_node is missing; write the number of GPUs of a node, 0 for a CPU profile")
     gpus = checked.count("gpus_per_node", values["gpus_per_node"], 0)
@@ -184,25 +184,28 @@ def _resources(values: dict[str, Any]) -> Resources:
     )
 
 
-def _surroundings(values: dict[str, Any]) -> Surroundings:
+def _surroundings(values: dict[str, object]) -> Surroundings:
     modules = checked.lines("modules", values["modules"])
     for module in modules:
         checked.matching("modules", module, checked.MODULE, "cuda/12.8")
-    stage = values["stage_data"]
-    if stage is not None and not (
-        isinstance(stage, str) and stage.startswith("$") and checked.VARIABLE.fullmatch(stage[1:])
-    ):
-        checked.matching("stage_data", stage, checked.FOLDER, "/local/scratch or $TMPDIR")
     return Surroundings(
         modules=modules,
         setup=checked.setup_lines(values["setup"]),
         env=checked.environment(values["env"]),
-        stage_data=stage,
+        stage_data=_stage(values["stage_data"]),
         container=_container(values["container"]),
     )
 
 
-def _container(value: Any) -> Container | None:
+def _stage(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and value.startswith("$") and checked.VARIABLE.fullmatch(value[1:]):
+        return value
+    return checked.matching("stage_data", value, checked.FOLDER, "/local/scratch or $TMPDIR")
+
+
+def _container(value: object) -> Container | None:
     if value is None:
         return None
     if not isinstance(value, dict) or "image" not in value:

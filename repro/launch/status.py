@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from repro.errors import UserError
 from repro.launch import queue as slurm
@@ -210,17 +209,18 @@ def _row(evidence: Evidence, state: str) -> RunState:
     )
 
 
-def _number(value: Any) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if known else None
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     number = _number(value)
     return None if number is None else int(number)
 
 
-def _natural(run: str) -> list[Any]:
+def _natural(run: str) -> list[int | str]:
     """Sorts seed 2 before seed 10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", run)]
 

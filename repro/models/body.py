@@ -13,6 +13,7 @@ from repro.nn.init import normal_002
 from repro.nn.mixer import Layout
 from repro.nn.positions import Added, LearnedPositions, NoPositions
 from repro.nn.recurrent import NormedLSTM
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.nn.stack import Blocks
 from repro.nn.sublayer import Plain, PostNorm, PreNorm, Residual
 
@@ -51,19 +52,26 @@ class Body(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.stack = blocks.build(d_model, n_layers)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, last: int | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        lengths: Tensor | None = None,
+        last: int | None = None,
+        settings: CallSettings = AS_BUILT,
+    ) -> Tensor:
         """Hidden states of vectors ``(B, T, D)``.
 
         Args:
             x: what goes in.
             lengths: valid tokens of each row, ``(B,)``.
             last: only those of so many last tokens are wanted.
+            settings: of this call.
 
         Returns:
             ``(B, T, d_out)``, or ``(B, last, d_out)``; ``d_out`` is D but where streams are set side by side.
         """
         where = torch.arange(x.shape[1], device=x.device)
-        layout = Layout(causal=self.causal, lengths=lengths, positions=where)
+        layout = Layout(causal=self.causal, lengths=lengths, positions=where, settings=settings)
         x = self.dropout(self.norm(self.positions(x, where)))
         return self.stack(x, None, layout, last).y
 

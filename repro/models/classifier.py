@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from repro.models.body import Body
 from repro.nn.perceptron import PerceptronHead
 from repro.nn.recurrent import NormedLSTM
+from repro.nn.settings import AS_BUILT, CallSettings
 
 Group = Literal["input", "output", "norms", "positions", "attention", "feed_forward", "last_attention"]
 
@@ -57,12 +58,14 @@ class Classifier(nn.Module):
         if trained is not None:
             train_only(self, groups(self), trained)
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, inputs: Tensor, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
+    ) -> Tensor:
         """Logits ``(B, N, classes)`` of vectors ``(B, T, C)`` or ids ``(B, T)``; ``lengths (B,)`` are valid."""
         if lengths is None:
-            read = self.body(self.input(inputs), None, self.n_read)
+            read = self.body(self.input(inputs), None, self.n_read, settings)
         else:
-            hidden = self.body(self.input(inputs), lengths)
+            hidden = self.body(self.input(inputs), lengths, settings=settings)
             back = torch.arange(-self.n_read, 0, device=lengths.device)
             read = hidden.gather(1, (lengths[:, None] + back)[..., None].expand(-1, -1, hidden.shape[-1]))
         return self.head.logits(read).view(len(inputs), self.n_targets, self.n_classes)
@@ -70,7 +73,7 @@ class Classifier(nn.Module):
 
 def groups(net: Classifier) -> dict[str, list[nn.Module]]:
     """The modules of a classifier by what they are for; every parameter of a body without recurrence is in one."""
-    layers: list[Any] = list(net.body.stack.layers)
+    layers = net.body.stack.each()
     mixers = [layer["mix"].body for layer in layers if not isinstance(layer["mix"].body, NormedLSTM)]
     found: dict[str, list[nn.Module]] = {
         "input": [net.input],

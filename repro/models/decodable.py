@@ -23,14 +23,25 @@ COMPACT_BELOW = 0.75
 Rows = dict[str, Tensor]
 
 
+class Scoring(Protocol):
+    """What decoding needs of a vocabulary."""
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``."""
+        ...
+
+
 class Decodable(Protocol):
-    """A model that decoding can drive. Its vocabulary offers ``log_probs(hidden)``.
+    """A model that decoding can drive.
 
     Its state is ``{"stream": tree, "memory": tree}``: the stream has a row for each hypothesis, the memory
     one for each source, and consecutive hypotheses share a source.
     """
 
-    vocabulary: nn.Module
+    @property
+    def vocabulary(self) -> Scoring:
+        """What scores its hidden states."""
+        ...
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
         """Hidden states ``(R, T, D)`` of the next ids ``(R, T)``, of which ``lengths (R,)`` are valid."""
@@ -77,7 +88,7 @@ def evaluating(model: Decodable) -> Iterator[None]:
 def step(model: Decodable, last: Tensor, state: State) -> tuple[Tensor, State]:
     """Log-probabilities ``(R, V)`` of the token after ``last (R,)``, in float32 or better; and the state."""
     mixed = model.decode(last[:, None], state)
-    log_probs: Tensor = model.vocabulary.log_probs(mixed.y[:, -1])  # type: ignore[operator]
+    log_probs = model.vocabulary.log_probs(mixed.y[:, -1])
     return log_probs.to(torch.promote_types(log_probs.dtype, torch.float32)), mixed.state
 
 

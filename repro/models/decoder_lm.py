@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from repro.nn.init import glorot
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.positions import Added
-from repro.nn.stack import Blocks
+from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.stack import Blocks, ResidualStack
 
 
 class DecoderLM(nn.Module):
@@ -52,41 +53,59 @@ class DecoderLM(nn.Module):
         self.stack = blocks.build(d_model, n_layers)
         init(self)
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
-        """An empty state for ``batch`` rows; with a capacity for decoding in place."""
-        return {"stream": start_stream(self.stack, batch, capacity), "memory": {}}
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        """An empty state for ``batch`` rows, for calls with the same settings; with a capacity to decode in place."""
+        return {"stream": start_stream(self.stack, batch, capacity, settings), "memory": {}}
 
-    def forward(self, ids: Tensor, state: State = None, lengths: Tensor | None = None) -> Mixed:
+    def forward(
+        self,
+        ids: Tensor,
+        state: State = None,
+        lengths: Tensor | None = None,
+        settings: CallSettings = AS_BUILT,
+    ) -> Mixed:
         """Hidden states ``(B, T, D)`` of token ids ``(B, T)``, of which ``lengths (B,)`` are valid."""
         past = None if state is None else state["stream"]
-        x, layout = place(self.vocabulary.embed(ids), self.positions, past, lengths)
+        x, layout = place(self.vocabulary.embed(ids), self.positions, past, lengths, settings)
         mixed: Mixed = self.stack(self.dropout(x), None if past is None else {"mix": past["mix"]}, layout)
         mixed = mixed._replace(y=self.final_dropout(mixed.y))
         if past is None:
             return mixed
         return mixed._replace(state={"stream": advance_stream(past, layout, mixed.state), "memory": {}})
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(
+        self, ids: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
+    ) -> Mixed:
         """Continues sequences: as :meth:`forward` with a state, under the name that decoding uses."""
-        return self(ids, state, lengths)
+        return self(ids, state, lengths, settings)
 
 
-def start_stream(stack: nn.Module, batch: int, capacity: int | None) -> State:
+def start_stream(
+    stack: ResidualStack, batch: int, capacity: int | None, settings: CallSettings = AS_BUILT
+) -> State:
     """The part of a decoder's state that has one row for each sequence."""
-    state = stack.init_state(batch, capacity)  # type: ignore[operator]
+    state = stack.init_state(batch, capacity, settings)
     device = next(stack.parameters()).device
     return {"start": torch.zeros(batch, dtype=torch.long, device=device), **state}
 
 
-def place(x: Tensor, positions: nn.Module, past: State, lengths: Tensor | None) -> tuple[Tensor, Layout]:
+def place(
+    x: Tensor,
+    positions: nn.Module,
+    past: State,
+    lengths: Tensor | None,
+    settings: CallSettings = AS_BUILT,
+) -> tuple[Tensor, Layout]:
     """Gives token vectors ``(B, T, ·)`` their positions: ``(B, T, D)``, and the causal layout."""
     steps = torch.arange(x.shape[1], device=x.device)
     start = None if past is None else past["start"]
     where = steps if start is None else start[:, None] + steps
-    return positions(x, where), Layout(causal=True, start=start, lengths=lengths, positions=where)
+    layout = Layout(causal=True, start=start, lengths=lengths, positions=where, settings=settings)
+    return positions(x, where), layout
 
 
 def advance_stream(past: State, layout: Layout, mixed_state: State) -> State:
     """The stream after a call: its start moved on by the tokens that were valid."""
-    steps = layout.positions.shape[-1] if layout.lengths is None else layout.lengths  # type: ignore[union-attr]
+    assert layout.positions is not None  # set by place
+    steps = layout.positions.shape[-1] if layout.lengths is None else layout.lengths
     return {"start": past["start"] + steps, "mix": mixed_state["mix"]}

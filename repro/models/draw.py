@@ -91,8 +91,7 @@ class _Anew:
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
         read = torch.cat([state["stream"]["ids"], ids], dim=1)
-        whole: Mixed = self.net(read)  # type: ignore[operator]
-        return Mixed(whole.y, _read(read))
+        return Mixed(self.net(read).y, _read(read))
 
 
 def _read(ids: Tensor) -> State:

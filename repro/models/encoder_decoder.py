@@ -10,6 +10,7 @@ from repro.models.decoder_lm import advance_stream, place, start_stream
 from repro.nn.init import glorot
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.positions import Added
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.nn.stack import Blocks
 
 
@@ -67,14 +68,20 @@ class EncoderDecoder(nn.Module):
         self.decoder = decoder_blocks.build(d_model, decoder_layers, cross=True)
         init(self)
 
-    def encode(self, source: Tensor, lengths: Tensor | None) -> Mixed:
+    def encode(self, source: Tensor, lengths: Tensor | None, settings: CallSettings = AS_BUILT) -> Mixed:
         """Hidden states ``(B, S, D)`` of source ids ``(B, S)``, of which ``lengths (B,)`` are valid."""
         where = torch.arange(source.shape[1], device=source.device)
         x = self.dropout(self.positions(self.vocabulary.embed(source), where))
-        return self.encoder(x, None, Layout(causal=False, lengths=lengths, positions=where))
+        layout = Layout(causal=False, lengths=lengths, positions=where, settings=settings)
+        return self.encoder(x, None, layout)
 
     def forward(
-        self, source: Tensor, source_lengths: Tensor | None, target: Tensor, lengths: Tensor | None = None
+        self,
+        source: Tensor,
+        source_lengths: Tensor | None,
+        target: Tensor,
+        lengths: Tensor | None = None,
+        settings: CallSettings = AS_BUILT,
     ) -> Mixed:
         """Hidden states of the decoder, teacher-forced.
 
@@ -83,28 +90,37 @@ class EncoderDecoder(nn.Module):
             source_lengths: valid tokens of each source, ``(B,)``; None means all.
             target: ids ``(B, T)`` shifted right, a begin symbol first.
             lengths: valid tokens of each target, ``(B,)``.
+            settings: of this call.
 
         Returns:
             ``y (B, T, D)``; aux is the sum of both stacks'.
         """
-        encoded = self.encode(source, source_lengths)
-        x, layout = place(self.vocabulary.embed(target), self.positions, None, lengths)
+        encoded = self.encode(source, source_lengths, settings)
+        x, layout = place(self.vocabulary.embed(target), self.positions, None, lengths, settings)
         memory = self.decoder.attend_to(encoded.y, source_lengths)
         mixed: Mixed = self.decoder(self.dropout(x), memory, layout)
         losses = [loss for loss in (encoded.aux, mixed.aux) if loss is not None]
         return Mixed(mixed.y, None, torch.stack(losses).sum(0) if losses else None)
 
     def start(
-        self, source: Tensor, lengths: Tensor | None, beams: int = 1, capacity: int | None = None
+        self,
+        source: Tensor,
+        lengths: Tensor | None,
+        beams: int = 1,
+        capacity: int | None = None,
+        settings: CallSettings = AS_BUILT,
     ) -> State:
         """Encodes sources ``(B, S)`` once and makes an empty stream of ``B · beams`` hypotheses."""
-        memory = self.decoder.attend_to(self.encode(source, lengths).y, lengths)
-        return {"stream": start_stream(self.decoder, source.shape[0] * beams, capacity), "memory": memory}
+        memory = self.decoder.attend_to(self.encode(source, lengths, settings).y, lengths)
+        stream = start_stream(self.decoder, source.shape[0] * beams, capacity, settings)
+        return {"stream": stream, "memory": memory}
 
-    def decode(self, target: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(
+        self, target: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
+    ) -> Mixed:
         """Hidden states ``(B·K, T, D)`` of the next ids ``(B·K, T)``, of which ``lengths`` are valid."""
         past = state["stream"]
-        x, layout = place(self.vocabulary.embed(target), self.positions, past, lengths)
+        x, layout = place(self.vocabulary.embed(target), self.positions, past, lengths, settings)
         mixed: Mixed = self.decoder(self.dropout(x), {"mix": past["mix"], **state["memory"]}, layout)
         stream = advance_stream(past, layout, mixed.state)
         return mixed._replace(state={"stream": stream, "memory": state["memory"]})

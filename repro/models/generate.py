@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from repro.models.decodable import Decodable, Decoded, Search, evaluating
 from repro.models.sampling import greedy, sample
 from repro.models.search import beam_search
-from repro.nn.mixer import State
+from repro.nn.mixer import Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 __all__ = [
     "Decodable",
@@ -43,13 +44,38 @@ class Translator(Decodable, Protocol):
 class LanguageModel(Decodable, Protocol):
     """A model that starts from nothing, such as :class:`repro.models.DecoderLM`."""
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def __call__(self, ids: Tensor) -> Mixed:
+        """Hidden states ``(B, T, D)`` of whole sequences ``(B, T)``."""
+        ...
+
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state for ``batch`` rows."""
+        ...
+
+    def decode(
+        self, ids: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
+    ) -> Mixed:
+        """Hidden states ``(R, T, D)`` of the next ids ``(R, T)``, of which ``lengths (R,)`` are valid."""
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Every parameter of the model."""
         ...
+
+
+class _Bound:
+    """A language model that decodes under given settings: what a search drives."""
+
+    def __init__(self, model: LanguageModel, settings: CallSettings) -> None:
+        self.model = model
+        self.settings = settings
+        self.vocabulary = model.vocabulary
+
+    def modules(self) -> Iterator[nn.Module]:
+        return self.model.modules()
+
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+        return self.model.decode(ids, state, lengths, self.settings)
 
 
 class Hypotheses(NamedTuple):
@@ -114,6 +140,7 @@ def continue_prompt(
     max_new: int,
     eos: int | None = None,
     search: Search = greedy,
+    settings: CallSettings = AS_BUILT,
 ) -> Hypotheses:
     """Continues prompts of any lengths, all in one batch.
 
@@ -124,6 +151,7 @@ def continue_prompt(
         eos: the end symbol, left out of the result; None where there is none.
         search: :func:`greedy`, or :func:`sample` or :func:`beam_search` with their options bound by
             ``functools.partial``.
+        settings: under which prompts are read and continued.
 
     Returns:
         The new tokens only.
@@ -142,12 +170,13 @@ def continue_prompt(
     longest, device = max(sizes), next(model.parameters()).device
     ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
     known = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed
+    bound = _Bound(model, settings)
     with evaluating(model):
-        state = model.init_state(len(prompts), capacity=longest - 1 + max_new)
+        state = model.init_state(len(prompts), longest - 1 + max_new, settings)
         if longest > 1:
-            state = model.decode(ids[:, :-1], state, known).state
+            state = bound.decode(ids[:, :-1], state, known).state
         first = ids.gather(1, known[:, None]).squeeze(1)
-        return _texts(search(model, state, first, max_new, eos), set() if eos is None else {eos})
+        return _texts(search(bound, state, first, max_new, eos), set() if eos is None else {eos})
 
 
 def _texts(best: Decoded, special: set[int]) -> Hypotheses:

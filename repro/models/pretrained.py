@@ -243,7 +243,7 @@ def begin_with(
     known = FAMILIES[family]
     if not isinstance(body, known.body):
         raise ValueError(f"{family} weights are for a body {known.body.__name__}, not {type(body).__name__}")
-    heads = body.stack.layers[0]["mix"].body.n_heads  # type: ignore[index]
+    heads = body.stack.each()[0]["mix"].body.n_heads
     if heads != n_heads:
         raise ValueError(f"the weights are of {n_heads} heads, the network has n_heads {heads}")
     ours = translate(family, tensors, len(body.stack.layers))

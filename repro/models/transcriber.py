@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from repro.models.body import Body
 from repro.nn.ctc import CtcHead
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class Transcriber(nn.Module):
@@ -39,6 +40,8 @@ class Transcriber(nn.Module):
         self.head = CtcHead(body.d_out, n_classes)
         self.n_classes = n_classes
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, inputs: Tensor, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
+    ) -> Tensor:
         """Hidden states ``(B, T, D)`` of frames ``(B, T, C)``, of which ``lengths (B,)`` are valid."""
-        return self.body(self.input(inputs), lengths)
+        return self.body(self.input(inputs), lengths, settings=settings)

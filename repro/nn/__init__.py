@@ -14,7 +14,7 @@ R     hash rounds
 
 from repro.nn.adaptive import AdaptiveVocabulary
 from repro.nn.attention.full import CrossAttention, FullAttention
-from repro.nn.attention.hashing import Hashing, hashing_as
+from repro.nn.attention.hashing import Hashing
 from repro.nn.attention.infused import InfusedAttention
 from repro.nn.attention.linear import EluPlusOne, LinearAttention
 from repro.nn.attention.local import LocalAttention
@@ -41,6 +41,7 @@ from repro.nn.positions import (
 )
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.reversible import ReversibleStack
+from repro.nn.settings import CallSettings, MemorySettings
 from repro.nn.stack import Blocks, ResidualStack
 from repro.nn.sublayer import (
     Plain,
@@ -59,6 +60,7 @@ __all__ = [
     "AxialPositions",
     "BidirectionalLSTM",
     "Blocks",
+    "CallSettings",
     "Concatenated",
     "CrossAttention",
     "CtcHead",
@@ -74,6 +76,7 @@ __all__ = [
     "LinearAttention",
     "LinearHead",
     "LocalAttention",
+    "MemorySettings",
     "Mixed",
     "NoPositions",
     "NormedLSTM",
@@ -100,7 +103,6 @@ __all__ = [
     "Vocabulary",
     "WeightedPostNorm",
     "WeightedShortcut",
-    "hashing_as",
     "padded_scores",
     "token_scores",
 ]

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from repro.nn.clusters import edges_of, group, tied_by_cluster, widths_of
+from repro.nn.device import without_autocast
 from repro.nn.heads import token_scores
 
 
@@ -151,7 +150,7 @@ class AdaptiveVocabulary(nn.Module):
         Raises:
             ValueError: an id outside the vocabulary (with one cluster, torch's own error).
         """
-        with _full_precision(ids.device):
+        with without_autocast(ids.device):
             vectors = self._embed(ids.flatten()) * self.scale
         return vectors.view(*ids.shape, self.token_width)
 
@@ -161,13 +160,13 @@ class AdaptiveVocabulary(nn.Module):
         Raises:
             ValueError: a target outside the vocabulary (with one cluster, torch's own error).
         """
-        with _full_precision(hidden.device):
+        with without_autocast(hidden.device):
             return self._nll(self._given(hidden), targets.flatten()).view(targets.shape)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``, in float32 or better."""
         head = self.edges[1]
-        with _full_precision(hidden.device):
+        with without_autocast(hidden.device):
             given = self._given(hidden)
             found = _log_softmax(self._head(given))
             parts = [found[:, :head]]
@@ -176,8 +175,8 @@ class AdaptiveVocabulary(nn.Module):
                 parts.append(tail + _log_softmax(self._tail(c, given)))
             return torch.cat(parts, -1).view(*hidden.shape[:-1], self.size)
 
-    def _each(self) -> list[Any]:
-        return list(self.clusters)
+    def _each(self) -> list[Cluster]:
+        return [cluster for cluster in self.clusters if isinstance(cluster, Cluster)]
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Vectors ``(N, token_width)`` of ids ``(N,)``, not scaled."""
@@ -207,7 +206,8 @@ class AdaptiveVocabulary(nn.Module):
     def _head(self, given: Tensor) -> Tensor:
         """Logits of the head's tokens and of each tail, ``(N, D)`` to ``(N, head + tails)``."""
         first = self._each()[0]
-        weight, bias = first.out.weight, first.bias
+        weight: Tensor = first.out.weight
+        bias: Tensor | None = first.bias
         if self.gate is not None:
             # One product and one softmax: joining the weights copies them, joining logits would copy N rows.
             weight = torch.cat([weight, self.gate.weight])
@@ -261,9 +261,3 @@ def _projections(
 
 def _log_softmax(logits: Tensor) -> Tensor:
     return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-
-
-@contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
-    with torch.autocast(device.type, enabled=False):
-        yield

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from repro.nn import host
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class BidirectionalLSTM(nn.Module):
@@ -28,7 +30,7 @@ class BidirectionalLSTM(nn.Module):
             raise ValueError(f"two directions need an even width, not {d_model}")
         self.lstm = nn.LSTM(d_model, d_model // 2, batch_first=True, bidirectional=True)
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         return None
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
@@ -39,9 +41,9 @@ class BidirectionalLSTM(nn.Module):
         """
         if layout.causal or state is not None:
             raise ValueError("an LSTM that reads from both ends cannot be causal, and carries no state")
-        lengths = layout.lengths
-        if lengths is None:
-            lengths = torch.full((len(x),), x.shape[1])
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        # Packing needs lengths on the host. Rows are sorted here because torch would ask the device for their order.
+        sizes = [x.shape[1]] * len(x) if layout.lengths is None else host.host_ints(layout.lengths)
+        falling, order = torch.tensor(sizes).sort(descending=True)
+        packed = pack_padded_sequence(x.index_select(0, order.to(x.device)), falling, batch_first=True)
         y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
-        return Mixed(y)
+        return Mixed(y.index_select(0, order.argsort().to(x.device)))

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from repro.nn import host
+
 
 class Groups(NamedTuple):
     """Token ids ``(N,)`` by cluster. Every tuple has an entry for each cluster, an empty one where no id is in it.
@@ -31,7 +33,7 @@ def group(ids: Tensor, edges: Sequence[int]) -> Groups:
         ValueError: an id is below the first edge, or not below the last.
     """
     # Counts must be known to the host to split by them, so the check of the range comes for free.
-    at_least = torch.stack([(ids >= edge).sum() for edge in edges]).tolist()
+    at_least = host.host_ints(torch.stack([(ids >= edge).sum() for edge in edges]))
     if at_least[0] < len(ids) or at_least[-1]:
         wrong = int(ids[(ids < edges[0]) | (ids >= edges[-1])][0])
         raise ValueError(

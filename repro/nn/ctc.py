@@ -2,7 +2,8 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import ctc_loss
+
+from repro.nn import host
 
 BLANK = 0
 
@@ -48,8 +49,10 @@ class CtcHead(nn.Module):
         logits = self.logits(hidden)
         exact = torch.promote_types(logits.dtype, torch.float32)
         log_probs = logits.log_softmax(-1, dtype=exact).transpose(0, 1)
-        counts = (targets >= 0).sum(1)
-        return ctc_loss(log_probs, targets.clamp(min=0), lengths, counts, BLANK, reduction="none")
+        # torch's CTC works with lengths on the host and would fetch them itself, one tensor after the other.
+        sizes = host.host_ints(torch.cat([lengths, (targets >= 0).sum(1)]))
+        frames, counts = sizes[: len(lengths)], sizes[len(lengths) :]
+        return torch.ctc_loss(log_probs, targets.clamp(min=0), frames, counts, BLANK, reduction=0)
 
     def decode(self, hidden: Tensor, lengths: Tensor) -> list[list[int]]:
         """The likeliest class of each frame, repeats once and without blanks: the classes of each row.

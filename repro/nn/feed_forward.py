@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class FeedForward(nn.Module):
@@ -46,7 +47,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.outer = nn.Linear(d_ff, d_model, bias=bias)
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         return None
 
     def pieces(self, steps: int) -> list[slice]:

@@ -1,10 +1,12 @@
 """Output heads: from hidden states to the log-likelihood of targets. Full logits exist only on request."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from repro.nn.autograd import Context
 
 
 class TokenScores(NamedTuple):
@@ -65,6 +67,11 @@ class PaddedScores(NamedTuple):
         return crossed - entropy
 
 
+class _Context(Context):
+    dtype: torch.dtype
+    padding: int | None
+
+
 class _TokenScores(torch.autograd.Function):
     """All scores from one table of log-probabilities, with one buffer for their gradient.
 
@@ -72,7 +79,7 @@ class _TokenScores(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, padding: int | None) -> tuple[Tensor, ...]:
+    def forward(ctx: _Context, logits: Tensor, targets: Tensor, padding: int | None) -> tuple[Tensor, ...]:
         exact = torch.promote_types(logits.dtype, torch.float32)
         log_probs = logits.log_softmax(-1, dtype=exact)
         ctx.save_for_backward(log_probs, targets)
@@ -81,7 +88,7 @@ class _TokenScores(torch.autograd.Function):
         return found if padding is None else (*found, -log_probs[..., padding])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor, None, None]:
         grad_nll, grad_uniform = grads[:2]
         log_probs, targets = ctx.saved_tensors
         grad = log_probs.exp()

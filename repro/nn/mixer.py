@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
+from repro.nn.settings import AS_BUILT, CallSettings
+
 # A nested dict or tuple of tensors, each with the batch axis first. A state passed in is consumed.
 State = Any
 _Tree = TypeVar("_Tree")
@@ -38,7 +40,7 @@ class Mixed(NamedTuple):
     y: Tensor
     state: State = None
     aux: Tensor | None = None
-    choices: Any = None
+    choices: State = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Layout:
             remember ``stream`` and norm it anew in each later call.
         last: only the outputs of so many last tokens are wanted; a mixer that gives more is cut to them.
         choices: what an earlier call on the same input decided, ``Mixed.choices``; None decides anew.
+        settings: of this call, where they are not those that mixers were built with.
     """
 
     causal: bool
@@ -64,7 +67,8 @@ class Layout:
     stream: Tensor | None = None
     norm: Callable[[Tensor], Tensor] | None = None
     last: int | None = None
-    choices: Any = None
+    choices: State = None
+    settings: CallSettings = AS_BUILT
 
 
 @runtime_checkable
@@ -75,8 +79,8 @@ class SequenceMixer(Protocol):
         """Mixes ``x (B, T, D)``; state None means no past and none wanted."""
         ...
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
-        """An empty state for ``batch`` rows.
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        """An empty state for ``batch`` rows, to be continued by calls with the same settings.
 
         With a capacity, tokens are written in place at static shapes (decoding); without, the state grows by
         concatenation and carries gradient (training).
@@ -84,14 +88,32 @@ class SequenceMixer(Protocol):
         ...
 
 
+@runtime_checkable
+class CrossMixer(Protocol):
+    """A mixer that attends to another sequence, whose keys and values are made once."""
+
+    def __call__(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends from ``x (B·K, T, D)`` to a state of B rows."""
+        ...
+
+    def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
+        """What is kept of ``memory (B, S, D)``, of which ``lengths (B,)`` are valid."""
+        ...
+
+
 def tree_map(function: Callable[[Tensor], Tensor], tree: _Tree) -> _Tree:
     """Applies a function to every tensor of a nested dict, tuple or list."""
+    mapped: _Tree = _mapped(function, tree)
+    return mapped
+
+
+def _mapped(function: Callable[[Tensor], Tensor], tree: State) -> State:
     if isinstance(tree, Tensor):
-        return function(tree)  # type: ignore[return-value]
+        return function(tree)
     if isinstance(tree, dict):
-        return {key: tree_map(function, value) for key, value in tree.items()}  # type: ignore[return-value]
+        return {key: _mapped(function, value) for key, value in tree.items()}
     if isinstance(tree, tuple | list):
-        return type(tree)(tree_map(function, value) for value in tree)
+        return type(tree)(_mapped(function, value) for value in tree)
     if tree is None:
         return tree
     raise TypeError(f"a state holds tensors, dicts and tuples only, not {type(tree).__name__}")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, logsigmoid
 
+from repro.nn.device import without_autocast
 from repro.nn.embeddings import TokenEmbedding
 
 LEAST_LOG_SCALE = -7.0
@@ -70,7 +71,7 @@ class PixelVocabulary(nn.Module):
     def mixture(self, hidden: Tensor) -> Logistics:
         """The distributions that hidden states ``(..., D)`` stand for."""
         exact = torch.promote_types(torch.promote_types(hidden.dtype, self.proj.weight.dtype), torch.float32)
-        with torch.autocast(hidden.device.type, enabled=False):
+        with without_autocast(hidden.device):
             numbers = linear(hidden.to(exact), self.proj.weight.to(exact), self.proj.bias.to(exact))
         # components first: sums over a short last axis are slow
         logits, means, log_scales = numbers.movedim(-1, 0).contiguous().chunk(3)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from repro.nn.axial import AxialPositions
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -225,7 +226,7 @@ class LayerPositions(nn.Module):
         super().__init__()
         self.table = LearnedPositions(d_model, max_length)
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         return None
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:

@@ -1,16 +1,16 @@
 """One step of a reversible stack: add what a sublayer makes of the other stream, and take it away again."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from repro.nn.mixer import Layout, Mixed, State, leaves, tree_map
+from repro.nn.autograd import Context
+from repro.nn.device import RandomStates, autocast_as_now, autocast_is_on
+from repro.nn.feed_forward import FeedForward
+from repro.nn.mixer import CrossMixer, Layout, Mixed, State, leaves, tree_map
 from repro.nn.sublayer import Sublayer
 
 
@@ -34,14 +34,16 @@ class Step:
 
     def branch(self, x: Tensor, past: State, layout: Layout) -> Mixed:
         """What the sublayer adds."""
+        body = self.sublayer.body
         if self.name == "cross" and "memory" in past:
-            past = self.sublayer.body.attend_to(past["memory"], past.get("length"))  # type: ignore[operator]
+            assert isinstance(body, CrossMixer)
+            past = body.attend_to(past["memory"], past.get("length"))
         return self.sublayer.branch(x, past, layout)
 
     def pieces(self, steps: int) -> list[slice]:
         """The tokens by which the body wants to be called, one slice after another; mostly all at once."""
-        cut: Callable[[int], list[slice]] | None = getattr(self.sublayer.body, "pieces", None)
-        return cut(steps) if cut else [slice(0, steps)]
+        body = self.sublayer.body
+        return body.pieces(steps) if isinstance(body, FeedForward) else [slice(0, steps)]
 
     def reads(self) -> list[Tensor]:
         """All that it reads beside the streams and that may want a gradient."""
@@ -58,21 +60,16 @@ class Pass:
 
     def __init__(self, layout: Layout, x: Tensor) -> None:
         self.layout = layout
-        self.autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
-        self.dtype = x.dtype  # of what sublayers are given
+        # Never cached: the casts of all layers' weights would be kept until autocast ends.
+        self.autocast = autocast_as_now(x.device)
+        # Of what sublayers are given.
+        self.dtype = torch.promote_types(x.dtype, torch.float32) if autocast_is_on(x.device) else x.dtype
         self.begun = False  # whether a step has been taken that can be undone
         self.streams: tuple[Tensor, Tensor] | None = (
             None  # in the backward pass, behind the step it has come to
         )
-        kind = x.device.type
-        if torch.amp.is_autocast_available(kind):
-            enabled, to = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-            # Never cached: the casts of all layers' weights would be kept until autocast ends.
-            self.autocast = partial(torch.autocast, kind, dtype=to, enabled=enabled, cache_enabled=False)
-            if enabled:
-                self.dtype = torch.promote_types(x.dtype, torch.float32)
 
-    def add(self, step: Step, first: Tensor, second: Tensor) -> tuple[Mixed, list[Any]]:
+    def add(self, step: Step, first: Tensor, second: Tensor) -> tuple[Mixed, list[State]]:
         """``first + branch(second)``, as ``y``; and what each piece of the call decided."""
         found = []
         for piece in step.pieces(second.shape[1]):
@@ -84,21 +81,12 @@ class Pass:
         return Mixed(_whole([mixed.y for mixed in found]), found[-1].state, aux), choices
 
 
-class Random:
-    """The states, now, of the generators that work on a device draws from: the CPU's and its own."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.cpu = torch.get_rng_state()
-        self.own: Tensor | None = None
-        if device.type != "cpu":
-            self.own = torch.get_device_module(device).get_rng_state(device)
-
-    def restore(self) -> None:
-        """Draws go on from there."""
-        torch.set_rng_state(self.cpu)
-        if self.own is not None:
-            torch.get_device_module(self.device).set_rng_state(self.own, self.device)
+class _Context(Context):
+    run: Pass
+    step: Step
+    random: RandomStates
+    first: bool
+    choices: list[State]
 
 
 class Undoable(torch.autograd.Function):
@@ -110,9 +98,15 @@ class Undoable(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, run: Pass, step: Step, first: Tensor, second: Tensor, aux: Tensor | None, *reads: Tensor
+        ctx: _Context,
+        run: Pass,
+        step: Step,
+        first: Tensor,
+        second: Tensor,
+        aux: Tensor | None,
+        *reads: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        ctx.run, ctx.step, ctx.random = run, step, Random(second.device)
+        ctx.run, ctx.step, ctx.random = run, step, RandomStates(second.device)
         ctx.first, run.begun = not run.begun, True
         with run.autocast():
             mixed, ctx.choices = run.add(step, first, second)
@@ -124,10 +118,11 @@ class Undoable(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, grad_aux: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, grad: Tensor, grad_aux: Tensor | None) -> tuple[Tensor | None, ...]:
         run, step, saved = ctx.run, ctx.step, ctx.saved_tensors  # asked for in any case: it looks for changes
-        streams = saved[:2] if step.last else run.streams
-        outside = Random(grad.device)
+        streams = (saved[0], saved[1]) if step.last else run.streams
+        assert streams is not None  # left by the step behind
+        outside = RandomStates(grad.device)
         try:
             ctx.random.restore()
             before, added, found = _undo(run, step, ctx.choices, streams, (grad, grad_aux))
@@ -140,7 +135,7 @@ class Undoable(torch.autograd.Function):
 def _undo(
     run: Pass,
     step: Step,
-    choices: list[Any],
+    choices: list[State],
     streams: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor | None],
 ) -> tuple[tuple[Tensor, Tensor], Tensor, list[Tensor | None]]:

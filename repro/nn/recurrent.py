@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class UnbiasedNorm(nn.LayerNorm):
@@ -57,7 +58,7 @@ class NormedLSTM(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.d_model = d_model
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         zeros = self.from_state.weight.new_zeros(batch, self.d_model)
         return {"h": zeros, "c": zeros.clone()}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,7 @@ class ReversibleStack(ResidualStack):
         if not self._recomputes():
             return super().attend_to(memory, lengths)
         kept = {"memory": memory} if lengths is None else {"memory": memory, "length": lengths}
-        return {"cross": tuple(kept for _ in self._bodies("cross"))}
+        return {"cross": (kept,) * len(self.layers)}
 
     def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> Mixed:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over sublayers.
@@ -107,14 +107,14 @@ class ReversibleStack(ResidualStack):
     def _recomputes(self) -> bool:
         return self.training and torch.is_grad_enabled()
 
-    def _steps(self, given: Mapping[str, Any]) -> list[Step]:
-        count = sum(len(layer) for layer in self._each())
+    def _steps(self, given: Mapping[str, State]) -> list[Step]:
+        count = sum(len(layer) for layer in self.each())
         steps: list[Step] = []
-        for depth, layer in enumerate(self._each()):
+        for depth, layer in enumerate(self.each()):
             for name, sublayer in layer.items():
                 past = given[name][depth] if name in given else None
                 trained = [p for p in sublayer.parameters() if p.requires_grad] if self._recomputes() else []
-                steps.append(Step(name, cast(Sublayer, sublayer), past, trained, len(steps) + 1 == count))
+                steps.append(Step(name, sublayer, past, trained, len(steps) + 1 == count))
         return steps
 
 

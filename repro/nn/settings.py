@@ -1,25 +1,90 @@
-"""Settings without weights that modules of a model carry, and that an evaluation replaces for a while."""
+"""Settings of one call: they travel with the call, and nothing is set on a module from outside."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 from torch import nn
 
-
-def having(model: nn.Module, name: str, kind: type) -> list[nn.Module]:
-    """The modules of a model whose attribute of that name is of that kind."""
-    return [module for module in model.modules() if isinstance(getattr(module, name, None), kind)]
+from repro.nn.attention.hashing import Hashing
 
 
-@contextmanager
-def replaced(modules: list[nn.Module], name: str, value: Any) -> Iterator[None]:
-    """Gives an attribute of some modules another value; their own come back afterwards."""
-    own = [getattr(module, name) for module in modules]
-    try:
-        for module in modules:
-            setattr(module, name, value)
-        yield
-    finally:
-        for module, before in zip(modules, own, strict=True):
-            setattr(module, name, before)
+@dataclass(frozen=True)
+class MemorySettings:
+    """How much of the past a mixer keeps, and how it sees it.
+
+    Args:
+        mem_len: tokens of earlier calls that are kept, M.
+        clamp_len: C; with sinusoids larger distances count as C, with learned vectors as C - 1; None leaves them.
+            Relative positions only.
+        same_length: every query sees exactly ``mem_len`` keys, itself included, instead of all of the memory and
+            of its segment so far. Relative positions only.
+
+    Raises:
+        ValueError: a negative length, or ``same_length`` without a memory.
+    """
+
+    mem_len: int = 0
+    clamp_len: int | None = None
+    same_length: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mem_len < 0:
+            raise ValueError(f"mem_len must be at least 0, not {self.mem_len}")
+        if self.clamp_len is not None and self.clamp_len < 1:
+            raise ValueError(f"clamp_len must be at least 1, not {self.clamp_len}")
+        if self.same_length and self.mem_len < 1:
+            raise ValueError(
+                "same_length lets every query see mem_len keys, itself included: mem_len must be at least 1"
+            )
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """Settings without weights that one call may choose; None: what each mixer was built with.
+
+    A state made under some settings must be continued under the same.
+
+    Args:
+        memory: for mixers that keep earlier tokens (:class:`Remembers`); others ignore it.
+        hashing: for mixers that hash (:class:`Hashes`); others ignore it.
+    """
+
+    memory: MemorySettings | None = None
+    hashing: Hashing | None = None
+
+
+AS_BUILT = CallSettings()
+
+
+class Remembers:
+    """Base of mixers that have memory settings.
+
+    Attributes:
+        memory: the settings it was built with.
+    """
+
+    memory: MemorySettings
+
+
+class Hashes:
+    """Base of mixers that hash.
+
+    Attributes:
+        hashing: the settings it was built with.
+    """
+
+    hashing: Hashing
+
+
+def has_memory(model: nn.Module) -> bool:
+    """Whether any mixer of the model keeps earlier tokens as built (``mem_len`` above 0)."""
+    return any(module.memory.mem_len > 0 for module in model.modules() if isinstance(module, Remembers))
+
+
+def knows_memory(model: nn.Module) -> bool:
+    """Whether any mixer of the model has memory settings at all."""
+    return any(isinstance(module, Remembers) for module in model.modules())
+
+
+def knows_hashing(model: nn.Module) -> bool:
+    """Whether any mixer of the model hashes."""
+    return any(isinstance(module, Hashes) for module in model.modules())

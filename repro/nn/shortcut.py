@@ -9,6 +9,7 @@ Source: Liu et al. 2020, sections 4 and 5, and the authors' code.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,7 @@ Beginnings = dict[str, list[float]]
 
 def sublayers_of(stack: ResidualStack) -> list[Sublayer]:
     """The sublayers of a stack in the order in which they run."""
-    layers = [layer for layer in stack.layers if isinstance(layer, nn.ModuleDict)]
-    return [one for layer in layers for one in layer.values() if isinstance(one, Sublayer)]
+    return [sublayer for layer in stack.each() for sublayer in layer.values()]
 
 
 def weighted_stacks(net: nn.Module) -> dict[str, list[Sublayer]]:
@@ -85,7 +85,7 @@ def begin_by_variance(net: nn.Module, run: Callable[[], object]) -> Beginnings:
 
     with ExitStack() as hooks:
         for name, sublayers in stacks.items():
-            watch = _Sums(lambda value, name=name: reached(name, value))  # type: ignore[misc]
+            watch = _Sums(partial(reached, name))
             for sublayer in sublayers:
                 for hook in watch.hooks(sublayer):
                     hooks.callback(hook.remove)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import CrossMixer, Layout, Mixed, SequenceMixer, State
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.nn.sublayer import PostNorm, Residual, Sublayer
 
 
@@ -29,19 +30,28 @@ class ResidualStack(nn.Module):
         """Channels of the output where those of the input are ``d_model``."""
         return d_model
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state of every layer's mixer."""
-        return {"mix": tuple(body.init_state(batch, capacity) for body in self._bodies("mix"))}
+        states = []
+        for layer in self.each():
+            mixer = layer["mix"].body
+            assert isinstance(mixer, SequenceMixer)
+            states.append(mixer.init_state(batch, capacity, settings))
+        return {"mix": tuple(states)}
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
         """What every layer's cross-attention keeps of ``memory (B, S, D)``."""
-        return {"cross": tuple(body.attend_to(memory, lengths) for body in self._bodies("cross"))}
+        states = []
+        for layer in self.each():
+            mixer = layer["cross"].body
+            assert isinstance(mixer, CrossMixer)
+            states.append(mixer.attend_to(memory, lengths))
+        return {"cross": tuple(states)}
 
-    def _bodies(self, name: str) -> list[Any]:
-        return [layer[name].body for layer in self._each()]
-
-    def _each(self) -> list[nn.ModuleDict]:
-        return [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
+    def each(self) -> list[dict[str, Sublayer]]:
+        """The sublayers of every layer by name, in the order in which they run."""
+        layers = [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
+        return [{name: one for name, one in layer.items() if isinstance(one, Sublayer)} for layer in layers]
 
     def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> Mixed:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over layers.
@@ -55,7 +65,7 @@ class ResidualStack(nn.Module):
         given = state or {}
         kept: dict[str, list[State]] = {name: [] for name in given}
         aux: Tensor | None = None
-        for depth, layer in enumerate(self._each()):
+        for depth, layer in enumerate(self.each()):
             for name, sublayer in layer.items():
                 if (
                     depth == len(self.layers) - 1 and name == "mix"
@@ -128,9 +138,18 @@ def added_positions(table: nn.Module) -> Sublayer:
     return Residual(table, 0)
 
 
-def share(mixers: Iterable[Any]) -> None:
+@runtime_checkable
+class Sharing(Protocol):
+    """A mixer that may have parameters in common with others of its class."""
+
+    def share_with(self, first: nn.Module) -> None:
+        """Takes parameters over from the first mixer of its class."""
+        ...
+
+
+def share(mixers: Iterable[nn.Module]) -> None:
     """Lets mixers take parameters over from the first of their class: what a model has once for all layers."""
-    first: dict[type, Any] = {}
+    first: dict[type, nn.Module] = {}
     for mixer in mixers:
-        if first.setdefault(type(mixer), mixer) is not mixer and hasattr(mixer, "share_with"):
+        if first.setdefault(type(mixer), mixer) is not mixer and isinstance(mixer, Sharing):
             mixer.share_with(first[type(mixer)])

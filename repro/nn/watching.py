@@ -29,10 +29,10 @@ def watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     found: dict[str, Tensor] = {}
     inside: list[str] = []
 
-    def enter(name: str, *_: Any) -> None:
+    def enter(name: str, *_: object) -> None:
         inside.append(name)
 
-    def leave(*_: Any) -> None:
+    def leave(*_: object) -> None:
         inside.pop()
 
     with ExitStack() as hooks:
@@ -51,7 +51,7 @@ def weights_of(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
-    **_: Any,
+    **_: object,
 ) -> Tensor:
     """The weights that :func:`torch.nn.functional.scaled_dot_product_attention` gives the values, before dropout.
 
@@ -77,7 +77,13 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.tell = tell
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if func is scaled_dot_product_attention:
             self.tell(weights_of(*args, **kwargs).detach())

@@ -8,12 +8,16 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from repro.errors import ReproError, UserError
 from repro.report import text
 from repro.report.dashboard import STEP, Chart, Curves, Dashboard, RunSet
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from wandb_workspaces.reports.v2 import interface, internal
 
 MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"`'
 TITLE = 128  # characters that W&B allows
@@ -106,19 +110,19 @@ def _id(*parts: object) -> str:
     return hashlib.sha256("\0".join(map(str, ("repro", *parts))).encode()).hexdigest()[:12]
 
 
-def _dumped(model: Any) -> Any:
+def _dumped(model: "BaseModel") -> Spec:
     """As W&B's library sends it."""
-    return json.loads(model.model_dump_json(by_alias=True, exclude_none=True))
+    return dict(json.loads(model.model_dump_json(by_alias=True, exclude_none=True)))
 
 
-def _bare(tree: Any) -> Any:
+def _bare(tree: object) -> object:
     """Without the empty lists of comments that the library puts beside each text that it reads."""
     if isinstance(tree, dict):
         return {k: _bare(v) for k, v in tree.items() if (k, v) != ("inlineComments", [])}
     return [_bare(item) for item in tree] if isinstance(tree, list) else tree
 
 
-def _workspace(board: Dashboard, entity: str, project: str) -> Any:
+def _workspace(board: Dashboard, entity: str, project: str) -> Spec:
     import wandb_workspaces.workspaces as ws
     from wandb_workspaces import expr
 
@@ -143,7 +147,7 @@ def _workspace(board: Dashboard, entity: str, project: str) -> Any:
     return _dumped(made)
 
 
-def _report(board: Dashboard, entity: str, project: str, site: str) -> Any:
+def _report(board: Dashboard, entity: str, project: str, site: str) -> Spec:
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces.reports.v2 import internal
 
@@ -158,7 +162,7 @@ def _report(board: Dashboard, entity: str, project: str, site: str) -> Any:
     made.name = view_name("report", key)
     made.spec.blocks = [
         internal.Paragraph(),
-        *(block._to_model() for block in _opening(board, site and address(key, entity, project, site))),
+        *_opening(board, site and address(key, entity, project, site)),
         *(block for one in board.curves for block in _curves(one, key, entity, project)),
         wr.H2("Commands")._to_model(),
         _code(board.commands),
@@ -167,28 +171,28 @@ def _report(board: Dashboard, entity: str, project: str, site: str) -> Any:
     return _dumped(made)
 
 
-def _opening(board: Dashboard, workspace: str) -> Iterable[Any]:
+def _opening(board: Dashboard, workspace: str) -> Iterable["internal.BlockTypes"]:
     """Contents, links (to the workspace where it has an address), the tables and the claims."""
     import wandb_workspaces.reports.v2 as wr
 
-    yield wr.TableOfContents()
+    yield wr.TableOfContents()._to_model()
     links: list[Any] = [wr.Link(text="The paper", url=board.paper.url)] if _is_web(board.paper.url) else []
     if workspace:
         links += [" · ", wr.Link(text="All curves", url=workspace)]
-    yield wr.P(links or [text.clean(board.paper.url)])
-    yield wr.MarkdownBlock(board.opening)
+    yield wr.P(links or [text.clean(board.paper.url)])._to_model()
+    yield wr.MarkdownBlock(board.opening)._to_model()
     for passage in board.passages:
-        yield wr.H2(passage.heading)
-        yield wr.MarkdownBlock(passage.markdown)
+        yield wr.H2(passage.heading)._to_model()
+        yield wr.MarkdownBlock(passage.markdown)._to_model()
     if board.curves:
-        yield wr.H2("Curves by recipe")
+        yield wr.H2("Curves by recipe")._to_model()
 
 
 def _is_web(url: str) -> bool:
     return re.fullmatch(r"https://[^\s\"'<>\x00-\x1f\x7f]+", url) is not None
 
 
-def _curves(one: Curves, key: str, entity: str, project: str) -> Iterable[Any]:
+def _curves(one: Curves, key: str, entity: str, project: str) -> Iterable["internal.BlockTypes"]:
     """A recipe's heading, title, panels and commands."""
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces.reports.v2 import internal
@@ -219,11 +223,11 @@ def _active(sets: Sequence[RunSet]) -> int:
     return next((i for i, one in enumerate(sets) if one.shown), 0)
 
 
-def _panels(charts: Sequence[Chart]) -> list[Any]:
+def _panels(charts: Sequence[Chart]) -> list["interface.PanelTypes"]:
     """Curves over updates, means of each run group with the range of its seeds; several metrics as bars."""
     import wandb_workspaces.reports.v2 as wr
 
-    made: list[Any] = []
+    made: list[interface.PanelTypes] = []
     for i, chart in enumerate(charts):
         if len(chart.metrics) > 1:
             panel: Any = wr.BarPlot(metrics=list(chart.metrics))
@@ -250,14 +254,14 @@ def _among(name: str, values: Sequence[str]) -> Spec:
     return dict(expr.filters_tree_to_v2(tree))
 
 
-def _code(lines: Sequence[str]) -> Any:
+def _code(lines: Sequence[str]) -> "internal.BlockTypes":
     """Commands; each is one line of plain words, so that none can end the block."""
     import wandb_workspaces.reports.v2 as wr
 
     return wr.MarkdownBlock("\n".join(["```bash", *lines, "```"]))._to_model()
 
 
-def _grids(report: Any) -> list[Any]:
+def _grids(report: "internal.ReportViewspec") -> list["internal.PanelGrid"]:
     from wandb_workspaces.reports.v2.internal import PanelGrid
 
     return [block for block in report.spec.blocks if isinstance(block, PanelGrid)]

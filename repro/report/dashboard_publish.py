@@ -46,7 +46,7 @@ class Saved:
     created: bool
 
 
-def publish(spec: Spec, ask: Ask, make_project: Callable[[str, str], Any], site: str) -> list[Saved]:
+def publish(spec: Spec, ask: Ask, make_project: Callable[[str, str], object], site: str) -> list[Saved]:
     """Saves a workspace and a report. Saved again, they keep their addresses.
 
     Args:
@@ -65,7 +65,7 @@ def publish(spec: Spec, ask: Ask, make_project: Callable[[str, str], Any], site:
     return [_save(kind, spec, ask, site) for kind in KINDS]
 
 
-def _project(spec: Spec, ask: Ask, make_project: Callable[[str, str], Any]) -> str:
+def _project(spec: Spec, ask: Ask, make_project: Callable[[str, str], object]) -> str:
     """The project's number, which run sets need; the project is made where there is none."""
     where = {"entityName": spec["entity"], "projectName": spec["project"]}
     found = ask(PROJECT, where).get("project")

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from repro.errors import ReproError, UserError, nearest
 from repro.recipe import Recipe, experiments, scales_of, signature_hash
@@ -121,7 +121,7 @@ def _checked(data: bytes, outputs: bytes | None) -> tuple[RunRecord, str]:
     return dataclasses.replace(record, external=True), _check_outputs(record, outputs)
 
 
-def _check_tree(node: Any, where: str, depth: int) -> None:
+def _check_tree(node: object, where: str, depth: int) -> None:
     """Refuses what JSON allows and files, pages or terminals do not bear."""
     if depth > MAX_DEPTH:
         raise UserError(f"{where} is nested more than {MAX_DEPTH} levels deep")
@@ -189,7 +189,7 @@ def _check_fields(record: RunRecord) -> None:
         raise UserError(f"{bad[0]} is not of the form that records have")
 
 
-def _is_text(value: Any, form: re.Pattern[str]) -> bool:
+def _is_text(value: object, form: re.Pattern[str]) -> bool:
     return value is None or (isinstance(value, str) and form.fullmatch(value) is not None)
 
 

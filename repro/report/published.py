@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from repro.errors import UserError, nearest
 from repro.paths import PROJECT, results_dir
@@ -275,8 +275,11 @@ def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
     )
 
 
-def _unique(items: list[Any], what: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+_Listed = TypeVar("_Listed", Table, Row, Trend)
+
+
+def _unique(items: list[_Listed], what: str) -> dict[str, _Listed]:
+    found: dict[str, _Listed] = {}
     for item in items:
         if item.id in found:
             raise ValueError(f"two of one id: {what} {item.id!r}")

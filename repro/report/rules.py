@@ -143,7 +143,7 @@ def parse_rules(declared: Mapping[str, Any], metric: str, unit: str, where: str,
 _PLAIN = ("chance", "ceiling", "updates", "sampled", "device", "configuration", "no_recipe")
 
 
-def parse_margin(declared: Any, unit: str, where: str, noise: Noise | None = None) -> Margin | None:
+def parse_margin(declared: object, unit: str, where: str, noise: Noise | None = None) -> Margin | None:
     """Reads ``{size, set, reason?}``; None where nothing is declared.
 
     Raises:
@@ -170,7 +170,7 @@ def parse_margin(declared: Any, unit: str, where: str, noise: Noise | None = Non
     return Margin(margin.size, margin.kind, date)
 
 
-def _sized(size: Any) -> Margin | None:
+def _sized(size: object) -> Margin | None:
     """``0.5``, ``1%`` or ``x1.25``; None for anything else."""
     text = str(size).strip()
     kind = "percent" if text.endswith("%") else "factor" if text.startswith("x") else "absolute"
@@ -182,7 +182,7 @@ def _sized(size: Any) -> Margin | None:
     return Margin(number, kind) if good else None
 
 
-def _reference(said: Any, metric: str, where: str) -> tuple[str, str, str] | None:
+def _reference(said: object, metric: str, where: str) -> tuple[str, str, str] | None:
     """``table/row`` or ``table/row/metric``."""
     if said is None:
         return None

@@ -6,7 +6,6 @@ drawn beside the one that the paper states; one with ``{"crossing_of": NAME, "by
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from repro.errors import UserError
 from repro.record import Measurement, RunRecord
@@ -72,7 +71,7 @@ def _key(record: RunRecord, m: Measurement) -> str | None:
 def _checked(record: RunRecord, m: Measurement) -> tuple[str, str, Value]:
     """Key, name and setting of a point."""
     key, name = m.protocol["sweep"], m.protocol.get("of")
-    value: Any = m.protocol.get(key) if isinstance(key, str) else None
+    value: object = m.protocol.get(key) if isinstance(key, str) else None
     if isinstance(value, bool):
         value = str(value).lower()
     if not (isinstance(key, str) and isinstance(name, str) and isinstance(value, int | float | str)):

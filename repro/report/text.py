@@ -3,14 +3,14 @@
 import json
 import math
 import unicodedata
-from typing import Any
+from collections.abc import Mapping
 
 from repro.report.statistics import Estimate
 
 NOTHING = "–"  # noqa: RUF001 - a dash in an empty cell
 
 
-def clean(text: Any) -> str:
+def clean(text: object) -> str:
     """One line without control characters: escape sequences, line breaks and text-direction overrides go.
 
     Labels, notes and deviations come from files that others may have written; they end up in terminals.
@@ -92,7 +92,7 @@ def size(n_bytes: float) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def mapping(pairs: dict[str, Any]) -> str:
+def mapping(pairs: Mapping[str, object]) -> str:
     """``beam 4, signature nrefs:1|case:mixed``, in the order of the keys."""
     words = [
         f"{key} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"

@@ -1,6 +1,6 @@
 """LightningModules: what a network is trained for, how it is scored, and the callbacks around that."""
 
-from repro.tasks.classification import Classification, Sampled
+from repro.tasks.classification import Classification
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.layer_costs import LayerCosts
 from repro.tasks.optimizers import ClippedRAdam
@@ -28,7 +28,6 @@ __all__ = [
     "PictureModel",
     "Plateau",
     "Protocol",
-    "Sampled",
     "Scaling",
     "SequenceModel",
     "Task",

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Curves(Callback):
         self._began = time.monotonic()
         self._earlier_s = 0.0
         self.latest: dict[str, float] = {}
-        self._sums: dict[str, Tensor] = {}
+        self._sums: dict[str, Tensor | float] = {}
         self._since = 0.0
         self._pending: dict[str, Any] = {"sums": [], "seconds": 0.0}
 
@@ -75,10 +76,10 @@ class Curves(Callback):
         self._since = time.monotonic() - self._pending["seconds"]
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: object, batch_idx: int
     ) -> None:
         for name, value in outputs["sums"].items():
-            value = value.double()
+            value = value.double() if isinstance(value, Tensor) else value
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         if not at_update(trainer, batch_idx):
             return
@@ -93,7 +94,8 @@ class Curves(Callback):
         if not self._sums:
             return
         names = sorted(self._sums)
-        sums = pl_module.sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
+        double = partial(torch.as_tensor, dtype=torch.float64, device=pl_module.device)
+        sums = pl_module.sum_over_ranks(torch.stack([double(self._sums[name]) for name in names])).tolist()
         found = dict(zip(names, sums, strict=True))
         self._sums = {}
         now = time.monotonic()
@@ -129,6 +131,12 @@ class Curves(Callback):
         }
 
 
+def curves_of(trainer: Trainer) -> Curves | None:
+    """The curves of a run, if it keeps any."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((one for one in callbacks if isinstance(one, Curves)), None)
+
+
 class Progress(Callback):
     """A bar over all updates of the run with loss, tokens/s and time left; plain lines where there is no terminal.
 
@@ -159,7 +167,7 @@ class Progress(Callback):
         )
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if self._bar is None or not at_update(trainer, batch_idx):
             return
@@ -236,7 +244,7 @@ class StatusFile(Callback):
         self.write("starting", step=resumed_from)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
             left = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
@@ -244,7 +252,7 @@ class StatusFile(Callback):
                 "training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(left)
             )
 
-    def write(self, state: str, **values: Any) -> None:
+    def write(self, state: str, **values: object) -> None:
         """Writes the state with the latest figures."""
         self._written = time.monotonic()
         body = {**self.facts, "tokens": self.curves.tokens, **self.curves.latest, **values}

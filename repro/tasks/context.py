@@ -10,8 +10,9 @@ from torch import Tensor
 
 from repro.errors import UserError
 from repro.models.decodable import evaluating
+from repro.models.decoder_lm import DecoderLM
 from repro.nn.positions import longest_window
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import CallSettings, MemorySettings
 
 THRESHOLD = 0.01  # of the perplexity; appendix C of the paper
 # Of the windows that are read at once: attention scores hold pairs, hidden states hold tokens.
@@ -22,7 +23,7 @@ Integers = np.ndarray[Any, Any]
 Losses = Callable[[int], Tensor]
 
 
-def losses_with_context(net: Any, tokens: Integers, places: Integers, context: int) -> Tensor:
+def losses_with_context(net: DecoderLM, tokens: Integers, places: Integers, context: int) -> Tensor:
     """``-log p`` of single tokens, each given exactly the ``context`` tokens before it.
 
     Every window is read by itself. A model with a memory goes without: its attention spans the window.
@@ -52,11 +53,12 @@ def losses_with_context(net: Any, tokens: Integers, places: Integers, context: i
     rows = max(1, min(TOKENS_AT_ONCE // context, PAIRS_AT_ONCE // context**2))
     device = next(net.parameters()).device
     found = [torch.empty(0, dtype=torch.float64)]
-    with evaluating(net), reaching(net, Reach()):
+    alone = CallSettings(memory=MemorySettings())
+    with evaluating(net):
         for first in range(0, len(places), rows):
             window = places[first : first + rows, None] + np.arange(-context, 1)
             ids = torch.from_numpy(tokens[window].astype(np.int64)).to(device)
-            hidden = net(ids[:, :-1]).y[:, -1]
+            hidden = net(ids[:, :-1], settings=alone).y[:, -1]
             found.append(net.vocabulary.nll(hidden, ids[:, -1]).double().cpu())
     return torch.cat(found)
 

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from repro.errors import ReproError
 
@@ -36,7 +38,7 @@ class Finite(Callback):
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         self._losses.append(loss.detach())
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Optimizer) -> None:
         losses, self._losses = self._losses, []
         batches, self._batches = self._batches, []
         bad = ~torch.stack(losses).isfinite().all()
@@ -80,8 +82,8 @@ class _Found(Exception):
 def first_bad_module(task: LightningModule, batch: Any) -> str | None:
     """Repeats a micro-batch and names the first module whose output is not finite, or None."""
 
-    def look(name: str, module: nn.Module) -> Any:
-        def hook(_: nn.Module, given: Any, output: Any) -> None:
+    def look(name: str, module: nn.Module) -> RemovableHandle:
+        def hook(_: nn.Module, given: object, output: object) -> None:
             if not all(t.isfinite().all() for t in floats(output)):
                 raise _Found(f"{name} ({type(module).__name__})")
 
@@ -101,7 +103,7 @@ def first_bad_module(task: LightningModule, batch: Any) -> str | None:
     return None
 
 
-def floats(tree: Any) -> Iterator[Tensor]:
+def floats(tree: object) -> Iterator[Tensor]:
     """Every floating-point tensor in nested tuples, lists, dicts and dataclasses."""
     if isinstance(tree, Tensor):
         if tree.is_floating_point():

@@ -26,7 +26,7 @@ _NARROW = 4  # channels where only dependence counts
 _FAINT = 0.01  # of the input there: a recurrence stays far from where tanh is flat
 
 
-class LayerCosts(Measuring):
+class LayerCosts(Measuring[Connection]):
     """Measures one of :mod:`repro.nn.connections` against the length and the width.
 
     * *operations*: multiply-adds of all matrix products, counted as they run.

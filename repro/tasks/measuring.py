@@ -1,53 +1,48 @@
 """Tasks that measure a layer by itself: what they share. Next to nothing is trained, and the data is noise."""
 
 import statistics
-import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 
+from repro.batches import Evaluation, ExampleBatch, FirstExamples
 from repro.record import Measurement
-from repro.tasks.task import Task
+from repro.tasks.task import Net, StepResult, Task
 
 
-class Measuring(Task):
+class Measuring(Task[Net]):
     """One update on random vectors, which a run must have; all else happens at the one, empty, batch of the test.
 
     Subclasses say in ``measure`` what is done there, and in ``output`` what of a layer is its output.
     """
 
-    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
+    batch = ExampleBatch
+
+    def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """An update on random vectors."""
         y = self.output(batch.examples.inputs)
         loss = y.square().mean()
-        sums = {"loss": loss.detach().double(), "tokens": torch.tensor(1, device=loss.device)}
-        return {"loss": loss, "sums": sums}
+        return {"loss": loss, "sums": {"loss": loss.detach(), "tokens": 1}}
 
-    def test_batches(self) -> Any:
+    def tests(self) -> list[Evaluation]:
         """Nothing of the data: one batch without rows, at which the measuring is done."""
-        return self.trainer.datamodule.eval_loader("test", 0)  # type: ignore[attr-defined]
+        return [Evaluation("test", selection=FirstExamples(0))]
 
-    def test_step(self, batch: Any, batch_idx: int) -> None:
+    def test_step(self, batch: ExampleBatch, batch_idx: int) -> None:
         """Measures, with gradients."""
         with torch.enable_grad(), torch.inference_mode(False):
             self.measure()
 
     def output(self, x: torch.Tensor) -> torch.Tensor:
         """What the network makes of random vectors ``(B, T, D)``."""
-        return self.net(x)
+        y: torch.Tensor = self.module(x)
+        return y
 
     @abstractmethod
     def measure(self) -> None:
         """Measures."""
-
-    def now(self) -> float:
-        """Seconds on the clock, once the device has done all it was given."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
 
 
 def taken(name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:

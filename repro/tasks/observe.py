@@ -60,13 +60,13 @@ class Observer(Callback):
         self._since = self._ended = time.monotonic()
         self._waited = 0.0
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         self._waited += time.monotonic() - self._ended
         if self.flops_per_token is None and looks(trainer):
             self._counter = FlopCounter()
             self._counter.__enter__()  # until the backward pass begins
 
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         self._stop_counting()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
@@ -78,7 +78,7 @@ class Observer(Callback):
             counter.__exit__(None, None, None)
             self._forward = counter.total
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         """Takes norms while the gradients are there, unscaled and not clipped; they are the same on every rank."""
         if looks(trainer) and point_follows(trainer, self.curves.every_steps):
             trained = [p for p in pl_module.parameters() if p.requires_grad]
@@ -89,7 +89,7 @@ class Observer(Callback):
             }
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: object, batch_idx: int
     ) -> None:
         self._stop_counting()
         if self._forward:

@@ -4,12 +4,12 @@ import copy
 import math
 import statistics
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
+from repro.models.body import Body
 from repro.nn.init import glorot
 from repro.nn.shortcut import begin_by_variance, sublayers_of, weighted_stacks
 from repro.record import Measurement
@@ -17,7 +17,7 @@ from repro.tasks.measuring import Measuring, slope, taken
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 
-class OutputChange(Measuring):
+class OutputChange(Measuring[Body]):
     """Measures bodies of layers as they begin; trains next to nothing.
 
     For every draw a body gets new weights, its shortcuts begin where they are weighted, and all its matrices (not
@@ -82,7 +82,7 @@ class OutputChange(Measuring):
         self.changes = [self._draw(net) for _ in range(self.draws)]
 
     @torch.no_grad()
-    def _draw(self, net: Any) -> list[float]:
+    def _draw(self, net: Body) -> list[float]:
         """The change at every depth, for one draw of weights, moves and tokens."""
         self.init(net)
         x = torch.randn(self.shape, device=self.device)
@@ -95,10 +95,10 @@ class OutputChange(Measuring):
         pairs = zip(before, self._outputs(net, x), strict=True)
         return [float((after - first).square().mean()) for first, after in pairs]
 
-    def _outputs(self, net: Any, x: Tensor) -> list[Tensor]:
+    def _outputs(self, net: Body, x: Tensor) -> list[Tensor]:
         """Behind every depth, normed, in float64."""
         seen: list[Tensor] = []
-        ends = [layer[list(layer)[-1]] for layer in net.stack.layers]
+        ends = [list(layer.children())[-1] for layer in net.stack.layers]
         hooks = [
             ends[depth - 1].register_forward_hook(lambda _, __, mixed: seen.append(mixed.y.double()))
             for depth in self.depths

@@ -1,14 +1,13 @@
 """Constituency parsing as translation of a sentence into a row of brackets: likelihoods, beam search, bracket F1."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, cast
 
 from repro.record import Measurement
 from repro.tasks.brackets import Agreement, Bracket, Parse, compare, read_parse, score, write_parse
-from repro.tasks.divergence import diverged
+from repro.tasks.evaluated import EvaluatedTask, Scored
 from repro.tasks.rebuilding import rebuild
-from repro.tasks.task import Task
-from repro.tasks.translation import Scored, ScoredSplit, Translation
+from repro.tasks.translation import LIKELIHOODS, PairData, TranslatedSplit, Translation
 
 UNITS = {
     "f1": "percent",
@@ -20,7 +19,14 @@ UNITS = {
     "ppl": "perplexity per symbol",
     "loss": "nats per symbol",
 }
-_LIKELIHOODS = ("nll", "ppl", "loss")
+
+
+class TreeData(PairData, Protocol):
+    """What parsing reads of its datamodule; its references are the right trees."""
+
+    def targets(self, split: str) -> list[str]:
+        """The rows of symbols that are predicted, a line each."""
+        ...
 
 
 class Parsing(Translation):
@@ -38,32 +44,22 @@ class Parsing(Translation):
     Source: Vaswani et al. 2017, section 6.3; Vinyals et al. 2015 (arXiv:1412.7449), section 2.2.
     """
 
-    def _collect(self, local: dict[int, Scored], split: str) -> "ParsedSplit":
-        return ParsedSplit(*super()._collect(local, split))
+    UNITS = UNITS
 
     @property
-    def _parsed(self) -> list["ParsedSplit"]:
-        """The test split and the validation split."""
-        return [split for split in self.tested if isinstance(split, ParsedSplit)]
+    def data(self) -> TreeData:
+        """The datamodule of the trainer."""
+        return cast(TreeData, super().data)
 
-    def measurements(self) -> list[Measurement]:
-        """Bracket scores and likelihoods, each with the validation's of the same protocol; whether training failed."""
-        test, val = self._parsed
-        beside = val.summary()
-        found = []
-        for name, value in test.summary().items():
-            likelihood = name in _LIKELIHOODS
-            protocol = self.forced(name) if likelihood else self._searched()
-            count = test.tokens if likelihood else len(test.rows)
-            found.append(
-                Measurement(f"test/{name}", value, UNITS[name], test.split, protocol, count, beside[name])
-            )
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        predicted = map(self._tokenizer.encode, data.targets(val.split))
-        failed = diverged(beside["nll"], predicted, val.split, val.tokens)
-        return [*found, failed, *Task.measurements(self)]
+    def complete(self, scored: Scored) -> None:
+        """Reads the rows of symbols as trees."""
+        super().complete(scored)
+        self.splits[scored.evaluation] = ParsedSplit(*self.splits[scored.evaluation])
 
-    def _searched(self) -> dict[str, Any]:
+    def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
+        """How trees were searched for and compared, or how a likelihood is measured."""
+        if metric in LIKELIHOODS:
+            return self.forced(metric)
         return {
             **self.search._asdict(),
             "scorer": "evalb's rules with COLLINS.prm",
@@ -71,24 +67,25 @@ class Parsing(Translation):
             "sentences": "of all lengths",
         }
 
+    def measurements(self) -> list[Measurement]:
+        """Bracket scores and likelihoods, each with the validation's of the same protocol; whether training failed."""
+        val = self.split_of("val")
+        return [*EvaluatedTask.measurements(self), self.diverged(val, self.data.targets(val.split))]
+
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first trees of the test with those predicted; nothing of a treebank that is not public."""
-        if not self._public:
+        test = self.split_of("test")
+        if not self.data.public or not isinstance(test, ParsedSplit):
             return [], []
-        test = self._parsed[0]
         pairs = zip(test.gold[:count], test.parses[:count], strict=True)
         return ["tree", "predicted tree"], [[write_parse(one) for one in pair] for pair in pairs]
 
     def translated(self) -> list[tuple[str, str]]:
         """Every sentence of the test and its row of symbols; nothing of a treebank that is not public."""
-        return super().translated() if self._public else []
-
-    @property
-    def _public(self) -> bool:
-        return bool(self.trainer.datamodule.public)  # type: ignore[attr-defined]
+        return super().translated() if self.data.public else []
 
 
-class ParsedSplit(ScoredSplit):
+class ParsedSplit(TranslatedSplit):
     """A whole split, scored; its references are trees in one line, its hypotheses rows of symbols."""
 
     @cached_property

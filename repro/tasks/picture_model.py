@@ -1,16 +1,20 @@
 """Models that draw pictures value by value: bits per dimension, pictures to look at, and how long they take."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from repro.batches import Data, Examples
 from repro.contact_sheet import cut_up, to_line
 from repro.models.draw import draw, timed_drawing
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.record import Measurement
+from repro.tasks.evaluated import Scored
 from repro.tasks.example_task import EVALUATION_SEED, drawing_from
 from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
@@ -38,6 +42,26 @@ class Timing:
     def __post_init__(self) -> None:
         if self.images < 1 or (self.values is not None and self.values < 1):
             raise ValueError(f"images {self.images} and values {self.values} must be at least 1")
+
+
+class PictureData(Data, Protocol):
+    """What drawing reads of its datamodule: pictures as rows of values."""
+
+    seq_len: int
+    shape: tuple[int, int, int]
+
+    @property
+    def whole(self) -> bool:
+        """Whether a 0 stands before the first value of every row."""
+        ...
+
+    def size(self, split: str) -> int:
+        """Pictures of a split."""
+        ...
+
+    def reader(self, split: str) -> Callable[[np.ndarray[Any, np.dtype[np.int64]], int | None], Examples]:
+        """What makes the examples of some pictures; see :class:`repro.data.examples.Reader`."""
+        ...
 
 
 class PictureModel(SequenceModel):
@@ -73,13 +97,13 @@ class PictureModel(SequenceModel):
         self._timed: list[Measurement] = []
         self._pictures: str | None = None
 
-    def score(self, examples: Any) -> list[Tensor]:
+    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
         """Likelihood, and how many values there are."""
-        hidden, targets = self.hidden(examples)
+        hidden, targets = self.hidden(examples, settings)
         nll = self.net.vocabulary.nll(hidden, targets).sum()
-        return [nll, torch.tensor(targets.numel(), device=nll.device)]
+        return [nll, nll.new_full((), targets.numel(), dtype=torch.int64)]
 
-    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor | int]:
         """The curve of training, in bits."""
         return {
             "loss": sums["nll"].double(),
@@ -87,10 +111,15 @@ class PictureModel(SequenceModel):
             "tokens": sums["targets"],
         }
 
-    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+    def summary(self, scored: Scored) -> dict[str, float]:
         """Mean over all values that are predicted, in nats and in bits."""
-        nll = sums["nll"] / sums["targets"]
+        nll = scored.sums["nll"] / scored.sums["targets"]
         return {"loss": nll, "bits_per_dim": nll / LN2}
+
+    @property
+    def data(self) -> PictureData:
+        """The datamodule of the trainer."""
+        return cast(PictureData, super().data)
 
     # --- drawing ------------------------------------------------------------------------------------------------
 
@@ -103,9 +132,9 @@ class PictureModel(SequenceModel):
 
     def _draw(self) -> str:
         """Pictures as text; the first value of each is that of a test picture, or the 0 in front of all."""
-        data = self.data
-        which = np.arange(self.drawn, dtype=np.int64) % data.size(data.test_split)
-        first = data.reader(data.test_split)(which, None).inputs[:, 0]
+        data, split = self.data, self.data.split("test")
+        which = np.arange(self.drawn, dtype=np.int64) % data.size(split)
+        first = data.reader(split)(which, None).inputs[:, 0]
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
         found = draw(self.net, first.to(self.device), data.seq_len + 1, generator)[:, int(data.whole) :]
         pixels = found.to(torch.uint8).cpu().numpy().tobytes()
@@ -123,7 +152,7 @@ class PictureModel(SequenceModel):
         units = {"images_per_s": "pictures per second", "seconds": "seconds per picture"}
         return [
             Measurement(
-                f"draw/{metric}_{device}_{name}", value, units[metric], self.data.test_split, protocol
+                f"draw/{metric}_{device}_{name}", value, units[metric], self.data.split("test"), protocol
             )
             for metric, value in values.items()
         ]

@@ -1,15 +1,34 @@
 """Beginning weighted shortcuts: one pass over the first global batch, before the first update of a new run."""
 
 import copy
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from lightning.pytorch import Trainer
+from torch import nn
+
+from repro.batches import Batch
 from repro.errors import ReproError
 from repro.nn.shortcut import Beginnings, begin, begin_by_variance, beginnings
 from repro.record import Measurement
 from repro.tasks.randomness import random_state, set_random_state
 
+if TYPE_CHECKING:  # whose base calls this module
+    from repro.tasks.task import Task
 
-def profile(task: Any) -> None:
+
+class TrainingData(Protocol):
+    """What the first batch is taken from."""
+
+    trainer: Trainer | None
+    num_workers: int
+
+    def train_dataloader(self) -> Iterable[Batch]:
+        """Training batches of this rank."""
+        ...
+
+
+def profile(task: "Task[Any]") -> None:
     """Gives every weighted shortcut of a task's network what it begins with; nothing where there is none.
 
     Rank 0 runs the network once in training mode on global batch 0, whole, whatever shares of it ranks and
@@ -25,7 +44,7 @@ def profile(task: Any) -> None:
     Deviation: from the authors' code, which runs one GPU's share of a batch in a run of its own. Here numbers do not
     depend on the number of GPUs, at the price of memory for one sublayer's activations over a whole global batch.
     """
-    begun = [value > 0 for values in beginnings(task.net).values() for value in values]
+    begun = [value > 0 for values in beginnings(task.module).values() for value in values]
     if all(begun):
         return
     if any(begun):
@@ -41,22 +60,22 @@ def profile(task: Any) -> None:
     found, wrong = task.gather_objects((found, wrong))[0]
     if wrong is not None:
         raise ReproError(f"profiling the network before its first update: {wrong}")
-    begin(task.net, found)
+    begin(task.module, found)
 
 
-def _measured(task: Any) -> Beginnings:
+def _measured(task: "Task[Any]") -> Beginnings:
     trainer = task.trainer
     states, carried = random_state(task.device), task.carried
-    batch = trainer.strategy.batch_to_device(first_batch(trainer.datamodule))
+    batch = trainer.strategy.batch_to_device(first_batch(cast(TrainingData, task.data)))
     try:
         with trainer.precision_plugin.train_step_context():
-            return begin_by_variance(task.net, lambda: task.training_step(batch, 0))
+            return begin_by_variance(task.module, lambda: task.training_step(batch, 0))
     finally:
         set_random_state(states, task.device)
         task.carried = carried
 
 
-def first_batch(data: Any) -> Any:
+def first_batch(data: TrainingData) -> Batch:
     """Global batch 0 of training, whole, as a process that is alone would get it; the datamodule stays as it was."""
     alone = copy.copy(data)
     alone.trainer = None
@@ -64,7 +83,7 @@ def first_batch(data: Any) -> Any:
     return next(iter(alone.train_dataloader()))
 
 
-def profiled(net: Any) -> list[Measurement]:
+def profiled(net: nn.Module) -> list[Measurement]:
     """What the weighted shortcuts of each stack began with: the last, and the mean over branches."""
     found = []
     for name, values in beginnings(net).items():

@@ -1,27 +1,26 @@
 """How a language model is scored: what a published perplexity means."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from repro.nn.reach import Reach
+from repro.batches import TextCut
+from repro.nn.settings import CallSettings, MemorySettings
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(TextCut):
     """How a split is cut into inputs, and how far back each sees.
 
-    Without a stride the split is laid into ``rows`` contiguous streams, read segment by segment; the model's memory
-    goes with them from segment to segment. With a stride, windows of ``seq_len`` tokens begin every ``stride`` tokens,
-    each alone; the last ``stride`` tokens of a window are scored (of the first one, all). Every token is scored once.
+    Without a stride the model's memory goes from segment to segment; with a stride, every window stands alone.
 
     Args:
         seq_len: tokens of a segment or window, L.
-        rows: streams, or windows at a time. Streams are part of the result: each begins without a past.
-        stride: S; ``stride = seq_len`` is non-overlapping evaluation, 1 token by token.
+        rows: streams, or windows at a time.
+        stride: see :class:`~repro.batches.TextCut`.
+        tokens: only so many tokens at the beginning of the split are scored; None for all, as published numbers are.
         mem_len: memory of streams, M.
         clamp_len: larger distances count as this one.
         same_length: every token sees exactly ``mem_len`` tokens, itself included.
-        tokens: only so many tokens at the beginning of the split are scored; None for all, as published numbers are.
 
     Raises:
         ValueError: a number out of range, or a memory for windows.
@@ -29,36 +28,31 @@ class Protocol:
     Source: Dai et al. 2019, section 4; Press et al. 2021, section 2.
     """
 
-    seq_len: int
-    rows: int = 1
-    stride: int | None = None
     mem_len: int = 0
     clamp_len: int | None = None
     same_length: bool = False
-    tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seq_len", "rows", "tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if self.stride is not None and not 1 <= self.stride <= self.seq_len:
-            raise ValueError(f"stride must be between 1 and seq_len {self.seq_len}, not {self.stride}")
+        super().__post_init__()
         if self.stride is not None and self.mem_len:
             raise ValueError(
                 f"windows stand alone: leave out mem_len {self.mem_len}, or leave out stride {self.stride}"
             )
-        _ = self.reach
+        _ = self.settings
 
     @property
-    def reach(self) -> Reach:
+    def settings(self) -> CallSettings:
         """What mixers with a memory are told."""
-        return Reach(self.mem_len, self.clamp_len, self.same_length)
+        return CallSettings(memory=MemorySettings(self.mem_len, self.clamp_len, self.same_length))
 
     @property
     def capacity(self) -> int:
         """Places that a state needs: twice the memory, for a mixer that cuts it now and then, and a segment."""
         return 2 * self.mem_len + self.seq_len
+
+    def without_memory(self) -> "Protocol":
+        """The same cut for a network that keeps nothing."""
+        return replace(self, mem_len=0, clamp_len=None, same_length=False)
 
     def describe(self) -> dict[str, Any]:
         """For the record: what was set."""

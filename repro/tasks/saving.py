@@ -101,7 +101,7 @@ class StepCheckpoints(Callback):
                 set_aside(path)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         step, last = trainer.global_step, trainer.max_steps
         if step == last and validation_due(trainer):

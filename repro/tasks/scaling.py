@@ -2,11 +2,13 @@
 
 import statistics
 from dataclasses import dataclass
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixer import Layout
+from repro.batches import Data
+from repro.nn.mixer import Layout, SequenceMixer
 from repro.record import Measurement
 from repro.tasks.measuring import Measuring, slope, taken
 from repro.tasks.peak import peak_bytes
@@ -32,7 +34,13 @@ class Point:
     peak: int
 
 
-class Scaling(Measuring):
+class VectorData(Data, Protocol):
+    """What measuring reads of its datamodule."""
+
+    input_size: int
+
+
+class Scaling(Measuring[SequenceMixer]):
     """Measures a mixer, by itself and causal, at growing lengths and a fixed number of tokens; trains next to nothing.
 
     Lengths are powers of two from ``shortest`` on, in as many sequences as fit ``tokens``, until the next one would be
@@ -83,8 +91,7 @@ class Scaling(Measuring):
 
     def output(self, x: Tensor) -> Tensor:
         """What the mixer makes of random vectors."""
-        y: Tensor = self.net(x, None, Layout(True)).y
-        return y
+        return self.net(x, None, Layout(True)).y
 
     def measure(self) -> None:
         self.points = []
@@ -95,10 +102,10 @@ class Scaling(Measuring):
 
     def _measure(self, length: int) -> Point:
         batch = self.tokens // length
-        width = self.trainer.datamodule.input_size  # type: ignore[attr-defined]
+        width = cast(VectorData, self.data).input_size
         x = torch.randn(batch, length, width, device=self.device).requires_grad_()
         grad = torch.randn_like(x)
-        parameters = [p for p in self.net.parameters() if p.requires_grad]
+        parameters = [p for p in self.parameters() if p.requires_grad]
 
         def run() -> float:
             began = self.now()

@@ -1,19 +1,21 @@
 """Models of the next token over separate sequences (puzzles, pictures), scored under any number of hashings."""
 
-import contextlib
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
-from repro.nn.attention.hashing import Hashing, hashing_as
-from repro.tasks.example_task import Evaluation, ExampleTask, Scored
-from repro.tasks.task import OptimizerMaker, ScheduleMaker
+from repro.batches import Evaluation, ExampleBatch, Examples, scored_places
+from repro.nn.attention.hashing import Hashing
+from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
+from repro.tasks.evaluated import Scored
+from repro.tasks.example_task import ExampleTask
+from repro.tasks.networks import TokenNetwork
+from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
-class SequenceModel(ExampleTask):
+class SequenceModel(ExampleTask[TokenNetwork]):
     """Trains and scores a model of what follows each token of a sequence that stands alone.
 
     Only the targets that count are scored, and only for them the vocabulary is asked.
@@ -43,31 +45,36 @@ class SequenceModel(ExampleTask):
     ) -> None:
         super().__init__(net, optimizer, schedule)
         self.hashings = hashings or {}
-        for hashing in self.hashings.values():
-            with hashing_as(net, hashing):
-                pass
+        if self.hashings and not knows_hashing(net):
+            raise ValueError(f"hashings {', '.join(self.hashings)}: no mixer of this network hashes")
 
-    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
-        """One micro-batch of :class:`~repro.data.examples.ExampleBatch`."""
-        sums = dict(zip(self.SUMS, self.score(batch.examples), strict=True))
+    @property
+    def vocabulary_size(self) -> int:
+        """Symbols that the network knows."""
+        return self.net.vocabulary.size
+
+    def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
+        """One micro-batch."""
+        sums = dict(zip(self.SUMS, self.sums(batch.examples), strict=True))
         loss = self.share_of_step(sums["nll"], batch.step_targets)
         return {"loss": loss, "sums": self.curve({name: value.detach() for name, value in sums.items()})}
 
-    def score(self, examples: Any) -> list[Tensor]:
+    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
         """Likelihood, targets that were the likeliest, and how many there are."""
-        hidden, targets = self.hidden(examples)
-        logits = self.net.vocabulary.log_probs(hidden)
-        nll = -logits.gather(-1, targets[:, None]).sum()
-        right = (logits.detach().argmax(-1) == targets).sum()
-        return [nll, right, torch.tensor(targets.numel(), device=nll.device)]
+        hidden, targets = self.hidden(examples, settings)
+        log_probs = self.net.vocabulary.log_probs(hidden)
+        nll = -log_probs.gather(-1, targets[:, None]).sum()
+        right = (log_probs.detach().argmax(-1) == targets).sum()
+        return [nll, right, nll.new_full((), targets.numel(), dtype=torch.int64)]
 
-    def hidden(self, examples: Any) -> tuple[Tensor, Tensor]:
+    def hidden(self, examples: Examples, settings: CallSettings = AS_BUILT) -> tuple[Tensor, Tensor]:
         """Hidden states ``(N, D)`` and targets ``(N,)`` of the places that count."""
-        hidden = self.net(examples.inputs, None, examples.lengths).y
-        counts = examples.targets >= 0
-        return hidden[counts], examples.targets[counts]
+        hidden = self.net(examples.inputs, None, examples.lengths, settings).y.flatten(0, -2)
+        places = (hidden, examples.targets.flatten())
+        hidden, targets = (scored_places(flat, examples.scored) for flat in places)
+        return hidden, targets
 
-    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor | int]:
         """Sums of a micro-batch that the curves of training divide by ``tokens``."""
         return {
             "loss": sums["nll"].double(),
@@ -77,16 +84,14 @@ class SequenceModel(ExampleTask):
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
-    def evaluations(self) -> list[Evaluation]:
+    def tests(self) -> list[Evaluation]:
         """Test and validation split as trained, then under each of the hashings."""
-        splits = (("test", self.data.test_split), ("val", self.data.val_split))
-        return [Evaluation(kind, split, name) for name in ("", *self.hashings) for kind, split in splits]
+        names = ("", *self.hashings)
+        return [Evaluation(kind, name) for name in names for kind in ("test", "val")]
 
-    def scored_as(self, evaluation: Evaluation) -> contextlib.AbstractContextManager[Any]:
-        """Under the hashing of its name."""
-        if not evaluation.name:
-            return super().scored_as(evaluation)
-        return hashing_as(self.net, self.hashings[evaluation.name])
+    def settings(self, evaluation: Evaluation) -> CallSettings:
+        """The hashing of its name."""
+        return CallSettings(hashing=self.hashings[evaluation.name]) if evaluation.name else AS_BUILT
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """How many examples; the hashing, as a point of a sweep over rounds, with its name where there are none."""
@@ -103,8 +108,9 @@ class SequenceModel(ExampleTask):
             "of": of,
         }
 
-    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+    def summary(self, scored: Scored) -> dict[str, float]:
         """Loss and accuracy over all targets that count."""
+        sums = scored.sums
         return {"loss": sums["nll"] / sums["targets"], "accuracy": 100.0 * sums["right"] / sums["targets"]}
 
     def counted(self, metric: str, scored: Scored) -> int:

@@ -1,7 +1,5 @@
 """Leaving together: ranks agree at the end of an update whether one was asked to stop, save, and go."""
 
-from typing import Any
-
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
@@ -39,7 +37,7 @@ class Stopping(Callback):
             self._leave(trainer, f"at step {trainer.global_step}, where it began")
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if not at_update(trainer, batch_idx) or trainer.global_step >= trainer.max_steps:
             return
@@ -58,7 +56,7 @@ class Stopping(Callback):
         self._batches = trainer.strategy.reduce(-counts, reduce_op="max").neg().tolist()
 
     def on_validation_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if trainer.sanity_checking or trainer.state.fn != "fit":
@@ -69,7 +67,7 @@ class Stopping(Callback):
             self._leave(trainer, "in the last validation, before the last step was saved")
 
     def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if batch_idx < self._batches[dataloader_idx] and self._agreed(trainer):

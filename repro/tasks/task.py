@@ -1,30 +1,44 @@
 """What every task shares: optimiser and schedule from the recipe, exact loss normalisation, exact sums."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar, cast
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from repro.batches import Batch, Data, Evaluation
 from repro.errors import UserError
-from repro.nn.mixer import leaves, tree_map
+from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
 from repro.tasks.profiling import profile, profiled
 from repro.tasks.schedules import Plateau
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 ScheduleMaker = Callable[[Optimizer], LRScheduler]
+Net = TypeVar("Net")
+Item = TypeVar("Item")
 
 
-class Task(LightningModule):
-    """Base of all tasks.
+class StepResult(TypedDict):
+    """What ``training_step`` returns.
 
-    Subclasses return from ``training_step`` a dict with the ``loss`` to differentiate and ``sums``: local float64
-    sums for the curves, with their token count under ``tokens`` (the callback :class:`~repro.tasks.callbacks.Curves`
-    adds them over micro-batches and ranks).
+    Attributes:
+        loss: to differentiate, scalar.
+        sums: over the rows of the micro-batch, for the curves, with their number of targets under ``tokens``;
+            :class:`~repro.tasks.callbacks.Curves` adds them over micro-batches and ranks.
+    """
+
+    loss: Tensor
+    sums: dict[str, Tensor | int]
+
+
+class Task(LightningModule, Generic[Net]):
+    """Base of all tasks; a subclass names what it calls on its network (:mod:`repro.tasks.networks`).
 
     Args:
         net: the network.
@@ -32,21 +46,53 @@ class Task(LightningModule):
         schedule: maker of the learning-rate schedule from the optimiser; stepped once for each update.
 
     Attributes:
+        batch: what it trains on; its data must give the same.
+        notes: what a user should know of how the recipe is read, a line each.
         carried: state carried from one training batch to the next (a memory over streams), by name: nested tuples,
             lists or dicts of tensors, batch axis first. Row ``i`` of rank ``r`` is row ``i x ranks + r`` of the
             global batch. Checkpoints hold all rows in global order, so a run may be resumed on another number of ranks.
     """
 
-    net: Any
-    carried: dict[str, Any]
+    batch: ClassVar[type[Batch]]
+    net: Net
+    carried: dict[str, State]
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
         super().__init__()
-        self.net = net
+        self.net = cast(Net, net)
         self.optimizer_maker = optimizer
         self.schedule_maker = schedule
+        self.notes: list[str] = []
         self.carried = {}
-        self._loaded: dict[str, Any] = {}
+        self._loaded: dict[str, State] = {}
+
+    @property
+    def module(self) -> nn.Module:
+        """The network, as torch sees it."""
+        return self.get_submodule("net")
+
+    @property
+    def data(self) -> Data:
+        """The datamodule of the trainer."""
+        return cast(Data, self.trainer.datamodule)  # type: ignore[attr-defined]
+
+    @property
+    def vocabulary_size(self) -> int | None:
+        """Symbols that the network knows; None where it knows none."""
+        return None
+
+    def validation(self) -> Evaluation:
+        """How the model is scored during training."""
+        return Evaluation("val")
+
+    def tests(self) -> Sequence[Evaluation]:
+        """How the final model is scored: each test score has the validation score of the same setting beside it."""
+        return Evaluation("test"), Evaluation("val")
+
+    def setup(self, stage: str) -> None:
+        """Tells the data, before loaders are made, what is evaluated; plain loaders in their place are left alone."""
+        if self.trainer.datamodule is not None:  # type: ignore[attr-defined]
+            self.data.evaluate_with(self.validation(), self.tests())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         parts = self.gather_objects(tree_map(lambda t: t.detach().cpu(), self.carried))
@@ -61,7 +107,7 @@ class Task(LightningModule):
         self.carried = tree_map(lambda t: t.to(self.device), self._loaded)
         profile(self)
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         trained = [p for p in self.parameters() if p.requires_grad]
         optimizer = self.optimizer_maker(trained)
         schedule = self.schedule_maker(optimizer)
@@ -78,19 +124,29 @@ class Task(LightningModule):
             raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {there}")
         schedule.observe(float(measured[schedule.metric]))
 
-    def share_of_step(self, local_sum: Tensor, step_tokens: Tensor) -> Tensor:
+    def share_of_step(self, local_sum: Tensor, step_targets: int) -> Tensor:
         """The loss of one micro-batch on one rank such that an update follows the mean over *all* its tokens.
 
         Averaging over ranks (DDP) and over micro-batches (Lightning) is undone, and the sum divided by the
         tokens of the whole global batch, which the data plan states: a mean of means would weigh tokens unequally.
 
         Args:
-            local_sum: loss summed over the local tokens, scalar.
-            step_tokens: target tokens of the update, over all ranks and micro-batches, scalar.
+            local_sum: loss summed over the local targets, scalar.
+            step_targets: targets of the update, over all ranks and micro-batches.
         """
         ranks = 1 if self._trainer is None else self.trainer.world_size
-        parts = 1 if self._trainer is None else self.trainer.accumulate_grad_batches
-        return local_sum * (ranks * parts) / step_tokens
+        return local_sum * (ranks * self.micro_batches) / step_targets
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of an update."""
+        return 1 if self._trainer is None else int(self.trainer.accumulate_grad_batches)
+
+    def now(self) -> float:
+        """Seconds on the clock, once the device has done all it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
 
     def sum_over_ranks(self, values: Tensor) -> Tensor:
         """Adds a tensor over all ranks; float64 stays float64."""
@@ -98,17 +154,17 @@ class Task(LightningModule):
             torch.distributed.all_reduce(values)
         return values
 
-    def gather_objects(self, item: Any) -> list[Any]:
+    def gather_objects(self, item: Item) -> list[Item]:
         """The ``item`` of every rank, in rank order, on every rank."""
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             return [item]
-        out: list[Any] = [None] * torch.distributed.get_world_size()
+        out = [item] * torch.distributed.get_world_size()
         torch.distributed.all_gather_object(out, item)
         return out
 
     def measurements(self) -> list[Measurement]:
         """The numbers of the last test, for the record. Subclasses say which, and add what shortcuts began with."""
-        return profiled(self.net)
+        return profiled(self.module)
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """A few fixed examples of the last test for people to look at: column names and rows."""
@@ -119,7 +175,7 @@ class Task(LightningModule):
         return None
 
 
-def join_rows(parts: list[Any]) -> Any:
+def join_rows(parts: Sequence[State]) -> State:
     """Trees of tensors of all ranks as one, rows in global order: row ``i`` of rank ``r`` becomes ``i x ranks + r``."""
     tensors = [leaves(part) for part in parts]
     joined = iter([torch.stack(same, dim=1).flatten(0, 1) for same in zip(*tensors, strict=True)])

@@ -1,19 +1,36 @@
 """Transcription of recordings: CTC loss, and phoneme error rates over whole splits."""
 
 import statistics
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol, cast
 
 import numpy as np
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
+from repro.batches import Data, Evaluation, ExampleBatch, Examples
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.record import Measurement
-from repro.tasks.callbacks import Curves
-from repro.tasks.example_task import ExampleTask, Scored
-from repro.tasks.task import OptimizerMaker, ScheduleMaker
+from repro.tasks.callbacks import curves_of
+from repro.tasks.evaluated import Scored
+from repro.tasks.example_task import ExampleTask
+from repro.tasks.networks import TranscribingNetwork
+from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
-class Transcription(ExampleTask):
+class TranscriptData(Data, Protocol):
+    """What transcription reads of its datamodule."""
+
+    @property
+    def symbols(self) -> list[str]:
+        """Name of each class; class 0 is CTC's blank."""
+        ...
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Updates of an epoch."""
+        ...
+
+
+class Transcription(ExampleTask[TranscribingNetwork]):
     """Trains a transcriber by connectionist temporal classification, and counts what it gets wrong.
 
     The phoneme error rate is the number of insertions, deletions and substitutions that turn the likeliest class of
@@ -39,17 +56,24 @@ class Transcription(ExampleTask):
         self._heard: list[list[int]] = []  # of the batch just scored
         self._gathered: dict[int, tuple[list[int], list[int]]] = {}
 
-    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
-        """One micro-batch of :class:`~repro.data.examples.ExampleBatch`."""
-        inputs, targets, _, lengths = batch.examples
+    @property
+    def data(self) -> TranscriptData:
+        """The datamodule of the trainer."""
+        return cast(TranscriptData, super().data)
+
+    def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
+        """One micro-batch."""
+        inputs, targets, _, lengths, _ = batch.examples
+        assert lengths is not None
         nll = self.net.head.nll(self.net(inputs, lengths), lengths, targets).sum()
-        sums = {"loss": nll.detach().double(), "tokens": (targets >= 0).sum()}
+        sums: dict[str, Tensor | int] = {"loss": nll.detach(), "tokens": (targets >= 0).sum()}
         return {"loss": self.share_of_step(nll, batch.step_targets), "sums": sums}
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
-    def score(self, examples: Any) -> list[Tensor]:
+    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
         """Likelihood, errors and reference phonemes."""
+        assert examples.lengths is not None
         hidden = self.net(examples.inputs, examples.lengths)
         nll = self.net.head.nll(hidden, examples.lengths, examples.targets).double().sum()
         self._heard = self.net.head.decode(hidden, examples.lengths)
@@ -57,8 +81,17 @@ class Transcription(ExampleTask):
         errors = sum(edit_distance(heard, said) for heard, said in pairs)
         return [nll, nll.new_tensor(errors), (examples.targets >= 0).sum()]
 
-    def summary(self, sums: dict[str, float]) -> dict[str, float]:
+    def score(self, batch: ExampleBatch, evaluation: Evaluation) -> list[Tensor]:
+        """Sums over a batch; keeps what was heard in recordings of the test."""
+        sums = super().score(batch, evaluation)
+        if evaluation.kind == "test":
+            pairs = zip(self._heard, references(batch.examples.targets), strict=True)
+            self._gathered.update(zip(batch.indices.tolist(), pairs, strict=True))
+        return sums
+
+    def summary(self, scored: Scored) -> dict[str, float]:
         """Loss and phoneme error rate."""
+        sums = scored.sums
         return {"loss": sums["nll"] / sums["targets"], "per": 100.0 * sums["errors"] / sums["targets"]}
 
     def counted(self, metric: str, scored: Scored) -> int:
@@ -68,12 +101,6 @@ class Transcription(ExampleTask):
     def on_test_epoch_start(self) -> None:
         super().on_test_epoch_start()
         self._gathered = {}
-
-    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        super().test_step(batch, batch_idx, dataloader_idx)
-        if dataloader_idx == 0 and len(batch.index):
-            pairs = zip(self._heard, references(batch.examples.targets), strict=True)
-            self._gathered.update(zip(batch.index.tolist(), pairs, strict=True))
 
     def on_test_epoch_end(self) -> None:
         super().on_test_epoch_end()
@@ -88,7 +115,7 @@ class Transcription(ExampleTask):
 
     def _pace(self) -> list[Measurement]:
         """Seconds of training for as many targets as an epoch has; evaluation, checkpoints and pauses are not in it."""
-        curves = next((c for c in self.trainer.callbacks if isinstance(c, Curves)), None)  # type: ignore[attr-defined]
+        curves = curves_of(self.trainer)
         rates = [value for _, value in curves.curves.get("train/tokens_per_s", [])] if curves else []
         if curves is None or not rates or not self.trainer.global_step:
             return []
@@ -96,7 +123,7 @@ class Transcription(ExampleTask):
         targets = curves.tokens / self.trainer.global_step * steps
         protocol = {"of": "training alone, at the median speed of its curve", "steps": steps}
         seconds = targets / statistics.median(rates)
-        return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.train_split, protocol)]
+        return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.split("train"), protocol)]
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """What was said and heard in the first recordings of the test split; nothing of data that are not public."""

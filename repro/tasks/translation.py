@@ -1,18 +1,24 @@
 """Translation: label-smoothed training, exact likelihoods, beam search and BLEU."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
+from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Translator, translate
+from repro.nn.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.bleu import WAYS, bleu
 from repro.tasks.divergence import diverged, failed
-from repro.tasks.task import OptimizerMaker, ScheduleMaker, Task
+from repro.tasks.evaluated import EvaluatedTask, Scored
+from repro.tasks.networks import PairNetwork
+from repro.tasks.task import Item, OptimizerMaker, ScheduleMaker, StepResult
 
+GREEDY = "greedy"  # the search during training
+LIKELIHOODS = ("nll", "ppl", "loss")
 UNITS = {
     **dict.fromkeys(WAYS, "BLEU"),
     "exact_match": "percent of sentences",
@@ -36,7 +42,24 @@ class Search(NamedTuple):
     max_extra: int
 
 
-class Translation(Task):
+class PairData(Data, Protocol):
+    """What translation reads of its datamodule."""
+
+    target_language: str
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    def sources(self, split: str) -> list[str]:
+        """Raw source lines of a split."""
+        ...
+
+    def references(self, split: str) -> list[str]:
+        """Raw target lines of a split."""
+        ...
+
+
+class Translation(EvaluatedTask[PairNetwork]):
     """Trains and scores an encoder-decoder on sentence pairs.
 
     Args:
@@ -52,6 +75,10 @@ class Translation(Task):
 
     Source: Vaswani et al. 2017, sections 5.4 and 6.1.
     """
+
+    batch = PairBatch
+    SUMS = ("nll", "loss", "tokens")
+    UNITS = UNITS
 
     def __init__(
         self,
@@ -70,26 +97,38 @@ class Translation(Task):
         self.label_smoothing = label_smoothing
         self.divergence = divergence
         self.search = Search(beam, length_penalty, max_extra)
-        self.tested: list[ScoredSplit] = []  # the test split and the validation split, beam search
-        self.validated: ScoredSplit | None = None
-        self._gathered: list[dict[int, Scored]] = []
+        self.splits: dict[Evaluation, TranslatedSplit] = {}
+        self._sentences: dict[
+            Evaluation, dict[int, Sentence]
+        ] = {}  # of this rank, by their number in the split
         self._predicted: dict[int, str] = {}
+
+    @property
+    def data(self) -> PairData:
+        """The datamodule of the trainer."""
+        return cast(PairData, super().data)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Symbols that the network knows."""
+        return self.net.vocabulary.size
 
     # --- training -----------------------------------------------------------------------------------------------
 
-    def training_step(self, batch: Any, batch_idx: int) -> STEP_OUTPUT:
-        """One micro-batch of :class:`~repro.data.batches.PairBatch`."""
+    def training_step(self, batch: PairBatch, batch_idx: int) -> StepResult:
+        """One micro-batch."""
         nll, smooth = self._losses(batch)
-        sums = torch.stack([smooth.double().sum(), nll.double().sum()]).detach()
-        loss = self.share_of_step(smooth.sum(), batch.step_tokens)
-        return {"loss": loss, "sums": {"loss": sums[0], "nll": sums[1], "tokens": batch.target_lengths.sum()}}
+        loss, total = smooth.double().sum().detach(), nll.double().sum().detach()
+        sums: dict[str, Tensor | int] = {"loss": loss, "nll": total, "tokens": batch.target_lengths.sum()}
+        return {"loss": self.share_of_step(smooth.sum(), batch.step_targets), "sums": sums}
 
-    def _losses(self, batch: Any) -> tuple[Tensor, Tensor]:
+    def _losses(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
         """Negative log-likelihood and smoothed loss of every target token, ``(B, T)``, zero at padding."""
         hidden = self.net(batch.source, batch.source_lengths, batch.target_in, batch.target_lengths).y
         vocabulary = self.net.vocabulary
+        scores: TokenScores | PaddedScores
         if self.divergence:
-            scores = vocabulary.padded_score(hidden, batch.target_out, self._tokenizer.pad_id)
+            scores = vocabulary.padded_score(hidden, batch.target_out, self.data.tokenizer.pad_id)
         else:
             scores = vocabulary.score(hidden, batch.target_out)
         steps = torch.arange(batch.target_out.shape[1], device=hidden.device)
@@ -99,37 +138,64 @@ class Translation(Task):
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
+    def validation(self) -> Evaluation:
+        """The validation split, searched greedily."""
+        return Evaluation("val", GREEDY)
+
     def on_validation_epoch_start(self) -> None:
-        self._gathered = [{}]
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self._gathered[0].update(self._score(batch, self.search._replace(beam=1)))
-
-    def on_validation_epoch_end(self) -> None:
-        if self.trainer.sanity_checking:
-            return
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.validated = self._collect(self._gathered[0], data.val_split)
-        self.log_dict({f"val/{name}": value for name, value in self.validated.summary().items()})
+        self._sentences = {}
+        super().on_validation_epoch_start()
 
     def on_test_epoch_start(self) -> None:
-        self._gathered = [{} for _ in self._test_splits()]
+        self._sentences = {}
+        super().on_test_epoch_start()
 
-    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._gathered[dataloader_idx].update(self._score(batch, self.search))
+    def score(self, batch: PairBatch, evaluation: Evaluation) -> list[Tensor]:
+        """Sums of both losses and tokens; keeps the hypotheses."""
+        search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
+        nll, smooth = self._losses(batch)
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, self.data.tokenizer, search)
+        rows = zip(
+            batch.indices.tolist(),
+            nll.double().sum(1).tolist(),
+            smooth.double().sum(1).tolist(),
+            batch.target_lengths.tolist(),
+            ids,
+            strict=True,
+        )
+        self._sentences.setdefault(evaluation, {}).update(
+            {i: Sentence(n, s, count, self.data.tokenizer.decode(found)) for i, n, s, count, found in rows}
+        )
+        return [nll.double().sum(), smooth.double().sum(), batch.target_lengths.sum()]
 
-    def on_test_epoch_end(self) -> None:
-        pairs = zip(self._test_splits(), self._gathered, strict=True)
-        self.tested = [self._collect(found, split) for split, found in pairs]
-        summary = self.tested[0].summary()
-        self.log_dict({f"test/{name}": value for name, value in summary.items()})
+    def complete(self, scored: Scored) -> None:
+        """Joins the sentences of all ranks in the order of the split."""
+        data, split = self.data, scored.split
+        sources, references = data.sources(split), data.references(split)
+        rows = self._gather(self._sentences.get(scored.evaluation, {}), split, len(references))
+        self.splits[scored.evaluation] = TranslatedSplit(
+            split, rows, sources, references, data.target_language
+        )
 
-    def predict_step(self, batch: Any, batch_idx: int) -> dict[int, str]:
+    def _gather(self, local: dict[int, Item], split: str, size: int) -> list[Item]:
+        """What all ranks have of a split's sentences, in their order.
+
+        Raises:
+            RuntimeError: a sentence is there twice, or one is missing.
+        """
+        parts = self.gather_objects(local)
+        merged = {index: row for part in parts for index, row in part.items()}
+        if sum(map(len, parts)) != size or sorted(merged) != list(range(size)):
+            raise RuntimeError(f"{split}: {sum(map(len, parts))} sentences scored, the split has {size}")
+        return [merged[index] for index in range(size)]
+
+    def predict_step(self, batch: PairBatch, batch_idx: int) -> dict[int, str]:
         """Translations of the test split, by the sentence's number."""
-        if len(batch.index) == 0:
+        if len(batch.indices) == 0:
             return {}
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, self._tokenizer, self.search)
-        found = {i: self._tokenizer.decode(row) for i, row in zip(batch.index.tolist(), ids, strict=True)}
+        tokenizer = self.data.tokenizer
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, self.search)
+        found = {i: tokenizer.decode(row) for i, row in zip(batch.indices.tolist(), ids, strict=True)}
         self._predicted.update(found)
         return found
 
@@ -138,77 +204,46 @@ class Translation(Task):
 
     def on_predict_epoch_end(self) -> None:
         """Prints every translation in the order of the split."""
-        merged = {i: text for part in self.gather_objects(self._predicted) for i, text in part.items()}
+        split = self.data.split("test")
+        found = self._gather(self._predicted, split, len(self.data.references(split)))
         if self.trainer.is_global_zero:
-            print("\n".join(merged[i] for i in sorted(merged)))
-
-    @property
-    def _tokenizer(self) -> Any:
-        return self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
-
-    def _test_splits(self) -> list[str]:
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        return [data.test_split, data.val_split]
-
-    @torch.no_grad()
-    def _score(self, batch: Any, search: Search) -> "dict[int, Scored]":
-        """Likelihood and hypothesis of each sentence of a batch, by its number in the split."""
-        if len(batch.index) == 0:
-            return {}
-        nll, smooth = self._losses(batch)
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, self._tokenizer, search)
-        rows = zip(
-            batch.index.tolist(),
-            nll.double().sum(1).tolist(),
-            smooth.double().sum(1).tolist(),
-            batch.target_lengths.tolist(),
-            ids,
-            strict=True,
-        )
-        return {i: Scored(n, s, count, self._tokenizer.decode(hyp)) for i, n, s, count, hyp in rows}
-
-    def _collect(self, local: "dict[int, Scored]", split: str) -> "ScoredSplit":
-        """Joins the sentences of all ranks and checks that each was scored exactly once."""
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        parts = self.gather_objects(local)
-        merged = {index: scored for part in parts for index, scored in part.items()}
-        references = data.references(split)
-        if sum(map(len, parts)) != len(references) or sorted(merged) != list(range(len(references))):
-            raise RuntimeError(
-                f"{split}: {sum(map(len, parts))} sentences scored, the split has {len(references)}"
-            )
-        rows = [merged[index] for index in range(len(references))]
-        tokens = sum(row.tokens for row in rows)
-        if tokens != data.expected_tokens(split):
-            raise RuntimeError(
-                f"{split}: {tokens} tokens scored, the store has {data.expected_tokens(split)}"
-            )
-        return ScoredSplit(split, rows, data.sources(split), references, data.target_language)
+            print("\n".join(found))
 
     # --- the record ---------------------------------------------------------------------------------------------
 
+    def split_of(self, kind: Kind) -> "TranslatedSplit":
+        """A split of the last test."""
+        return self.splits[Evaluation(kind)]
+
+    def summary(self, scored: Scored) -> dict[str, float]:
+        """BLEU in its ways, exact match, likelihoods."""
+        return self.splits[scored.evaluation].summary()
+
+    def reported(self, evaluation: Evaluation) -> bool:
+        """Validation scores stand beside those of the test only."""
+        return evaluation.kind == "test"
+
+    def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
+        """How hypotheses were searched for, or how a likelihood is measured."""
+        if metric in LIKELIHOODS:
+            return self.forced(metric)
+        signature = {"signature": self.splits[scored.evaluation].bleu(metric)[1]} if metric in WAYS else {}
+        return {**self.search._asdict(), **signature}
+
+    def counted(self, metric: str, scored: Scored) -> int:
+        """Tokens of a likelihood, sentences of all else."""
+        return round(scored.sums["tokens" if metric in LIKELIHOODS else "examples"])
+
     def measurements(self) -> list[Measurement]:
         """BLEU, exact match, likelihoods, each with the validation's of the same protocol; whether training failed."""
-        test, val = self.tested
-        beam = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
-        protocols: dict[str, dict[str, Any]] = {
-            **{
-                way: {**beam, "max_extra": self.search.max_extra, "signature": test.bleu(way)[1]}
-                for way in WAYS
-            },
-            "exact_match": {**beam, "max_extra": self.search.max_extra},
-        }
-        beside = val.summary()
-        found = []
-        for name, value in test.summary().items():
-            protocol = protocols.get(name) or self.forced(name)
-            count = len(test.rows) if name in protocols else test.tokens
-            found.append(
-                Measurement(f"test/{name}", value, UNITS[name], test.split, protocol, count, beside[name])
-            )
-        predicted = map(self._tokenizer.encode, val.references)
-        lost = diverged(beside["nll"], predicted, val.split, val.tokens)
-        return [*found, lost, failed(beside["bleu"], lost), *super().measurements()]
+        val = self.split_of("val")
+        lost = self.diverged(val, val.references)
+        return [*super().measurements(), lost, failed(val.summary()["bleu"], lost)]
+
+    def diverged(self, val: "TranslatedSplit", targets: Iterable[str]) -> Measurement:
+        """Whether training failed, by the likelihood of the validation split's targets."""
+        ids = map(self.data.tokenizer.encode, targets)
+        return diverged(val.summary()["nll"], ids, val.split, val.tokens)
 
     def forced(self, metric: str) -> dict[str, Any]:
         """How a likelihood is measured."""
@@ -218,7 +253,7 @@ class Translation(Task):
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""
-        test = self.tested[0]
+        test = self.split_of("test")
         triples = zip(test.sources, test.references, test.rows, strict=True)
         return ["source", "reference", "translation"], [
             [s, r, row.text] for s, r, row in list(triples)[:count]
@@ -226,13 +261,12 @@ class Translation(Task):
 
     def translated(self) -> list[tuple[str, str]]:
         """Every sentence of the test that may be shown, and its hypothesis."""
-        test = self.tested[0]
+        test = self.split_of("test")
         return [(source, row.text) for source, row in zip(test.sources, test.rows, strict=True)]
 
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
-        test = self.tested[0]
-        return "".join(f"{one_line(row.text)}\n" for row in test.rows)
+        return "".join(f"{one_line(row.text)}\n" for row in self.split_of("test").rows)
 
 
 def one_line(text: str) -> str:
@@ -240,7 +274,7 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-class Scored(NamedTuple):
+class Sentence(NamedTuple):
     """One sentence: summed negative log-likelihood and smoothed loss, in nats, target tokens, hypothesis."""
 
     nll: float
@@ -249,11 +283,11 @@ class Scored(NamedTuple):
     text: str
 
 
-class ScoredSplit(NamedTuple):
+class TranslatedSplit(NamedTuple):
     """A whole split, scored; rows, sources and references in the order of the split."""
 
     split: str
-    rows: list[Scored]
+    rows: list[Sentence]
     sources: list[str]
     references: list[str]
     language: str  # of the references
@@ -286,7 +320,7 @@ class ScoredSplit(NamedTuple):
 
 
 def decode_batch(
-    net: Translator, source: Tensor, lengths: Tensor, tokenizer: Any, search: Search
+    net: Translator, source: Tensor, lengths: Tensor, tokenizer: Tokenizer, search: Search
 ) -> list[list[int]]:
     """Best hypothesis of each source ``(B, S)``, as token ids without the end symbol."""
     return translate(

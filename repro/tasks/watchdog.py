@@ -100,14 +100,14 @@ class Watchdog(Callback):
         self.siblings = getattr(trainer.strategy.launcher, "procs", [])
         self.beat(f"ranks have met, {stage}")
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         self.beat(f"training, step {trainer.global_step + 1}")
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         self.beat(f"training, behind step {trainer.global_step}")
 
-    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         self.beat("validating")
 
-    def on_test_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_test_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         self.beat("testing")

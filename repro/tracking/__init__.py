@@ -10,13 +10,15 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.recipe import Recipe
 from repro.tracking import labels
-from repro.tracking.logger import lightning_logger
 from repro.tracking.mirror import Limits, Mirror, say
 from repro.tracking.reach import Mode, decide, has_key, mode
+
+if TYPE_CHECKING:
+    from repro.tracking.lightning_logger import WandbMirror
 
 __all__ = [
     "PROJECT_NAME",
@@ -51,7 +53,7 @@ def logger(
     folder: Path,
     find_facts: Callable[[], Mapping[str, Any]] = dict,
     limits: Limits | None = None,
-) -> Any:
+) -> "WandbMirror | None":
     """A Lightning logger that mirrors a run to W&B, or None where it is disabled or cannot start.
 
     Blocks for at most ``limits.start`` seconds. What goes wrong is one line on stderr.
@@ -79,7 +81,9 @@ def logger(
         mirror = Mirror(folder / "wandb", _about(recipe, seed, folder, facts), how, limits)
         if not mirror.start():
             return None
-        made = lightning_logger(mirror)
+        from repro.tracking.lightning_logger import WandbMirror
+
+        made = WandbMirror(mirror)
         if facts.get("data"):
             made.log_artifact(
                 labels.artifact("dataset", f"data-{facts['data']['name']}", facts["data"], used=True)
@@ -113,12 +117,14 @@ def _about(recipe: Recipe, seed: int, folder: Path, facts: Mapping[str, Any]) ->
     }
 
 
-def url(made: Any) -> str | None:
+def url(made: "WandbMirror | None") -> str | None:
     """The run's address, or None where it was never online. Known as soon as ``logger`` returns."""
     return None if made is None else made.mirror.url
 
 
-def alert(made: Any, title: str, text: str, level: str = "WARN", dying: bool = False) -> None:
+def alert(
+    made: "WandbMirror | None", title: str, text: str, level: str = "WARN", dying: bool = False
+) -> None:
     """Tells whoever follows the run on W&B; nothing where there is none.
 
     Args:
@@ -132,7 +138,7 @@ def alert(made: Any, title: str, text: str, level: str = "WARN", dying: bool = F
         made.alert(title, text, level, dying)
 
 
-def finish(made: Any, limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
+def finish(made: "WandbMirror | None", limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
     """Ends the W&B run within ``limit_s`` seconds; returns its address where it has one.
 
     Args:

@@ -8,16 +8,37 @@ import contextlib
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 BASE_FILE = "base.json"  # where in the run's history the server put the first row of a fragment that was sent
 _BLOCK, _HEADER = 32768, 7
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MAGIC = b":W&B\xe1\xbe\x00"
+
+
+class Item(Protocol):
+    """A value of a row or a summary, under a key or a path of keys."""
+
+    key: str
+    nested_key: Sequence[str]
+    value_json: str
+
+
+class Record(Protocol):
+    """A protobuf message of W&B's: one of several kinds, whose part is set."""
+
+    num: int
+    run: Any
+    history: Any
+    summary: Any
+
+    def WhichOneof(self, group: str) -> str | None: ...
+    def CopyFrom(self, other: "Record") -> None: ...
+    def SerializeToString(self) -> bytes: ...
 
 
 def payloads(log: bytes) -> Iterator[bytes]:
@@ -58,12 +79,12 @@ def log_of(records: Iterable[bytes]) -> bytes:
     return bytes(out)
 
 
-def items_of(said: Any) -> dict[str, str]:
+def items_of(said: Iterable[Item]) -> dict[str, str]:
     """What a row or a summary says, values as JSON."""
     return {".".join(item.nested_key) or item.key: item.value_json for item in said}
 
 
-def time_of(record: Any) -> float | None:
+def time_of(record: Record) -> float | None:
     """When the row was logged that a record holds, to the microsecond, which tells rows apart; None for others."""
     if record.WhichOneof("record_type") != "history":
         return None
@@ -103,7 +124,7 @@ class Fragment:
         return self.log.with_name(self.log.name + ".synced").exists()
 
     @cached_property
-    def records(self) -> list[Any]:
+    def records(self) -> list[Record]:
         """All its records, up to where the log was cut off."""
         from wandb.proto import wandb_internal_pb2
 
@@ -116,6 +137,10 @@ class Fragment:
                 found.append(record)
         return found
 
+    def of_kind(self, kind: str) -> list[Record]:
+        """Its records of a kind, in order."""
+        return [record for record in self.records if record.WhichOneof("record_type") == kind]
+
     @cached_property
     def times(self) -> list[float]:
         """Of its rows, in order."""
@@ -124,8 +149,7 @@ class Fragment:
     @cached_property
     def run(self) -> Any:
         """What it says of the run; None where it was cut off before."""
-        runs = [r.run for r in self.records if r.WhichOneof("record_type") == "run"]
-        return runs[0] if runs else None
+        return next((record.run for record in self.of_kind("run")), None)
 
     @property
     def started(self) -> tuple[float, str]:

@@ -6,9 +6,8 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from repro.tracking.fragments import BASE_FILE, Fragment, log_of, time_of
+from repro.tracking.fragments import BASE_FILE, Fragment, Record, log_of, time_of
 from repro.tracking.server import There
 
 # Sent once: with rows behind them on the server, they are there. All else is sent again, so that the last one counts.
@@ -85,16 +84,14 @@ def join(made: Plan, run: str, first: int, root: Path) -> Fragment:
     folder = root / f"sync-run-{time.strftime('%Y%m%d_%H%M%S')}-{time.time_ns() % 10**9:09d}-{run}"
     (folder / "files").mkdir(parents=True)
     first_one, last = made.fragments[0], made.fragments[-1]
-    records = [_copied(_last(first_one, "header")), _copied(_last(last, "run"))]
+    records = [_copied(first_one.of_kind("header")[-1]), _copied(last.of_kind("run")[-1])]
     rows, done = 0, set(made.there)
     for one in made.fragments:
         _link_files(one.folder / "files", folder / "files")
         for record in map(_copied, _lacking(one, made, done)):
             rows += _number(record, rows)
             records.append(record)
-    records += [
-        _copied(found) for found in (_last(last, "preempting"), _last(last, "exit")) if found is not None
-    ]
+    records += [_copied(found) for kind in ("preempting", "exit") for found in last.of_kind(kind)[-1:]]
     for number, record in enumerate(records, 1):
         record.num = number
     (folder / BASE_FILE).write_text(json.dumps({"starting_step": first, "at": time.time()}), encoding="utf-8")
@@ -103,18 +100,13 @@ def join(made: Plan, run: str, first: int, root: Path) -> Fragment:
     return Fragment(folder)
 
 
-def _last(fragment: Fragment, kind: str) -> Any:
-    """The last record of a kind; None where there is none."""
-    return next((r for r in reversed(fragment.records) if r.WhichOneof("record_type") == kind), None)
-
-
-def _copied(record: Any) -> Any:
+def _copied(record: Record) -> Record:
     made = type(record)()
     made.CopyFrom(record)
     return made
 
 
-def _lacking(one: Fragment, made: Plan, done: set[float]) -> list[Any]:
+def _lacking(one: Fragment, made: Plan, done: set[float]) -> list[Record]:
     """The records of a fragment that are to be sent; ``done`` are the rows that need not be, and then also these."""
     times = [time_of(record) for record in one.records]
     reached = max((i for i, at in enumerate(times) if at in made.there), default=-1)
@@ -133,7 +125,7 @@ def _lacking(one: Fragment, made: Plan, done: set[float]) -> list[Any]:
     return found
 
 
-def _number(record: Any, rows: int) -> int:
+def _number(record: Record, rows: int) -> int:
     """Numbers a row, or what a summary says of the last one, from 0 on: W&B's client adds where the server stands."""
     kind = record.WhichOneof("record_type")
     if kind == "history":

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from repro.recipe import SCALES, Recipe
 
@@ -41,7 +40,7 @@ def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
     return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
 
 
-def states_of(facts: Mapping[str, Any]) -> list[str]:
+def states_of(facts: Mapping[str, object]) -> list[str]:
     """The states that facts about a run come to: uncommitted changes, no commit, weights of another run."""
     found = {
         "dirty": facts.get("dirty"),
@@ -52,8 +51,12 @@ def states_of(facts: Mapping[str, Any]) -> list[str]:
 
 
 def artifact(
-    kind: str, name: str, facts: Mapping[str, Any], used: bool = False, files: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+    kind: str,
+    name: str,
+    facts: Mapping[str, object],
+    used: bool = False,
+    files: Mapping[str, str] | None = None,
+) -> dict[str, object]:
     """An artifact as a line for the process that mirrors.
 
     Args:

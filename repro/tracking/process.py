@@ -12,10 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.tracking.fragments import Fragment, times_on_disk
 from repro.tracking.sender import ROWS, Sender, name_no_folder
+
+if TYPE_CHECKING:
+    from wandb import Run
 
 POLL_S = 0.1
 FLUSH_S = 1.0  # the service writes to disk what it was given at least this often
@@ -65,7 +68,7 @@ class State:
         self.said["fragments"] = list(before.get("fragments") or [])
         self.say(phase="starting", answered=0)
 
-    def say(self, **changed: Any) -> None:
+    def say(self, **changed: object) -> None:
         self.said.update(changed, at=time.time())
         beside = self.path.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps(self.said), encoding="utf-8")
@@ -87,7 +90,7 @@ def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
             yield said if isinstance(said, dict) else {}, offset
 
 
-def start(about: dict[str, Any], mode: Any, timeout_s: float, parent: int) -> Any:
+def start(about: dict[str, Any], mode: str, timeout_s: float, parent: int) -> "Run":
     """Starts or continues the W&B run; raises what wandb raises."""
     import wandb
 
@@ -103,7 +106,7 @@ def start(about: dict[str, Any], mode: Any, timeout_s: float, parent: int) -> An
         config=about["config"],
         job_type=about.get("job_type", "train"),
         resume="allow",
-        mode=mode,
+        mode="online" if mode == "online" else "offline",
         settings=wandb.Settings(**{key: value for key, value in chosen.items() if key in known}),
     )
     run._assert_can_log_artifact = name_no_folder
@@ -114,7 +117,7 @@ def start(about: dict[str, Any], mode: Any, timeout_s: float, parent: int) -> An
     return run
 
 
-def sender(run: Any, rows: Path, state: State, mode: str) -> Sender:
+def sender(run: "Run", rows: Path, state: State, mode: str) -> Sender:
     """Finds out which of the file's rows W&B has. Online, that is what the server says; else what lies on disk."""
     fragment = Path(run.dir).parent
     earlier, state.said["fragments"] = state.said["fragments"], [*state.said["fragments"], fragment.name]

@@ -13,11 +13,15 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from repro.errors import ReproError, UserError
 from repro.tracking.reach import has_key
+
+if TYPE_CHECKING:
+    from wandb import Api, Artifact
+    from wandb.apis.public import File
 
 RECORD_TYPE = "record"
 TIMEOUT_S = 15  # of one question to W&B, its client's own retries included
@@ -58,7 +62,7 @@ def split_target(target: str) -> tuple[str, str]:
     return entity, project
 
 
-def connect() -> Any:
+def connect() -> "Api":
     """W&B's own client for its public API.
 
     Raises:
@@ -100,7 +104,7 @@ def pull(target: str) -> Iterator[Pulled]:
                 yield _read(artifact, api)
 
 
-def _read(artifact: Any, api: Any) -> Pulled:
+def _read(artifact: "Artifact", api: "Api") -> Pulled:
     name = str(artifact.name)
     try:
         files = _listed(artifact.files(per_page=MAX_FILES + 1))
@@ -117,7 +121,7 @@ def _read(artifact: Any, api: Any) -> Pulled:
         return Pulled(name, problem=str(error))
 
 
-def _listed(files: Iterable[Any]) -> list[Any]:
+def _listed(files: Iterable["File"]) -> list["File"]:
     found = []
     for file in files:
         found.append(file)
@@ -126,7 +130,7 @@ def _listed(files: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _fetch(file: Any, api: Any, limit: int) -> bytes:
+def _fetch(file: "File", api: "Api", limit: int) -> bytes:
     """A file's bytes.
 
     Raises:
@@ -182,7 +186,7 @@ def _opener() -> urllib.request.OpenerDirector:
     return opener
 
 
-def _key_for(url: str, base: str, api: Any) -> str | None:
+def _key_for(url: str, base: str, api: "Api") -> str | None:
     """The key, for W&B's own server; stores of others have an address that is signed."""
     ours, theirs = urlsplit(base), urlsplit(url)
     same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)

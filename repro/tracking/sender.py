@@ -4,7 +4,10 @@ import base64
 import io
 import os
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wandb import Artifact, Image, Run
 
 ROWS = ("row", "table", "picture")  # each is one row of the run's history
 KINDS = (*ROWS, "summary", "artifact", "alert")
@@ -22,7 +25,7 @@ class Sender:
         until: alerts up to this time were given to W&B by an earlier process.
     """
 
-    def __init__(self, run: Any, had: set[float], uploaded: int, until: float = 0.0) -> None:
+    def __init__(self, run: "Run", had: set[float], uploaded: int, until: float = 0.0) -> None:
         self.run, self.had, self.uploaded, self.until = run, had, uploaded, until
 
     def send(self, said: dict[str, Any]) -> None:
@@ -55,7 +58,7 @@ class Sender:
 
         if "table" in said:
             shown = said["table"]
-            row = {shown["key"]: wandb.Table(columns=shown["columns"], data=shown["data"])}
+            row: dict[str, object] = {shown["key"]: wandb.Table(columns=shown["columns"], data=shown["data"])}
         else:
             shown = said["picture"]
             row = {shown["key"]: _picture(base64.b64decode(shown["png"], validate=True), shown["caption"])}
@@ -80,7 +83,7 @@ class Sender:
         self.run._log_artifact(made, is_user_created=True, use_after_commit=said["used"])
 
 
-def name_no_folder(artifact: Any) -> None:
+def name_no_folder(artifact: "Artifact") -> None:
     """Has an artifact's files named from the current folder, since W&B sends their paths with its manifest.
 
     It takes the place of a check that W&B makes of every artifact, also of those that tables become. The check would
@@ -91,7 +94,7 @@ def name_no_folder(artifact: Any) -> None:
             entry.local_path = os.path.relpath(entry.local_path)
 
 
-def _picture(png: bytes, caption: str | None) -> Any:
+def _picture(png: bytes, caption: str | None) -> "Image":
     """A picture of W&B's."""
     import wandb
     from PIL import Image

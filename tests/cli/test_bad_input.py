@@ -90,7 +90,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.class_path", "os.system", ("model: class_path os.system is not allowed", "repro.tasks")),
         ("model.optimizer.class_path", "torch.optim.Adamm", ("torch.optim has no 'Adamm'; nearest: Adam",)),
         ("model.net.class_path", "repro.models.EncoderDecodr", ("nearest: EncoderDecoder",)),
-        ("model.net.class_path", "repro.models.DecoderLM", ("no key 'encoder_layers'",)),
+        ("model.net.class_path", "repro.models.DecoderLM", ("n_layers",)),
         ("model.class_path", "lightning.pytorch.LightningModule", ("model", "Task")),
     ],
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """Bad input around language models: one line that names the value and the remedy, exit code 2, nothing left behind."""
 
+import json
+
 import pytest
 
 from tests.workshop import STREAM, Workshop, call
@@ -21,7 +23,6 @@ CASES = {
         ["--model.protocols.alone.stride", "9"], ["stride must be between 1 and seq_len 4", "9"],
     ),
     "a memory for windows": (["--model.protocol.stride", "2"], ["windows stand alone", "mem_len 6"]),
-    "a memory for a network without one": (["--model.net.blocks.mixers", FULL], ["mem_len 6", "no mixer"]),
     "a unit that is none": (["--model.unit", "letter"], ["letter", "character"]),
     "cutoffs out of order": (
         ["--model.net.vocabulary",
@@ -43,3 +44,11 @@ def test_it_is_refused_in_one_line(workshop: Workshop, name: str) -> None:
 def test_a_model_of_symbols_cannot_read_text(workshop: Workshop) -> None:
     assert call("run", workshop.stream(), "--scale", "cpu").code == 0
     call("generate", STREAM, stdin=b"hello\n").refused("no tokenizer file", "symbols")
+
+
+def test_a_network_without_a_memory_is_scored_without(workshop: Workshop) -> None:
+    said = call("run", workshop.stream(), "--scale", "cpu", "--model.net.blocks.mixers", FULL)
+    assert said.code == 0
+    assert "mem_len 6" in said.err
+    (record,) = workshop.records()
+    assert '"mem_len"' not in json.dumps(json.loads(record.read_text())["metrics"])

@@ -8,10 +8,10 @@ from tests.workshop import Workshop, call
 @pytest.fixture
 def empty(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """A project without data, in which little is generated."""
-    from repro.data import obtain
+    from repro.data import pairs
 
     monkeypatch.setenv("REPRO_DATA", str(workshop.root / "data"))
-    monkeypatch.setattr(obtain, "_HELD_OUT_SIZES", {"val": 10, "test": 15})
+    monkeypatch.setattr(pairs, "HELD_OUT_SIZES", {"val": 10, "test": 15})
     return workshop
 
 

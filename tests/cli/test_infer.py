@@ -7,7 +7,7 @@ import torch
 
 from repro.checkpoints import read
 from repro.experiment import checkpoint
-from repro.experiment.build import build
+from repro.experiment.build import build_task
 from repro.experiment.trained import load_trained, translate_batch
 from repro.recipe import load_recipe
 from tests.conftest import TrainedRun
@@ -107,7 +107,7 @@ def language_model(run: TrainedRun, name: str = "lm") -> Path:
     run.workshop.recipe(text, name=name)
     recipe = load_recipe(f"{PAPER}/{name}")
     torch.manual_seed(0)
-    task = build(recipe, with_data=False).task
+    task = build_task(recipe)
     folder = recipe.run_dir(1)
     folder.mkdir(parents=True)
     content = (run.folder / "tokenizer.json").read_bytes()

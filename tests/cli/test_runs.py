@@ -66,7 +66,7 @@ def test_overrides_are_read_as_yaml() -> None:
             {"vocabulary": 18_944_000, "encoder": 18_914_304, "decoder": 25_224_192},
         ),
         (
-            "big",
+            "big@en-de",
             214_245_376,
             213_000_000,
             {"vocabulary": 37_888_000, "encoder": 75_577_344, "decoder": 100_780_032},

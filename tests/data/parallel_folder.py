@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from repro.data import registry
-from repro.data.registry import SOURCES, Source
+from repro.data.parallel import ParallelCorpus
+from repro.data.registry import DATA_SETS
 
 HELD = {
     "newstest2013.en": ["Good morning .", "  two  blanks ", "three & more"],
@@ -56,15 +57,15 @@ def segments(lines: Sequence[str]) -> bytes:
     )
 
 
-def small_wmt(patch: pytest.MonkeyPatch, hashes: Mapping[str, str] | None = None) -> Source:
+def small_wmt(patch: pytest.MonkeyPatch, hashes: Mapping[str, str] | None = None) -> ParallelCorpus:
     """The registry's WMT14 English-German with hashes and numbers of lines of the files above."""
-    real = SOURCES["wmt14-en-de"]
-    assert real.parallel is not None
+    real = DATA_SETS["wmt14-en-de"]
+    assert isinstance(real, ParallelCorpus)
     known = {name: hashlib.sha256(text(lines)).hexdigest() for name, lines in HELD.items()}
-    rules = dataclasses.replace(real.parallel, lines={"newstest2013": 3, "newstest2014": 4})
-    source = dataclasses.replace(real, sha256=known if hashes is None else dict(hashes), parallel=rules)
-    patch.setitem(registry.SOURCES, "wmt14-en-de", source)
-    return source
+    documents = dataclasses.replace(real.documents, lines={"newstest2013": 3, "newstest2014": 4})
+    small = dataclasses.replace(real, sha256=known if hashes is None else dict(hashes), documents=documents)
+    patch.setitem(registry.DATA_SETS, "wmt14-en-de", small)
+    return small
 
 
 def write_iwslt(folder: Path, pairs: int = 46) -> Path:

@@ -3,21 +3,22 @@
 import dataclasses
 import io
 import tarfile
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from repro.data import image_sources
+from repro.data import registry
 from repro.data.image_files import Bytes
-from repro.data.image_sources import LOOKS
-from repro.data.image_store import fill_images
-from repro.data.registry import SOURCES
-from repro.data.store import Store, make_store, open_store
+from repro.data.image_sources import PictureArchives
+from repro.data.options import Options
+from repro.data.registry import DATA_SETS
+from repro.data.store import Store, open_store
+from repro.data.store_writer import make_store
 
 NAME = "imagenet64"
+ARCHIVES = {"train": "train_64x64", "val": "valid_64x64"}
 SIZES = {"train": 6, "val": 3}
 Archives = dict[str, Bytes]
 
@@ -37,13 +38,13 @@ def png(pixels: Bytes, mode: str | None = None) -> bytes:
 
 def files_of(split: str, images: Bytes) -> dict[str, bytes]:
     """Names and contents, the last picture first as in the published archives, which are in no order."""
-    stem = LOOKS[NAME].archives[split]
+    stem = ARCHIVES[split]
     return {f"{stem}/{n:05d}.png": png(images[n - 1]) for n in range(len(images), 0, -1)}
 
 
 def write_tar(folder: Path, split: str, files: dict[str, bytes]) -> Path:
     folder.mkdir(exist_ok=True)
-    path = folder / f"{LOOKS[NAME].archives[split]}.tar"
+    path = folder / f"{ARCHIVES[split]}.tar"
     with tarfile.open(path, "w") as opened:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
@@ -59,14 +60,21 @@ def write_unpacked(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source has as few pictures as there are here."""
-    monkeypatch.setitem(image_sources.LOOKS, NAME, dataclasses.replace(LOOKS[NAME], examples=SIZES))
+    """The data set has as few pictures as there are here."""
+    monkeypatch.setitem(registry.DATA_SETS, NAME, dataclasses.replace(known(), examples=SIZES))
+
+
+def known() -> PictureArchives:
+    """The registry's entry."""
+    found = DATA_SETS[NAME]
+    assert isinstance(found, PictureArchives)
+    return found
 
 
 def filled(folder: Path) -> Store:
     """The store of the archives in a folder."""
-    source = SOURCES[NAME]
-    make_store(NAME, "pixels", partial(fill_images, source, "pixels", folder), lambda: False)
+    options = Options(from_dir=folder)
+    make_store(NAME, "pixels", lambda writer: known().fill(writer, "pixels", options), lambda: False)
     return open_store(NAME, "pixels")
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import pickle
 import struct
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +10,28 @@ import pytest
 
 from repro.data import registry
 from repro.data.image_files import Bytes, Labelled, Splits
-from repro.data.image_sources import LOOKS
-from repro.data.image_store import fill_images
-from repro.data.registry import SOURCES
-from repro.data.source import Source
-from repro.data.store import Store, make_store, open_store
+from repro.data.image_sources import LabelledPictures
+from repro.data.options import Options
+from repro.data.registry import DATA_SETS
+from repro.data.store import Store, open_store
+from repro.data.store_writer import make_store
 
 SIZES = {"train": 15, "test": 4}
 
 
+def known(name: str) -> LabelledPictures:
+    """The registry's entry."""
+    found = DATA_SETS[name]
+    assert isinstance(found, LabelledPictures)
+    return found
+
+
 def pictures(name: str) -> Splits:
-    """Random pictures in the shape of a source, the same at each call."""
+    """Random pictures in the shape of a data set, the same at each call."""
     rng = np.random.default_rng(3)
     return {
         split: Labelled(
-            rng.integers(0, 256, (n, *LOOKS[name].shape), np.uint8), rng.integers(0, 10, n).astype(np.uint8)
+            rng.integers(0, 256, (n, *known(name).shape), np.uint8), rng.integers(0, 10, n).astype(np.uint8)
         )
         for split, n in SIZES.items()
     }
@@ -72,17 +78,20 @@ def write_pickles(folder: Path, splits: Splits) -> None:
 WRITERS = {"mnist": write_mnist, "cifar10": write_flat}
 
 
-def unpinned(monkeypatch: pytest.MonkeyPatch, name: str, **changed: object) -> Source:
+def unpinned(monkeypatch: pytest.MonkeyPatch, name: str, **changed: object) -> LabelledPictures:
     """The registry's entry, knowing no hashes or the given ones."""
-    source = dataclasses.replace(SOURCES[name], **{"sha256": {}, **changed})  # type: ignore[arg-type]
-    monkeypatch.setitem(registry.SOURCES, name, source)
-    return source
+    changed_set = dataclasses.replace(known(name), **{"sha256": {}, **changed})  # type: ignore[arg-type]
+    monkeypatch.setitem(registry.DATA_SETS, name, changed_set)
+    return changed_set
 
 
-def filled(source: Source, folder: Path | None) -> Store:
-    """The store of a source."""
-    make_store(source.name, "pixels", partial(fill_images, source, "pixels", folder), lambda: False)
-    return open_store(source.name, "pixels")
+def filled(data_set: LabelledPictures, folder: Path | None) -> Store:
+    """The store of a data set."""
+    options = Options(from_dir=folder)
+    make_store(
+        data_set.name, "pixels", lambda writer: data_set.fill(writer, "pixels", options), lambda: False
+    )
+    return open_store(data_set.name, "pixels")
 
 
 def small_store(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path) -> Splits:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from repro.data.batches import eval_batches, fitting, pair_batch, rank_rows, source_batch, token_batches
+from repro.data.shares import Share
 from repro.errors import UserError
 
 BUDGET = 400
@@ -55,6 +56,12 @@ def test_plan_is_a_function_of_seed_and_epoch() -> None:
     assert len({len(plan) for plan in plans.values()}) == 1  # a Trainer counts batches once
 
 
+def test_a_plan_is_pinned() -> None:
+    lengths = np.stack([np.arange(2, 14), np.arange(13, 1, -1)], axis=1)
+    batches = [batch.tolist() for batch in token_batches(lengths, 40, seed=3, epoch=1)]
+    assert batches == [[3, 8, 4], [7, 5, 6], [0, 11, 1], [10, 2, 9]]
+
+
 def test_a_plan_does_not_depend_on_how_lengths_are_kept() -> None:
     lengths = some_lengths(3)
     for plan in (lambda x: token_batches(x, BUDGET, 1, 2, 45), lambda x: eval_batches(x, BUDGET)):
@@ -100,7 +107,7 @@ def test_nothing_that_fits_is_an_error() -> None:
 def test_ranks_and_parts_share_every_row_evenly(world: int, parts: int) -> None:
     lengths = some_lengths(3)
     for batch in token_batches(lengths, BUDGET, 0, 0):
-        shares = [rank_rows(batch, r, world, p, parts) for r in range(world) for p in range(parts)]
+        shares = [rank_rows(batch, Share(r, world, parts), p) for r in range(world) for p in range(parts)]
         assert sorted(np.concatenate(shares).tolist()) == sorted(batch.tolist())
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
         assert min(map(len, shares)) >= 1
@@ -108,7 +115,7 @@ def test_ranks_and_parts_share_every_row_evenly(world: int, parts: int) -> None:
 
 def test_too_few_rows_for_the_ranks() -> None:
     with pytest.raises(UserError, match=r"5 rows cannot be shared by 3 ranks x 2 micro-batches"):
-        rank_rows(np.arange(5), 0, 3, 0, 2)
+        rank_rows(np.arange(5), Share(0, 3, 2))
 
 
 def test_evaluation_uses_every_pair_once_and_mates_do_not_depend_on_the_world() -> None:
@@ -131,10 +138,9 @@ def test_pair_batch_by_hand() -> None:
     assert batch.target_in.tolist() == [[1, 9, 0], [1, 0, 0], [1, 7, 8]]
     assert batch.target_out.tolist() == [[9, 2, 0], [2, 0, 0], [7, 8, 2]]
     assert batch.target_lengths.tolist() == [2, 1, 3]
-    assert batch.index.tolist() == [5, 3, 4]
-    assert batch.step_tokens.shape == ()
-    assert int(batch.step_tokens) == 42
-    assert {tensor.dtype for tensor in batch} == {torch.int64}
+    assert batch.indices.tolist() == [5, 3, 4]
+    assert batch.step_targets == 42
+    assert {tensor.dtype for tensor in batch[:-1]} == {torch.int64}
 
 
 def test_source_batch_by_hand() -> None:

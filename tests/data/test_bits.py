@@ -150,7 +150,7 @@ def test_the_published_sizes() -> None:
     (batch,) = [next(iter(module.train_dataloader()))]
     assert batch.examples.inputs.shape == (4, 120, 50)
     assert batch.examples.targets.shape == (4, 1000)
-    assert int(batch.step_targets) == 4000
+    assert batch.step_targets == 4000
     assert module.counts["test"] == {"examples": 500, "targets": 500_000, "dropped": 0}
 
 

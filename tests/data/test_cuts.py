@@ -1,8 +1,11 @@
 """Cuts for evaluation: each target counted once over all ranks, streams in order, windows that overlap."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from repro.batches import RandomBatches, TextCut, scored_places
 from repro.data.cuts import Cut, Streams, Windows
 from repro.data.segments import Segment, build_batch
 from repro.errors import UserError
@@ -19,8 +22,8 @@ def scored(segment: Segment, n: int) -> list[int]:
     """The targets that a segment scores, through the batch that is built from it."""
     batch = build_batch(np.arange(n + 1), segment)
     assert (batch.ids >= 0).all()
-    found: list[int] = batch.targets[batch.targets >= 0].tolist()
-    assert int(batch.step_tokens) == len(found)
+    found: list[int] = scored_places(batch.targets.flatten(), batch.scored).tolist()
+    assert batch.step_targets == len(found) == int((batch.targets >= 0).sum())
     return found
 
 
@@ -43,7 +46,7 @@ def test_a_stream_belongs_to_one_rank_and_is_read_in_order(world: int) -> None:
         for row, stream in enumerate(range(rank, 3, world)):
             text = np.concatenate([s.targets[row] for s in segments])
             assert text.tolist() == list(range(33 * stream, 33 * (stream + 1)))
-            assert {int(s.index[row]) for s in segments} == {stream}
+            assert {int(s.indices[row]) for s in segments} == {stream}
         assert [s.fresh for s in segments] == [True, False, False, False, False][: len(segments)]
         assert [s.targets.shape[1] for s in segments] == [8, 8, 8, 8, 1][: len(segments)]
 
@@ -57,7 +60,7 @@ def test_windows_overlap_and_score_their_last_stride() -> None:
     segments = list(Windows(8, stride=3, rows=2).plan(20))
     assert [s.targets[:, 0].tolist() for s in segments] == [[0, 3], [6, 9], [12]]
     assert [s.targets.shape for s in segments] == [(2, 8), (2, 8), (1, 8)]
-    assert [s.index.tolist() for s in segments] == [[0, 1], [2, 3], [4]]
+    assert [s.indices.tolist() for s in segments] == [[0, 1], [2, 3], [4]]
     assert all(s.fresh for s in segments)
     assert scored(segments[0], 20) == [*range(1, 9), 9, 10, 11]
     assert scored(segments[2], 20) == [18, 19, 20]
@@ -98,4 +101,21 @@ def test_a_plan_of_many_windows_is_cheap() -> None:
 def test_bad_cuts_are_named(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(UserError, match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: TextCut(0), "seq_len .* 0"),
+        (lambda: TextCut(4, rows=-1), "rows .* -1"),
+        (lambda: TextCut(4, tokens=0), "tokens .* 0"),
+        (lambda: TextCut(4, stride=5), "seq_len 4, not 5"),
+        (lambda: TextCut(4, stride=0), "seq_len 4, not 0"),
+        (lambda: RandomBatches(0, 2), "batches 0"),
+        (lambda: RandomBatches(2, 0), "rows 0"),
+    ],
+)
+def test_selections_with_numbers_out_of_range_are_refused(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         make()

@@ -10,7 +10,6 @@ import pytest
 
 from repro.data import PatchData, registry
 from repro.data.image_archives import read_archive
-from repro.data.registry import SOURCES
 from repro.data.sources import list_sources, prepare
 from repro.data.store import verify
 from repro.errors import UserError
@@ -21,6 +20,7 @@ from tests.data.picture_archives import (
     few,
     files_of,
     filled,
+    known,
     png,
     write_tar,
     write_unpacked,
@@ -71,8 +71,8 @@ def test_the_command_makes_it(folder: Path) -> None:
     said: list[str] = []
     check_holds(prepare(NAME, from_dir=folder, say=said.append), archived())
     assert said == ["made imagenet64/pixels: train 6, val 3"]
-    (line,) = [one for one in list_sources() if one.name == NAME]
-    assert (line.obtained, line.revision, line.stores) == ("--from", "-", ("pixels",))
+    (line,) = [one for one in list_sources() if one["name"] == NAME]
+    assert (line["obtained"], line["revision"], line["stores"]) == ("--from", "-", ["pixels"])
 
 
 def test_other_files_in_an_archive_are_passed_over_and_grey_is_a_colour(folder: Path) -> None:
@@ -81,7 +81,7 @@ def test_other_files_in_an_archive_are_passed_over_and_grey_is_a_colour(folder: 
     grey = PIXELS[0, :, :, 0]
     files |= {"valid_64x64/._00001.png": b"a resource fork", "readme.txt": b"text", name: png(grey)}
     write_tar(folder, "val", files)
-    images = list(read_archive(SOURCES[NAME], folder, "val"))
+    images = list(read_archive(known(), folder, "val"))
     assert np.array_equal(images[2], np.repeat(grey[:, :, None], 3, axis=2))
     assert np.array_equal(images[0], archived()["val"][0])
 
@@ -91,7 +91,7 @@ def test_pictures_are_read_one_by_one(folder: Path) -> None:
     files = files_of("train", PIXELS)
     files["train_64x64/00006.png"] = b"no picture"
     write_tar(folder, "train", files)
-    reading = read_archive(SOURCES[NAME], folder, "train")
+    reading = read_archive(known(), folder, "train")
     for image in PIXELS[:5]:
         assert np.array_equal(next(reading), image)
     with pytest.raises(UserError, match=r"00006\.png: no PNG that can be read"):
@@ -99,11 +99,11 @@ def test_pictures_are_read_one_by_one(folder: Path) -> None:
 
 
 def test_known_hashes_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {
+    hashes = {
         f"{split}-images": hashlib.sha256(images.tobytes()).hexdigest()
         for split, images in archived().items()
     }
-    monkeypatch.setitem(registry.SOURCES, NAME, dataclasses.replace(SOURCES[NAME], sha256=known))
+    monkeypatch.setitem(registry.DATA_SETS, NAME, dataclasses.replace(known(), sha256=hashes))
     assert "unpinned" not in filled(folder).manifest.source
     changed = archived()["val"].copy()
     changed[0, 0, 0, 0] ^= 1
@@ -153,7 +153,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 
 def test_no_such_folder(tmp_path: Path, data_folder: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
-        filled(tmp_path / "none")
+        prepare(NAME, tmp_path / "none")
 
 
 def test_classifiers_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from repro.data import ListOpsData
-from repro.data.listops_store import FILES
+from repro.data.registry import DATA_SETS
 from repro.data.sources import prepare
 from repro.data.tree_generator import TreeRules, TreeSet
 from repro.data.trees import CLOSE, SYMBOLS, read_tree, value_of
@@ -22,7 +22,7 @@ SHORT = TreeSet(40, 12, TreeRules(max_depth=5, max_args=4, min_length=8, max_len
 
 @pytest.fixture
 def _store(data_folder: Path, tmp_path: Path) -> None:
-    for file in FILES.values():
+    for file in DATA_SETS["listops"].files:
         (tmp_path / file).write_text("\n".join(["Source\tTarget", *TEXTS]))
     prepare("listops", tmp_path, say=lambda line: None)
 
@@ -61,7 +61,7 @@ def test_both_ways_are_those_of_the_published_loaders(data_folder: Path, tmp_pat
     broken = [word for word in re.split(r"\W+", text) if word]  # only letters and digits are kept
     assert lra == ["[SM", "9", "[MIN", "2", "5", "X", "X"]
     assert broken == ["SM", "9", "MIN", "2", "5"]
-    for file in FILES.values():
+    for file in DATA_SETS["listops"].files:
         (tmp_path / file).write_text(f"Source\tTarget\n{text}\t1\n")
     prepare("listops", tmp_path, say=lambda line: None)
     read = ListOpsData(1, 7).reader("test")(np.array([0]), None)
@@ -95,7 +95,7 @@ def test_generated_trees_need_no_store(data_folder: Path) -> None:
     data.setup()
     batches = list(data.train_dataloader())
     assert len(batches) == 5
-    assert sorted(int(i) for batch in batches for i in batch.index) == list(range(40))
+    assert sorted(int(i) for batch in batches for i in batch.indices) == list(range(40))
     for batch in batches:
         lengths = batch.examples.lengths
         assert lengths is not None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from repro.data import listops_store
-from repro.data.listops_store import FILES, read_trees
+from repro.data.listops_store import read_trees
 from repro.data.sources import ensure_generated, list_sources, prepare, verify
 from repro.data.store import open_store
 from repro.data.tree_generator import TreeRules, TreeSet
@@ -15,6 +15,7 @@ from repro.data.trees import read_tree
 from repro.errors import UserError
 
 HEAD = "Source\tTarget"
+FILES = {"train": "basic_train.tsv", "val": "basic_val.tsv", "test": "basic_test.tsv"}
 LINES = {
     "train": ["( ( ( [MAX 3 ) 4 ) ] )\t4", "7\t7"],
     "val": ["( ( ( [SM 9 ) 2 ) ] )\t1"],
@@ -103,7 +104,7 @@ def test_files_have_their_own_size(data_folder: Path, folder: Path) -> None:
 
 
 def test_the_list_tells_both_ways() -> None:
-    assert {s.name: s.obtained for s in list_sources()}["listops"] == "generated or --from"
+    assert {one["name"]: one["obtained"] for one in list_sources()}["listops"] == "generated or --from"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_missing_or_empty_file_is_named(data_folder: Path, folder: Path) -> No
     with pytest.raises(UserError, match=r"basic_test.tsv, line 1: needs the columns Source and Target"):
         prepare("listops", folder, say=quiet)
     (folder / FILES["test"]).unlink()
-    with pytest.raises(UserError, match=r"no basic_test.tsv\[.gz\|.xz\]"):
+    with pytest.raises(UserError, match=r"no basic_test.tsv, plain or"):
         prepare("listops", folder, say=quiet)
     with pytest.raises(UserError, match="no such folder"):
         prepare("listops", folder / "none", say=quiet)

@@ -2,45 +2,43 @@
 
 import pytest
 
-from repro.data.pair_sources import PAIR_SOURCES
-from repro.data.registry import SOURCES
-from repro.data.source import Source
+from repro.data.pair_sources import PAIRS
+from repro.data.parallel import ParallelCorpus
+from repro.data.registry import DATA_SETS
 
-LARGE = [source for source in PAIR_SOURCES if source.parallel is not None]
+LARGE = [one for one in PAIRS if isinstance(one, ParallelCorpus)]
 
 
-def test_every_source_of_pairs_is_registered() -> None:
-    assert [source.name for source in PAIR_SOURCES] == [
+def test_every_data_set_of_pairs_is_registered() -> None:
+    assert [one.name for one in PAIRS] == [
         "multi30k", "wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en", "numbers-en-de",
     ]  # fmt: skip
-    assert all(SOURCES[source.name] is source for source in PAIR_SOURCES)
-    assert {source.name for source in LARGE} == {"wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en"}
+    assert all(DATA_SETS[one.name] is one for one in PAIRS)
+    assert {one.name for one in LARGE} == {"wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en"}
 
 
-@pytest.mark.parametrize("source", LARGE, ids=lambda source: source.name)
-def test_every_split_of_a_large_source_can_be_found(source: Source) -> None:
-    rules = source.parallel
-    assert rules is not None
-    for split in source.splits:
-        documents, ready = rules.documents.get(split, ()), rules.ready.get(split, ())
-        assert documents or (split == "val" and rules.held_every and ready)
+@pytest.mark.parametrize("corpus", LARGE, ids=lambda corpus: corpus.name)
+def test_every_split_of_a_large_corpus_can_be_found(corpus: ParallelCorpus) -> None:
+    files = corpus.documents
+    for split in corpus.splits:
+        documents, ready = files.names.get(split, ()), files.ready.get(split, ())
+        assert documents or (split == "val" and corpus.held_every and ready)
         for name in (*ready, *(name for names in documents for name in names)):
-            assert {name.format(part=part, role="src") for part in source.parts} != {name}
-    assert set(source.aliases.values()) <= set(source.splits) == set(source.required)
-    assert set(rules.lines) <= set(source.splits) - {"train"}
-    assert {key.rpartition(".")[0] for key in source.sha256} <= set(rules.lines)
-    assert source.obtained == "files" or set(source.hub_splits) == set(source.splits)
-    assert any("byte-level BPE" in told for told in rules.deviations)
+            assert {name.format(part=part, role="src") for part in corpus.parts} != {name}
+    assert set(corpus.aliases.values()) <= set(corpus.splits) == set(corpus.required)
+    assert set(files.lines) <= set(corpus.splits) - {"train"}
+    assert {key.rpartition(".")[0] for key in corpus.sha256} <= set(files.lines)
+    assert corpus.hub is None or set(corpus.hub.splits) == set(corpus.splits)
+    assert any("byte-level BPE" in told for told in corpus.deviations)
 
 
 def test_rules_are_those_of_the_recipes() -> None:
     told = {}
-    for source in LARGE:
-        rules = source.parallel
-        assert rules is not None
-        told[source.name] = (rules.max_words, rules.ratio, rules.lower, rules.held_every, source.vocab_size)
-        if source.name.startswith("wmt14"):
-            assert rules.lines == {"newstest2013": 3000, "newstest2014": 3003}
+    for one in LARGE:
+        rules = one.cleaning
+        told[one.name] = (rules.max_words, rules.ratio, rules.lower, one.held_every, one.vocab_size)
+        if one.name.startswith("wmt14"):
+            assert one.documents.lines == {"newstest2013": 3000, "newstest2014": 3003}
     assert told == {
         "wmt14-en-de": (256, 0.0, False, 0, 37000),
         "wmt14-en-fr": (250, 1.5, False, 0, 32000),

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from repro.data import parallel
-from repro.data.registry import SOURCES, Source
+from repro.data.options import Options
+from repro.data.parallel import ParallelCorpus
+from repro.data.registry import DATA_SETS
+from repro.data.sources import prepare
 from repro.errors import UserError
 from tests.data.parallel_folder import CORPORA, HELD, segments, small_wmt, text, write_iwslt, write_wmt
 
@@ -18,7 +20,7 @@ PAIRS = [pair for pairs in CORPORA.values() for pair in pairs]
 
 
 @pytest.fixture
-def wmt(monkeypatch: pytest.MonkeyPatch) -> Source:
+def wmt(monkeypatch: pytest.MonkeyPatch) -> ParallelCorpus:
     return small_wmt(monkeypatch)
 
 
@@ -27,8 +29,8 @@ def folder(tmp_path: Path) -> Path:
     return write_wmt(tmp_path / "files")
 
 
-def test_documents_come_one_after_another_and_are_told(wmt: Source, folder: Path) -> None:
-    found = parallel.from_files(wmt, folder)
+def test_documents_come_one_after_another_and_are_told(wmt: ParallelCorpus, folder: Path) -> None:
+    found = wmt.bitext(Options(folder))
     assert list(found.train()) == PAIRS
     assert found.held_out == {
         split: {part: HELD[f"{split}.{part}"] for part in ("en", "de")}
@@ -40,30 +42,34 @@ def test_documents_come_one_after_another_and_are_told(wmt: Source, folder: Path
     assert found.deviations == []
 
 
-def test_packed_files_and_a_later_release_are_taken_and_the_latter_told(wmt: Source, folder: Path) -> None:
+def test_packed_files_and_a_later_release_are_taken_and_the_latter_told(
+    wmt: ParallelCorpus, folder: Path
+) -> None:
     nine = folder / "training-parallel-nc-v9" / "training"
     for part in ("en", "de"):
         old = nine / f"news-commentary-v9.de-en.{part}"
         packed = folder / "training" / f"news-commentary-v12.de-en.{part}.gz"
         packed.write_bytes(gzip.compress(old.read_bytes()))
-    assert parallel.from_files(wmt, folder).deviations == []  # the recipe's own goes first
+    assert wmt.bitext(Options(folder)).deviations == []  # the recipe's own goes first
     for path in nine.iterdir():
         path.unlink()
-    found = parallel.from_files(wmt, folder)
+    found = wmt.bitext(Options(folder))
     assert list(found.train()) == PAIRS
     assert found.deviations == ["news-commentary-v12.de-en instead of news-commentary-v9.de-en"]
     assert "news-commentary-v12.de-en.de" in found.origin["files"]
 
 
-def test_a_ready_training_split_goes_first(wmt: Source, folder: Path) -> None:
+def test_a_ready_training_split_goes_first(wmt: ParallelCorpus, folder: Path) -> None:
     for part in ("en", "de"):
         (folder / f"train.{part}").write_text(f"only {part}\n")
-    found = parallel.from_files(wmt, folder)
+    found = wmt.bitext(Options(folder))
     assert list(found.train()) == [("only en", "only de")]
     assert found.deviations == ["training pairs as they were given, in train"]
 
 
-def test_test_sets_may_be_marked_up(wmt: Source, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_sets_may_be_marked_up(
+    wmt: ParallelCorpus, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for (part, role), name in (
         (pair, name) for pair in (("en", "src"), ("de", "ref")) for name in ("newstest2013", "newstest2014")
     ):
@@ -73,9 +79,9 @@ def test_test_sets_may_be_marked_up(wmt: Source, folder: Path, monkeypatch: pyte
         plain.unlink()
     # blanks at the ends are the markup's, so a plain file with such blanks has another hash
     with pytest.raises(UserError, match=r"newstest2013-src\.en\.sgm: sha256"):
-        parallel.from_files(wmt, folder)
+        wmt.bitext(Options(folder))
     source = small_wmt(monkeypatch, hashes={"newstest2013.de": wmt.sha256["newstest2013.de"]})
-    held = parallel.from_files(source, folder).held_out
+    held = source.bitext(Options(folder)).held_out
     assert held["newstest2013"]["en"] == [line.strip() for line in HELD["newstest2013.en"]]
     assert held["newstest2014"]["de"] == HELD["newstest2014.de"]
 
@@ -85,20 +91,18 @@ def remove(folder: Path, *names: str) -> None:
         next(folder.rglob(name)).unlink()
 
 
-def test_a_missing_side_is_named(wmt: Source, folder: Path) -> None:
+def test_a_missing_side_is_named(wmt: ParallelCorpus, folder: Path) -> None:
     remove(folder, "commoncrawl.de-en.de")
     with pytest.raises(UserError, match=r"commoncrawl\.de-en\.en is there, commoncrawl\.de-en\.de is not"):
-        parallel.from_files(wmt, folder)
+        wmt.bitext(Options(folder))
 
 
-def test_a_missing_document_is_named(wmt: Source, folder: Path) -> None:
+def test_a_missing_document_is_named(wmt: ParallelCorpus, folder: Path) -> None:
     remove(folder, "europarl-v7.de-en.de", "europarl-v7.de-en.en")
-    with pytest.raises(
-        UserError, match=r"no europarl-v7\.de-en\.en, nor train\.en\[\.gz\|\.xz\] there or in training"
-    ):
-        parallel.from_files(wmt, folder)
+    with pytest.raises(UserError, match=r"no europarl-v7\.de-en\.en, nor train\.en, .* there or in training"):
+        wmt.bitext(Options(folder))
     with pytest.raises(UserError, match=r"--from .*/nowhere: no such folder"):
-        parallel.from_files(wmt, folder / "nowhere")
+        prepare("wmt14-en-de", folder / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -108,10 +112,12 @@ def test_a_missing_document_is_named(wmt: Source, folder: Path) -> None:
         ("newstest2013.en", ["one"], r"newstest2013\.en: sha256"),
     ],
 )
-def test_other_content_is_refused(wmt: Source, folder: Path, name: str, lines: list[str], said: str) -> None:
+def test_other_content_is_refused(
+    wmt: ParallelCorpus, folder: Path, name: str, lines: list[str], said: str
+) -> None:
     next(folder.rglob(name)).write_bytes(text(lines))
     with pytest.raises(UserError, match=said):
-        parallel.from_files(wmt, folder)
+        wmt.bitext(Options(folder))
 
 
 def test_a_part_of_a_test_set_is_refused_where_no_hash_is_known(
@@ -121,18 +127,19 @@ def test_a_part_of_a_test_set_is_refused_where_no_hash_is_known(
     for part in ("en", "de"):
         (folder / f"newstest2014.{part}").write_text("filtered\n" * 3)
     with pytest.raises(UserError, match=r"newstest2014\.en has 3 lines, the full set has 4"):
-        parallel.from_files(source, folder)
+        source.bitext(Options(folder))
     (folder / "newstest2014.de").write_text("filtered\n" * 2)
     with pytest.raises(UserError, match=r"newstest2014\.en has 3 lines, newstest2014\.de has 2 lines"):
-        parallel.from_files(source, folder)
+        source.bitext(Options(folder))
     (folder / "newstest2014.de").write_bytes(b"\xff")
     with pytest.raises(UserError, match="not UTF-8 at byte 0"):
-        parallel.from_files(source, folder)
+        source.bitext(Options(folder))
 
 
 def test_talks_are_found_in_their_folder_and_validation_is_left_to_be_cut(tmp_path: Path) -> None:
-    source = SOURCES["iwslt14-de-en"]
-    found = parallel.from_files(source, write_iwslt(tmp_path))
+    source = DATA_SETS["iwslt14-de-en"]
+    assert isinstance(source, ParallelCorpus)
+    found = source.bitext(Options(write_iwslt(tmp_path)))
     assert list(found.held_out) == ["test"]
     english = found.held_out["test"]["en"]
     assert english[::2] == [
@@ -145,7 +152,7 @@ def test_talks_are_found_in_their_folder_and_validation_is_left_to_be_cut(tmp_pa
     assert len(pairs) == 46
     for part in ("de", "en"):
         (tmp_path / f"valid.{part}").write_text("ready\n")
-    assert parallel.from_files(source, tmp_path).held_out["val"] == {"de": ["ready"], "en": ["ready"]}
+    assert source.bitext(Options(tmp_path)).held_out["val"] == {"de": ["ready"], "en": ["ready"]}
 
 
 # --- the hub ------------------------------------------------------------------------------------------------------
@@ -177,7 +184,7 @@ def on_the_hub(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stripped(monkeypatch: pytest.MonkeyPatch, wmt: Source) -> Source:
+def stripped(monkeypatch: pytest.MonkeyPatch, wmt: ParallelCorpus) -> ParallelCorpus:
     """The hashes of held-out lines without blanks at their ends, as the true ones have none."""
     import hashlib
 
@@ -208,9 +215,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[Any]:
     return calls
 
 
-def test_the_hub_is_streamed_at_a_settled_revision(stripped: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_is_streamed_at_a_settled_revision(
+    stripped: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = stand_in(monkeypatch, on_the_hub())
-    found = parallel.from_hub(stripped)
+    found = stripped.bitext(Options())
     assert calls == [("wmt/wmt14", "de-en", {"revision": "b2" * 20, "streaming": True})]
     assert found.origin == {"kind": "hub", "id": "wmt/wmt14", "revision": "b2" * 20}
     assert found.held_out["newstest2013"]["en"][2] == "three & more"
@@ -230,28 +239,32 @@ def test_the_hub_is_streamed_at_a_settled_revision(stripped: Source, monkeypatch
     ],
 )
 def test_a_bad_hub_is_refused_in_one_line(
-    stripped: Source, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
+    stripped: ParallelCorpus, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
 ) -> None:
     stand_in(monkeypatch, on_the_hub(**changes))
     with pytest.raises(UserError, match=said) as caught:
-        parallel.from_hub(stripped)
+        stripped.bitext(Options())
     assert "\n" not in str(caught.value)
 
 
-def test_a_hub_out_of_reach_or_without_a_split(stripped: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_out_of_reach_or_without_a_split(
+    stripped: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = on_the_hub()
     del found["train"]
     stand_in(monkeypatch, found)
     with pytest.raises(UserError, match=r"has no split train; .*--from DIR"):
-        parallel.from_hub(stripped)
+        stripped.bitext(Options())
     stand_in(monkeypatch, ConnectionError("offline"))
     with pytest.raises(UserError, match=r"\(offline\); .*repro data prepare wmt14-en-de --from DIR"):
-        parallel.from_hub(stripped)
+        stripped.bitext(Options())
 
 
-def test_a_net_that_goes_while_training_pairs_come(stripped: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_net_that_goes_while_training_pairs_come(
+    stripped: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in(monkeypatch, on_the_hub(train=rows(PAIRS, fails_after=5)))
-    coming = parallel.from_hub(stripped).train()
+    coming = stripped.bitext(Options()).train()
     assert [next(coming) for _ in range(5)] == PAIRS[:5]
     with pytest.raises(UserError, match="the net is gone"):
         next(coming)

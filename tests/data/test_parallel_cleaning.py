@@ -2,10 +2,9 @@
 
 import pytest
 
-from repro.data.parallel_cleaning import Cleaner, count_words, told_in_words
-from repro.data.source import Parallel
+from repro.data.parallel_cleaning import Cleaner, Cleaning, count_words, told_in_words
 
-RULES = Parallel(documents={}, max_words=10, ratio=1.5)
+RULES = Cleaning(max_words=10, ratio=1.5)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +29,13 @@ def test_each_rule(pair: tuple[str, str], reason: str) -> None:
 
 
 def test_without_rules_only_empty_pairs_go() -> None:
-    cleaner = Cleaner(Parallel(documents={}))
+    cleaner = Cleaner(Cleaning())
     assert list(cleaner.clean([("w " * 999, "w"), ("x", "\u00a0\t")])) == [(" ".join(["w"] * 999), "w")]
     assert cleaner.dropped == {"empty": 1, "long": 0, "ratio": 0}
 
 
 def test_blanks_inside_lines_are_squeezed_and_nothing_else_changes() -> None:
-    cleaner = Cleaner(Parallel(documents={}))
+    cleaner = Cleaner(Cleaning())
     decomposed = "u\u0308ber"  # no recipe composes characters
     pairs = [
         ("a\u2028b\u00a0c\r", "\x0bd\x85e\x0c f"),
@@ -52,10 +51,8 @@ def test_blanks_inside_lines_are_squeezed_and_nothing_else_changes() -> None:
 
 
 def test_case_is_lowered_only_where_the_rules_say_so() -> None:
-    assert list(Cleaner(Parallel(documents={}, lower=True)).clean([("Gr\u00dcN A", "B")])) == [
-        ("gr\u00fcn a", "b")
-    ]
-    assert list(Cleaner(Parallel(documents={})).clean([("Gr\u00dcN A", "B")])) == [("Gr\u00dcN A", "B")]
+    assert list(Cleaner(Cleaning(lower=True)).clean([("Gr\u00dcN A", "B")])) == [("gr\u00fcn a", "b")]
+    assert list(Cleaner(Cleaning()).clean([("Gr\u00dcN A", "B")])) == [("Gr\u00dcN A", "B")]
 
 
 def test_punctuation_marks_count_as_words() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.parallel_lines import LineFile, in_pairs, is_marked_up, plain_name
+from repro.data.packed import plain_name
+from repro.data.parallel_lines import LineFile, in_pairs, is_marked_up
 from repro.errors import UserError
 
 ODD = "one\u2028two\r\x0bthree\x85four\x0c\x1c\n\nlast"

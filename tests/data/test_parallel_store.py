@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.data import store as stores
-from repro.data.registry import Source
+from repro.data import store_writer as stores
+from repro.data.parallel import ParallelCorpus
 from repro.data.sources import prepare, verify
 from repro.data.store import open_store
 from repro.data.tokenizers import ByteBpe, load_tokenizer
@@ -18,7 +18,7 @@ VOCAB = 280
 
 
 @pytest.fixture
-def wmt(monkeypatch: pytest.MonkeyPatch) -> Source:
+def wmt(monkeypatch: pytest.MonkeyPatch) -> ParallelCorpus:
     return small_wmt(monkeypatch)
 
 
@@ -31,7 +31,7 @@ def quiet(line: str) -> None:
     pass
 
 
-def test_a_folder_becomes_a_store(data_folder: Path, wmt: Source, folder: Path) -> None:
+def test_a_folder_becomes_a_store(data_folder: Path, wmt: ParallelCorpus, folder: Path) -> None:
     said: list[str] = []
     path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=said.append)
     store = open_store("wmt14-en-de", path.name)
@@ -56,7 +56,9 @@ def test_a_folder_becomes_a_store(data_folder: Path, wmt: Source, folder: Path) 
     assert said[1] == "kept 32 of 35 training pairs (dropped: 2 empty, 1 long, 0 ratio)"
 
 
-def test_the_manifest_tells_what_was_read_and_dropped(data_folder: Path, wmt: Source, folder: Path) -> None:
+def test_the_manifest_tells_what_was_read_and_dropped(
+    data_folder: Path, wmt: ParallelCorpus, folder: Path
+) -> None:
     path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
     told = open_store("wmt14-en-de", path.name).manifest.source
     assert told["kind"] == "files"
@@ -70,7 +72,7 @@ def test_the_manifest_tells_what_was_read_and_dropped(data_folder: Path, wmt: So
 
 
 def test_the_vocabulary_is_that_of_the_clean_training_text(
-    data_folder: Path, wmt: Source, folder: Path
+    data_folder: Path, wmt: ParallelCorpus, folder: Path
 ) -> None:
     store = open_store("wmt14-en-de", prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet).name)
     expected = ByteBpe.train(store.lines("train", "en") + store.lines("train", "de"), VOCAB)
@@ -79,7 +81,7 @@ def test_the_vocabulary_is_that_of_the_clean_training_text(
 
 @pytest.mark.parametrize("block", [1, 7, 31, 32])
 def test_nothing_depends_on_the_size_of_a_block(
-    data_folder: Path, wmt: Source, folder: Path, monkeypatch: pytest.MonkeyPatch, block: int
+    data_folder: Path, wmt: ParallelCorpus, folder: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     whole = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "again"))
@@ -88,7 +90,9 @@ def test_nothing_depends_on_the_size_of_a_block(
     assert (again / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
 
-def test_a_given_tokeniser_is_used(data_folder: Path, wmt: Source, folder: Path, tmp_path: Path) -> None:
+def test_a_given_tokeniser_is_used(
+    data_folder: Path, wmt: ParallelCorpus, folder: Path, tmp_path: Path
+) -> None:
     given = ByteBpe.train(["the houses"] * 9, 262)
     given.save(tmp_path / "mine.json")
     path = prepare("wmt14-en-de", folder, tokenizer=tmp_path / "mine.json", say=quiet)
@@ -127,15 +131,14 @@ def test_ready_talks_have_their_own_validation(data_folder: Path, tmp_path: Path
 
 
 def test_a_share_of_the_pairs_may_teach_the_vocabulary(
-    data_folder: Path, wmt: Source, folder: Path, monkeypatch: pytest.MonkeyPatch
+    data_folder: Path, wmt: ParallelCorpus, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dataclasses
 
     from repro.data import registry
 
-    assert wmt.parallel is not None
-    few = dataclasses.replace(wmt, parallel=dataclasses.replace(wmt.parallel, vocabulary_every=3))
-    monkeypatch.setitem(registry.SOURCES, "wmt14-en-de", few)
+    few = dataclasses.replace(wmt, vocabulary_every=3)
+    monkeypatch.setitem(registry.DATA_SETS, "wmt14-en-de", few)
     store = open_store("wmt14-en-de", prepare("wmt14-en-de", folder, vocab_size=270, say=quiet).name)
     expected = ByteBpe.train(store.lines("train", "en")[::3] + store.lines("train", "de")[::3], 270)
     assert store.manifest.tokenizer["sha256"] == expected.sha256
@@ -153,7 +156,7 @@ def test_a_share_of_the_pairs_may_teach_the_vocabulary(
     ],
 )
 def test_a_refusal_leaves_nothing_behind(
-    data_folder: Path, wmt: Source, folder: Path, written: bytes, said: str
+    data_folder: Path, wmt: ParallelCorpus, folder: Path, written: bytes, said: str
 ) -> None:
     for part in ("en", "de"):
         (folder / f"train.{part}").write_bytes(written)
@@ -163,7 +166,7 @@ def test_a_refusal_leaves_nothing_behind(
     assert list((data_folder / "wmt14-en-de").iterdir()) == []
 
 
-def test_sides_of_different_lengths(data_folder: Path, wmt: Source, folder: Path) -> None:
+def test_sides_of_different_lengths(data_folder: Path, wmt: ParallelCorpus, folder: Path) -> None:
     (folder / "commoncrawl.de-en.de").write_text("zu wenig\n")
     with pytest.raises(UserError, match=r"commoncrawl\.de-en\.en has 3 lines, .*\.de has 1 lines"):
         prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
@@ -182,7 +185,7 @@ def peak_of(folder: Path, pairs: int, tokenizer: Path) -> int:
 
 
 def test_memory_does_not_grow_with_the_corpus(
-    data_folder: Path, wmt: Source, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_folder: Path, wmt: ParallelCorpus, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "BLOCK", 100)
     ByteBpe.train(["pair of many"] * 9, 262).save(tmp_path / "mine.json")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from repro.batches import Evaluation
 from repro.data import ParsingData
 from repro.data.sources import prepare
 from repro.errors import UserError
@@ -39,7 +40,7 @@ def test_batches_hold_sentences_and_rows_of_symbols() -> None:
     for batch in module.train_dataloader():
         assert batch.source.numel() <= 600
         assert batch.target_out.numel() <= 600
-        for place, i in enumerate(batch.index.tolist()):
+        for place, i in enumerate(batch.indices.tolist()):
             assert module.tokenizer.decode(batch.source[place].tolist()) == words[i]
             assert module.tokenizer.decode(batch.target_out[place].tolist()) == rows[i]
             seen.append(i)
@@ -54,13 +55,15 @@ def test_references_are_trees_with_their_words() -> None:
         assert [piece.rstrip(")") for piece in line.split() if not piece.startswith("(")] == words.split()
         assert row.split().count("XX") == len(words.split())
     lengths = [len(row.split()) + 1 for row in module.targets("val")]
-    assert module.expected_tokens("val") == sum(lengths) == module.counts["val"]["target_tokens"]
+    expected = {"examples": len(lengths), "tokens": sum(lengths)}
+    assert module.expected(Evaluation("val")) == expected
+    assert module.counts["val"]["target_tokens"] == sum(lengths)
 
 
 def test_long_rows_are_left_out_of_training_and_counted() -> None:
     module = data(max_length=20)
     short = [i for i, row in enumerate(module.targets("train")) if len(row.split()) < 20]
-    there = sorted(i for batch in module.train_dataloader() for i in batch.index.tolist())
+    there = sorted(i for batch in module.train_dataloader() for i in batch.indices.tolist())
     assert there
     assert set(there) <= set(short)
     assert module.counts["train"]["dropped"] == 120 - len(there)

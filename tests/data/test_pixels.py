@@ -132,11 +132,11 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
     data.setup()
     batches = list(data.train_dataloader())
     assert len(batches) == 3
-    assert sorted(int(n) for batch in batches for n in batch.index) == list(range(15))
+    assert sorted(int(n) for batch in batches for n in batch.indices) == list(range(15))
     reader = data.reader("train")
     for batch in batches:
-        assert torch.equal(batch.examples.inputs, reader(batch.index.numpy(), 0).inputs)
-        assert int(batch.step_targets) == 5
+        assert torch.equal(batch.examples.inputs, reader(batch.indices.numpy(), 0).inputs)
+        assert batch.step_targets == 5
     helped = PatchData("cifar10", 5, augment=True, seed=2, num_workers=1)
     for batch, other in zip(batches, helped.train_dataloader(), strict=True):
         assert torch.equal(batch.examples.inputs, other.examples.inputs)
@@ -156,7 +156,7 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
         ({"store": "mnist", "grey": True}, "mnist is grey already"),
         ({"store": "cifar10", "size": 28}, "size 28 is less than the side 32 of cifar10's pictures"),
         ({"store": "cifar10", "val_examples": -1}, "val_examples must be at least 0, not -1"),
-        ({"store": "multi30k"}, "multi30k holds no pictures but pairs; pictures: mnist, cifar10"),
+        ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10"),
         ({"store": "cifar"}, "unknown data set 'cifar'; nearest: cifar10"),
         ({"store": "mnist", "batch_size": 0}, "batch_size 0 .* must be at least 1"),
     ],

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from repro.data.protein_store import SYMBOLS
-from repro.data.sources import SOURCES, prepare
+from repro.data.sources import prepare
 from repro.data.store import open_store
 from repro.errors import UserError
 
-SOURCE = SOURCES["remote-homology"]
 RECORDS = {
     "train": [("GCTVEDRCLIG", 0), ("MZ", 1194), ("A", 7)],
     "valid": [("XU", 3)],
@@ -88,7 +87,10 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
     manifest = open_store("remote-homology", "tape").manifest
     assert manifest.missing_splits == ["test_family_holdout", "test_superfamily_holdout"]
     assert manifest.counts["train"] == {"examples": 3, "tokens": {"residues": 20}}
-    assert said == ["made remote-homology/tape: test_fold_holdout 2, train 3, valid 1"]
+    assert said == [
+        "made remote-homology/tape: test_fold_holdout 2, train 3, valid 1",
+        "not at hand, left out: test_family_holdout, test_superfamily_holdout",
+    ]
 
 
 @pytest.mark.parametrize(

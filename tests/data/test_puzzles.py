@@ -47,7 +47,7 @@ def test_the_published_duplication() -> None:
     batch = next(iter(module.train_dataloader()))
     assert batch.examples.inputs.shape == (64, 1024)
     assert int(batch.examples.inputs.max()) == 127
-    assert int((batch.examples.targets >= 0).sum()) == int(batch.step_targets) == 64 * 511
+    assert int((batch.examples.targets >= 0).sum()) == batch.step_targets == 64 * 511
 
 
 @pytest.mark.parametrize(

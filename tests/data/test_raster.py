@@ -94,13 +94,13 @@ def test_batches_of_training(mnist: Splits) -> None:
     data.prepare_data()
     data.setup()
     batches = list(data.train_dataloader())
-    order = [int(n) for batch in batches for n in batch.index]
+    order = [int(n) for batch in batches for n in batch.indices]
     assert sorted(order) == list(range(15))
     assert order != list(range(15)), "training is shuffled"
     reader = data.reader("train")
     for batch in batches:
-        assert torch.equal(batch.examples.inputs, reader(batch.index.numpy(), 0).inputs)
-        assert int(batch.step_targets) == 5 * 783
+        assert torch.equal(batch.examples.inputs, reader(batch.indices.numpy(), 0).inputs)
+        assert batch.step_targets == 5 * 783
 
 
 def test_pictures_without_labels_whose_test_set_is_called_val(
@@ -125,7 +125,7 @@ def test_pictures_without_labels_whose_test_set_is_called_val(
     [
         ({"val_examples": -1}, "val_examples must be at least 0, not -1"),
         ({"eval_examples": 0}, "eval_examples must be at least 1, not 0; leave it out for all"),
-        ({"store": "multi30k"}, "multi30k holds no pictures but pairs; pictures: mnist, cifar10, imagenet64"),
+        ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10, imagenet64"),
         ({"store": "imagenet"}, "unknown data set 'imagenet'; nearest: imagenet64"),
         ({"batch_size": 0}, "batch_size 0 .* must be at least 1"),
     ],

@@ -1,8 +1,10 @@
 """Batches of streams: inputs, targets, what is scored; sequences made lazily."""
 
 import pickle
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from repro.data.segments import NOTHING, Lazy, Segment, build_batch
@@ -12,33 +14,38 @@ AT = np.array([[0, 1, 2], [2, 3, 4]])
 
 
 def test_a_target_is_the_token_after_its_input() -> None:
-    batch = build_batch(TOKENS, Segment(AT, np.array([4, 9]), fresh=True, part=1, step_tokens=77))
+    batch = build_batch(TOKENS, Segment(AT, np.array([4, 9]), fresh=True, micro_batch=1, step_targets=77))
     assert batch.ids.tolist() == [[5, 6, 7], [7, 8, 9]]
     assert batch.targets.tolist() == [[6, 7, 8], [8, 9, 10]]
-    assert [t.dtype for t in (batch.ids, batch.targets, batch.step_tokens, batch.index, batch.part)] == [
-        torch.int64
-    ] * 5
-    assert (int(batch.step_tokens), batch.fresh.tolist(), int(batch.part)) == (77, True, 1)
-    assert batch.index.tolist() == [4, 9]
-    assert batch.fresh.dtype == torch.bool
-    assert batch.step_tokens.shape == batch.fresh.shape == batch.part.shape == ()
+    assert {t.dtype for t in (batch.ids, batch.targets, batch.indices)} == {torch.int64}
+    assert batch.indices.tolist() == [4, 9]
+    assert (batch.step_targets, batch.fresh, batch.micro_batch, batch.scored) == (77, True, 1, None)
+    assert [type(value) for value in (batch.step_targets, batch.fresh, batch.micro_batch)] == [int, bool, int]
 
 
-def test_what_is_skipped_or_masked_is_not_scored() -> None:
-    batch = build_batch(TOKENS, Segment(AT, np.arange(2), fresh=False, skip=np.array([0, 2])))
-    assert batch.targets.tolist() == [[6, 7, 8], [-1, -1, 10]]
-    assert (int(batch.step_tokens), batch.fresh.tolist()) == (4, False)
-    scored = np.array([True, False, True, True, True, False])
-    batch = build_batch(TOKENS, Segment(AT, np.arange(2), fresh=False, skip=np.array([0, 1])), scored)
-    assert batch.targets.tolist() == [[-1, 7, 8], [-1, 9, -1]]
-    assert int(batch.step_tokens) == 3
+@pytest.mark.parametrize(
+    ("skip", "mask", "targets", "places"),
+    [
+        ([0, 2], None, [[6, 7, 8], [-1, -1, 10]], [0, 1, 2, 5]),
+        ([0, 1], [1, 0, 1, 1, 1, 0], [[-1, 7, 8], [-1, 9, -1]], [1, 2, 4]),
+        ([3, 3], None, [[-1] * 3] * 2, []),
+        ([0, 0], [1] * 6, [[6, 7, 8], [8, 9, 10]], None),
+    ],
+)
+def test_what_is_skipped_or_masked_is_not_scored(skip: Any, mask: Any, targets: Any, places: Any) -> None:
+    segment = Segment(AT, np.arange(2), fresh=False, skip=np.array(skip))
+    batch = build_batch(TOKENS, segment, None if mask is None else np.array(mask, np.bool_))
+    assert batch.targets.tolist() == targets
+    assert (batch.scored if batch.scored is None else batch.scored.tolist()) == places, "None where all are"
+    assert batch.step_targets == (6 if places is None else len(places))
+    assert batch.fresh is False
 
 
 def test_a_batch_without_rows() -> None:
     batch = build_batch(TOKENS, NOTHING)
     assert batch.ids.shape == batch.targets.shape == (0, 1)
-    assert int(batch.step_tokens) == 0
-    assert batch.index.shape == (0,)
+    assert batch.step_targets == 0
+    assert batch.indices.shape == (0,)
 
 
 def test_a_lazy_sequence_makes_only_what_is_asked_for() -> None:

@@ -65,7 +65,7 @@ def test_targets_are_counted_without_reading_them(store: Path) -> None:
 
 def test_every_utterance_is_evaluated_once(store: Path) -> None:
     module = SpeechData(1, phonemes=3, eval_batch_size=1)
-    assert [batch.index.tolist() for batch in module.val_dataloader()] == [[0], [1]]
+    assert [batch.indices.tolist() for batch in module.val_dataloader()] == [[0], [1]]
 
 
 def test_nothing_to_train_on_is_refused(store: Path) -> None:

@@ -67,9 +67,9 @@ def test_recordings_lie_nowhere_else(data_folder: Path, folder: Path) -> None:
 
 
 def test_the_list_has_its_licence() -> None:
-    told = next(info for info in list_sources() if info.name == "wsj")
-    assert (told.obtained, told.levels) == ("--from", ("fbank40",))
-    assert "LDC94S13A" in told.licence
+    told = next(one for one in list_sources() if one["name"] == "wsj")
+    assert (told["obtained"], told["levels"]) == ("--from", ("fbank40",))
+    assert "LDC94S13A" in told["licence"]
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from repro.data.manifest import MANIFEST, Manifest
+from repro.data.manifest import Manifest
+from repro.data.registry import prepare_command
 from repro.data.sources import prepare
-from repro.data.store import StoreWriter, make_store, open_store, token_dtype, variants, verify
-from repro.data.tokenizers import load_tokenizer
-from repro.data.variants import Variant, given_variant, prepare_command
+from repro.data.store import open_store, token_dtype, verify
+from repro.data.store_writer import StoreWriter, make_store
+from repro.data.tokenizers import ByteBpe, load_tokenizer
+from repro.data.variants import MANIFEST, Variant, given_variant, variants
 from repro.errors import ReproError, UserError
 
 NAME, VARIANT = "numbers-en-de", "bpe300-n300"
@@ -192,7 +196,9 @@ def test_unknown_names_are_named(numbers_store: Path) -> None:
 
 def test_an_empty_column_and_a_large_vocabulary(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
-    assert writer.write_part("a.en", ["x", ""], [[70_000], []], vocab_size=70_001) == 1
+    tokenizer = cast(ByteBpe, SimpleNamespace(size=70_001, encode_batch=lambda lines: [[70_000], []]))
+    writer.write_lines("a.en", ["x", ""])
+    assert writer.encode_split("a", ["en"], tokenizer) == {"examples": 2, "tokens": {"en": 1}}
     assert np.fromfile(tmp_path / "a.en.tokens.bin", "<u4").tolist() == [70_000]
     assert np.fromfile(tmp_path / "a.en.offsets.bin", "<i8").tolist() == [0, 1, 1]
     assert (tmp_path / "a.en.txt").read_bytes() == b"x\n\n"

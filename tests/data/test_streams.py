@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from repro.data.segments import Segment, build_batch
+from repro.data.shares import Share
 from repro.data.streams import (
     OrderName,
-    Share,
     dropped_in_training,
     plan_epoch,
     rows_per_batch,
-    share_of_rows,
     steps_per_epoch,
 )
 from repro.errors import UserError
@@ -53,7 +52,7 @@ def test_an_epoch_has_equally_many_batches_at_every_length(order: OrderName, seq
     assert len(np.unique(seen)) == seen.size == N - dropped_in_training(N, BATCH) == 960
     assert seen.min() >= 0
     assert seen.max() < N
-    assert {s.step_tokens for s in segments} == {BATCH}
+    assert {s.step_targets for s in segments} == {BATCH}
 
 
 def test_streams_are_read_on_from_batch_to_batch() -> None:
@@ -62,19 +61,19 @@ def test_streams_are_read_on_from_batch_to_batch() -> None:
         text = np.concatenate([s.targets[row] for s in segments])
         assert text.tolist() == list(range(row * 120, (row + 1) * 120))
     assert [s.fresh for s in segments] == [True] + [False] * 19
-    assert segments[5].index.tolist() == list(range(8))
+    assert segments[5].indices.tolist() == list(range(8))
 
 
 def test_blocks_are_drawn_anew_and_stand_alone() -> None:
     epochs = [plan("shuffled", 6, epoch=e, seed=s) for s, e in ((3, 0), (3, 0), (3, 1), (4, 0))]
-    orders = [np.concatenate([s.index for s in segments]).tolist() for segments in epochs]
+    orders = [np.concatenate([s.indices for s in segments]).tolist() for segments in epochs]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
     assert orders[0] != orders[3]
     assert orders[0] != sorted(orders[0])
     for s in epochs[0]:
         assert s.fresh
-        assert (s.targets == s.index[:, None] * 6 + np.arange(6)).all()
+        assert (s.targets == s.indices[:, None] * 6 + np.arange(6)).all()
 
 
 def test_sentences_stay_whole_and_change_places() -> None:
@@ -112,18 +111,13 @@ def test_any_share_of_the_work_is_the_same_global_batches(order: OrderName, worl
         rebuilt = np.full_like(alone.targets, -1)
         for rank, segments in enumerate(ranks):
             mine = segments[step * parts : (step + 1) * parts]
-            assert [s.part for s in mine] == list(range(parts))
+            assert [s.micro_batch for s in mine] == list(range(parts))
             assert {s.fresh for s in mine} == {alone.fresh}
-            assert {s.step_tokens for s in mine} == {BATCH}
+            assert {s.step_targets for s in mine} == {BATCH}
             # interleaving a rank's micro-batches gives its rows in the order in which memories are saved
             rows = np.stack([s.targets for s in mine], axis=1).reshape(-1, 6)
             rebuilt[rank::world] = rows
         assert (rebuilt == alone.targets).all()
-
-
-def test_rows_of_a_share() -> None:
-    assert share_of_rows(12, rank=1, world=2, part=1, parts=3).tolist() == [3, 9]
-    assert share_of_rows(4, rank=3, world=4).tolist() == [3]
 
 
 def test_masked_targets_are_counted_over_the_global_batch() -> None:
@@ -133,7 +127,7 @@ def test_masked_targets_are_counted_over_the_global_batch() -> None:
     for step in range(20):
         four = [batches[rank][2 * step + part] for rank in range(2) for part in range(2)]
         total = sum(int((b.targets >= 0).sum()) for b in four)
-        assert {int(b.step_tokens) for b in four} == {total}
+        assert {b.step_targets for b in four} == {total}
         assert 0 < total < BATCH
 
 

@@ -42,7 +42,7 @@ def test_batches_score_the_answers_only() -> None:
     batch = next(iter(data.train_dataloader()))
     assert batch.ids.shape == (4, 16)
     assert bool((batch.targets[1:, 0::2] >= 0).all() or (batch.targets[1:, 1::2] >= 0).all())
-    assert int(batch.step_tokens) == int((batch.targets >= 0).sum())
+    assert batch.step_targets == int((batch.targets >= 0).sum())
     assert data.counts["val"]["targets"] == int(data.scored("val").sum()) == 38
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from jsonargparse import ArgumentParser
 
-from repro.data import Streams, TextData, Windows, registry
-from repro.data.registry import SOURCES
+from repro.batches import Evaluation, TextCut
+from repro.data import Streams, TextData, registry
+from repro.data.registry import DATA_SETS
 from repro.data.sources import prepare
 from repro.errors import UserError
 
@@ -19,7 +20,7 @@ HELD = "the dog saw a cat\n" * 9
 @pytest.fixture
 def words(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """``ptb/words`` of a few lines."""
-    monkeypatch.setitem(registry.SOURCES, "ptb", dataclasses.replace(SOURCES["ptb"], sha256={}))
+    monkeypatch.setitem(registry.DATA_SETS, "ptb", dataclasses.replace(DATA_SETS["ptb"], sha256={}))
     for split, text in (("train", TRAIN), ("valid", HELD), ("test", HELD[:40])):
         (tmp_path / f"ptb.{split}.txt").write_text(text)
     return prepare("ptb", tmp_path, say=lambda line: None)
@@ -59,10 +60,10 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
     assert module.store_name == "ptb"
     assert module.manifest_sha256 == module.store.manifest_sha256
     assert module.manifest.variant == "words"
-    assert module.expected_tokens("val", Streams(5, rows=4)) == 52
-    assert module.expected_tokens("valid", Windows(5, stride=2)) == 53
-    batches = list(module.eval_loader("valid", Windows(5, stride=2)))
-    assert sum(int(b.step_tokens) for b in batches) == 53
+    assert module.expected(Evaluation("val", selection=TextCut(5, rows=4))) == {"tokens": 52}
+    module, windows = data(val_split="valid"), Evaluation("val", selection=TextCut(5, stride=2))
+    assert module.expected(windows) == {"tokens": 53}
+    assert sum(batch.step_targets for batch in module.evaluation_loader(windows)) == 53
 
 
 @pytest.mark.parametrize(
@@ -97,15 +98,11 @@ def test_a_source_alone_stands_for_its_first_level(words: Path) -> None:
 def test_sentences_are_shuffled_where_the_store_knows_them(words: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not stored sentence by sentence"):
         data(order="sentences").train_dataloader()
-    lm1b = registry.SOURCES["lm1b"]
-    assert lm1b.text is not None
+    lm1b = registry.DATA_SETS["lm1b"]
     with pytest.MonkeyPatch.context() as patch:
-        text = dataclasses.replace(
-            lm1b.text,
-            shards={},
-            files={s: (f"ptb.{s}.txt",) for s in ("train", "test")} | {"val": ("ptb.valid.txt",)},
-        )
-        patch.setitem(registry.SOURCES, "lm1b", dataclasses.replace(lm1b, text=text))
+        names = {s: (f"ptb.{s}.txt",) for s in ("train", "test")} | {"val": ("ptb.valid.txt",)}
+        changed = dataclasses.replace(lm1b, shards={}, names=names)  # type: ignore[call-arg]
+        patch.setitem(registry.DATA_SETS, "lm1b", changed)
         prepare("lm1b", tmp_path, level="words-min3", say=lambda line: None)
     module = data(store="lm1b/words-min3", vocab_size=8, order="sentences")
     loader = module.train_dataloader()

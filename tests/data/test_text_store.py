@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from repro.data import corpus, registry
-from repro.data.registry import SOURCES
+from repro.data import corpus, registry, text_sets
+from repro.data.registry import DATA_SETS
 from repro.data.sources import ensure_generated, prepare, verify
 from repro.data.store import open_store
 from repro.data.tokenizers import AnyTokenizer, ByteBpe, load_tokenizer
@@ -31,14 +31,9 @@ def quiet(line: str) -> None:
     pass
 
 
-def replace(
-    monkeypatch: pytest.MonkeyPatch, name: str, text: dict[str, Any] | None = None, **known: Any
-) -> None:
-    """Gives a source other hashes, or another cut."""
-    source = SOURCES[name]
-    assert source.text is not None
-    changed = dataclasses.replace(source, text=dataclasses.replace(source.text, **(text or {})), **known)
-    monkeypatch.setitem(registry.SOURCES, name, changed)
+def replace(monkeypatch: pytest.MonkeyPatch, name: str, **known: Any) -> None:
+    """Gives a data set other hashes, or another cut."""
+    monkeypatch.setitem(registry.DATA_SETS, name, dataclasses.replace(DATA_SETS[name], **known))
 
 
 @pytest.fixture
@@ -145,11 +140,10 @@ def enwik8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     content = "".join(f"{c}ü\n" for c in "abcdefghi" * 4).encode()
     cut = {"train": 100, "val": 20, "test": len(content) - 120}
     digest = hashlib.sha256(content).hexdigest()
-    replace(monkeypatch, "enwik8", {"cut": cut}, sha256={"whole": digest})
+    replace(monkeypatch, "enwik8", cut=cut, sha256={"whole": digest})
     prefix = hashlib.sha256(content[:60]).hexdigest()
-    replace(
-        monkeypatch, "enwik8-prefix", {"cut": {"train": 50, "val": 5, "test": 5}}, sha256={"whole": prefix}
-    )
+    cut = {"train": 50, "val": 5, "test": 5}
+    replace(monkeypatch, "enwik8-prefix", cut=cut, sha256={"whole": prefix})
     with zipfile.ZipFile(tmp_path / "enwik8.zip", "w") as archive:
         archive.writestr("enwik8", content)
     return content
@@ -206,7 +200,7 @@ def test_characters_are_cut_by_bytes_but_never_inside_one(
 ) -> None:
     text = "üaüüb" * 6
     cut = {"train": 24, "val": 24}
-    replace(monkeypatch, "tinyshakespeare", {"cut": cut}, sha256={})
+    replace(monkeypatch, "tinyshakespeare", cut=cut, sha256={})
     (tmp_path / "input.txt").write_text(text, encoding="utf-8")
     for size in (1, 2, 5, 1000):
         monkeypatch.setattr(corpus, "PIECE_BYTES", size)
@@ -236,7 +230,7 @@ def billion(folder: Path, vocabulary: bool = True) -> Path:
 def test_sentences_of_one_billion_words(
     data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace(monkeypatch, "lm1b", {"shards": {"train": 3}})
+    replace(monkeypatch, "lm1b", shards={"train": 3})
     prepare("lm1b", billion(tmp_path / "x"), say=quiet)
     assert symbols("lm1b/words") == ["</S>", "<S>", "b", "a", "<UNK>", "c1"]
     assert read("lm1b/words", "train")[:9] == ["<S>", "a", "b", "c1", "<S>", "b", "a", "<UNK>", "<S>"]
@@ -258,7 +252,7 @@ def test_an_incomplete_billion_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=r"3 of the 99 files training-mono.*news\.en-\*-of-00100"):
         prepare("lm1b", billion(tmp_path / "x"))
-    replace(monkeypatch, "lm1b", {"shards": {"train": 3}})
+    replace(monkeypatch, "lm1b", shards={"train": 3})
     with pytest.raises(UserError, match=r"no 1b_word_vocab\.txt or vocab-2016-09-10\.txt"):
         prepare("lm1b", billion(tmp_path / "y", vocabulary=False))
     prepare("lm1b", tmp_path / "y", level="words-min3", say=quiet)  # counts its own
@@ -324,7 +318,7 @@ def test_the_standard_library_is_there_without_any_files(
         for i in range(60):
             (library / folder / f"m{i}.py").write_text(f"# {folder} {i}\n")
     (library / "m.txt").write_text("no Python")
-    monkeypatch.setattr(corpus.sysconfig, "get_paths", lambda: {"stdlib": str(library)})
+    monkeypatch.setattr(text_sets.sysconfig, "get_paths", lambda: {"stdlib": str(library)})
     assert ensure_generated("python-stdlib", "bytes")
     assert not ensure_generated("python-stdlib", "bytes")
     found = [
@@ -342,10 +336,10 @@ def test_the_standard_library_is_there_without_any_files(
     assert str(library) not in str(source)
     with pytest.raises(UserError, match="no level 'words'"):
         ensure_generated("python-stdlib", "words")
-    for path in library.rglob("*.py"):
+    for path in (*library.rglob("*.py"), data_folder / "python-stdlib" / "bytes" / "manifest.json"):
         path.unlink()
     with pytest.raises(UserError, match="keeps only 0 files"):
-        corpus.from_library()
+        prepare("python-stdlib", level="bytes", say=quiet)
 
 
 def hub(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[tuple[Any, ...]]:
@@ -378,7 +372,9 @@ def test_the_hub_gives_the_same_store(data_folder: Path, wiki: Path, monkeypatch
     assert calls == [("Salesforce/wikitext", "wikitext-2-v1", None)]
     assert bytes(tokens("wikitext-2/bytes")).decode() == WIKI["train"]
     rows["validation"]["text"][1] = " the cow saw \n"
-    with pytest.raises(UserError, match=r"Salesforce/wikitext on the hub: sha256 .* wikitext-2 val\.text"):
+    with pytest.raises(
+        UserError, match=r"Salesforce/wikitext on the hub, val: sha256 .* wikitext-2 val\.text"
+    ):
         prepare("wikitext-2", say=quiet)
     del rows["validation"]
     with pytest.raises(UserError, match=r"has no split val; .*--from DIR"):
@@ -386,15 +382,16 @@ def test_the_hub_gives_the_same_store(data_folder: Path, wiki: Path, monkeypatch
 
 
 def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace(monkeypatch, "text8", {"cut": {"train": 4, "val": 2, "test": 2}})
+    replace(monkeypatch, "text8", cut={"train": 4, "val": 2, "test": 2})
     rows = {"train": {"text": ["ab a"]}, "validation": {"text": ["ba"]}, "test": {"text": [" b"]}}
     hub(monkeypatch, rows)
     prepare("text8", say=quiet)
     assert symbols("text8/chars") == [" ", "a", "b"]
     assert ["".join(read("text8/chars", split)) for split in ("train", "val", "test")] == ["ab a", "ba", " b"]
     rows["test"]["text"] = [" "]
+    (data_folder / "text8" / "chars" / "manifest.json").unlink()
     with pytest.raises(UserError, match="afmck/text8 on the hub has 7 bytes, text8 has 8"):
-        corpus.from_hub(registry.SOURCES["text8"])
+        prepare("text8", say=quiet)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from repro.data import registry
+from repro.data.data_set import Hub
 from repro.data.sources import list_sources, prepare, verify
 from repro.data.store import open_store
-from repro.data.weight_sources import ARCHITECTURES, WEIGHT_SOURCES, numbers_in
+from repro.data.weight_sources import numbers_in
 from repro.data.weights import open_weights
 from repro.errors import UserError
 from tests.official_weights import TINY, official, save, shrink
@@ -115,12 +116,12 @@ def test_a_folder_without_the_file_and_other_content_are_refused(
     with pytest.raises(UserError, match="gpt2 is not text; leave out --vocab-size 9"):
         prepare("gpt2", tmp_path, vocab_size=9, say=quiet)
     save(tmp_path, official("gpt2"))
-    pinned = dataclasses.replace(registry.SOURCES["gpt2"], sha256={FILE: "ab" * 32})
-    monkeypatch.setitem(registry.SOURCES, "gpt2", pinned)
-    with pytest.raises(UserError, match="that of gpt2 is abababababababab…; use the original file"):
+    pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], sha256={FILE: "ab" * 32})
+    monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
+    with pytest.raises(UserError, match=r"that of gpt2 .* is abababababababab…; use the original file"):
         prepare("gpt2", tmp_path, say=quiet)
     pinned = dataclasses.replace(pinned, sha256={FILE: digest(tmp_path / FILE)})
-    monkeypatch.setitem(registry.SOURCES, "gpt2", pinned)
+    monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
     prepare("gpt2", tmp_path, say=quiet)
 
 
@@ -144,8 +145,8 @@ def hub(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[tuple[str, str, str
 def test_the_hub_becomes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pin: str | None) -> None:
     snapshot = save(tmp_path / "snapshots" / ("a1" * 20), official("gpt2"))
     calls = hub(monkeypatch, snapshot / FILE)
-    source = dataclasses.replace(registry.SOURCES["gpt2"], revision=pin)
-    monkeypatch.setitem(registry.SOURCES, "gpt2", source)
+    pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], hub=Hub("openai-community/gpt2", revision=pin))
+    monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
     prepare("gpt2", say=quiet)
     assert calls == [("openai-community/gpt2", FILE, pin)]
     assert open_store("gpt2", "weights").manifest.source == {
@@ -187,9 +188,8 @@ def test_names_of_weights() -> None:
         open_weights("gtp2")
     with pytest.raises(UserError, match="multi30k holds no weights; those that do: gpt2, gpt2-medium"):
         open_weights("multi30k")
-    told = {info.name: info for info in list_sources()}
-    assert (told["gpt2"].levels, told["gpt2"].obtained) == (("weights",), "hub or --from")
-    assert ARCHITECTURES.keys() == {source.name for source in WEIGHT_SOURCES}
+    told = {one["name"]: one for one in list_sources()}
+    assert (told["gpt2"]["levels"], told["gpt2"]["obtained"]) == (("weights",), "hub or --from")
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Interrupt(pl.Callback):
     def on_train_batch_start(self, trainer: pl.Trainer, task: Any, batch: Any, batch_idx: int) -> None:
         place = [trainer.global_step, trainer.global_rank, batch_idx % 2]
         with self.order.open("a") as file:
-            which = batch.ids.tolist() if hasattr(batch, "ids") else batch.index.tolist()
+            which = batch.ids.tolist() if hasattr(batch, "ids") else batch.indices.tolist()
             file.write(json.dumps([place, which]) + "\n")
         self.at("in mid-epoch", trainer.global_step == EPOCH + 3)
         self.at("in the last batch of an epoch", trainer.global_step == EPOCH - 1 and batch_idx % 2 == 1)

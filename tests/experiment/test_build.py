@@ -172,6 +172,6 @@ def test_hashings_without_hashing_are_said_in_one_line() -> None:
     }  # fmt: skip
     data = {"class_path": "repro.data.DuplicationData", "init_args": {"batch_size": 2, "symbols": 4}}
     config = {"trainer": {"max_steps": 1}, "model": model, "data": data}
-    with pytest.raises(UserError, match=r"^p/r \(paper\): .*no mixer of this model hashes") as caught:
+    with pytest.raises(UserError, match=r"^p/r \(paper\): .*no mixer of this network hashes") as caught:
         build(Recipe("p/r", "paper", config), meta=True)
     assert "\n" not in str(caught.value)

@@ -10,6 +10,7 @@ from repro.data.synthetic import EchoData
 from repro.errors import UserError
 from repro.experiment import context as module
 from repro.experiment.context import Comparison, Reader, compare, load_reader, spread_places
+from repro.nn.settings import MemorySettings, Remembers
 from repro.tasks.context import relative_effective_context_length
 from tests.experiment.finished import PAPER, finished, with_learned_positions
 from tests.workshop import RECIPE, STREAM_RECIPE, Workshop
@@ -42,8 +43,8 @@ def test_every_run_is_asked_about_the_same_evenly_spread_places(workshop: Worksh
     places = [answers[i * 35 // 20] for i in range(20)]
     for reader in readers:
         for mixer in reader.net.modules():
-            if hasattr(mixer, "reach"):
-                mixer.reach = type(mixer.reach)()
+            if isinstance(mixer, Remembers):
+                mixer.memory = MemorySettings()
     known = {c: torch.stack([slowly(reader, places, c) for reader in readers]) for c in range(2, 14, 2)}
     for key, ratio in (("0.2", 0.2), ("1", 1.0)):
         expected = relative_effective_context_length(known.__getitem__, ratio, 2, 2, longest=12)

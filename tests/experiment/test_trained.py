@@ -3,7 +3,7 @@
 import torch
 
 from repro.checkpoints import read
-from repro.experiment.build import build
+from repro.experiment.build import build_task
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trained import load_trained, translate_batch
@@ -23,7 +23,7 @@ def test_weighted_shortcuts_are_folded_away_where_a_model_is_used(workshop: Work
     recipe = load_recipe(TINY, "cpu")
     made = run(recipe, 1, "x")
     trained = load_trained(made.run_id)
-    unfolded = build(recipe, with_data=False).task
+    unfolded = build_task(recipe)
     unfolded.load_state_dict(read(recipe.run_dir(1) / MODEL_FILE)["state_dict"])
     assert weighted_stacks(unfolded.net)
     left = [name for name, m in trained.task.net.named_modules() if isinstance(m, WeightedShortcut)]

@@ -43,7 +43,9 @@ class Same(Body):
         nn.Module.__init__(self)
         self.d_model = self.d_out = 1
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, last: int | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, last: int | None = None, settings: object = None
+    ) -> Tensor:
         return x if last is None else x[:, -last:]
 
 

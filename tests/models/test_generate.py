@@ -16,6 +16,7 @@ from repro.models.generate import (
     translate,
 )
 from repro.nn import State
+from repro.nn.settings import AS_BUILT, CallSettings
 from tests.models.tiny import beam_by_hand, greedy_by_hand, language_model, translator
 
 PAD, BOS, EOS, SIZE = 0, 1, 2, 12
@@ -122,10 +123,10 @@ def test_capacity_is_as_large_as_needed_and_no_larger(monkeypatch: pytest.Monkey
     largest = []
     init_state = model.init_state
 
-    def smaller(batch: int, capacity: int | None = None) -> State:
+    def smaller(batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         assert capacity is not None
         largest.append(capacity)
-        return init_state(batch, capacity - 1)
+        return init_state(batch, capacity - 1, settings)
 
     continue_prompt(model, PROMPTS, 9)
     monkeypatch.setattr(model, "init_state", smaller)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from repro.models.decoder_lm import DecoderLM
 from repro.nn import InfusedAttention, SplitSinusoids
 from repro.nn.mixer import detach, leaves
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings
 from tests.models import golden, golden_infused
 from tests.nn.mixers import difference, gradients
 
@@ -21,7 +21,8 @@ CONTROL = 1e-2
 class Run:
     """A golden file of blocks, run through our model, with the memory carried where there is one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, settings: CallSettings = AS_BUILT) -> None:
+        self.settings = settings
         self.arrays, meta = golden.read(name)
         self.tolerance, self.options = meta["tolerance"], meta["options"]
         ids, self.steps = self.arrays["in/ids"].long(), self.options["T"]
@@ -33,9 +34,11 @@ class Run:
 
     def blocks(self) -> list[tuple[Tensor, Any]]:
         """Each block's hidden states, and the state after it."""
-        found, state = [], self.model.init_state(len(self.inputs[0])) if self.memory else None
+        found, state = [], None
+        if self.memory:
+            state = self.model.init_state(len(self.inputs[0]), None, self.settings)
         for ids in self.inputs:
-            mixed = self.model(ids, state)
+            mixed = self.model(ids, state, None, self.settings)
             state = None if state is None else detach(mixed.state)
             found.append((mixed.y, mixed.state))
         return found
@@ -103,10 +106,7 @@ def test_control_a_gradient_into_the_memory_shows() -> None:
 
 @torch.no_grad()
 def test_control_no_memory_shows() -> None:
-    run = Run("short_pia_cache")
-    with reaching(run.model, Reach(0)):
-        assert run.worst() > CONTROL
-    assert run.worst() < run.tolerance["out"]
+    assert Run("short_pia_cache", CallSettings(MemorySettings(0))).worst() > CONTROL
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -142,7 +142,8 @@ def _with_positions_in_values(body: InfusedAttention) -> Any:
 class Stream:
     """The golden file of single tokens: a first window at once, then token by token."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CallSettings = AS_BUILT) -> None:
+        self.settings = settings
         self.arrays, meta = golden.read("short_token_by_token")
         self.options, self.tolerance = meta["options"], meta["tolerance"]["out"]
         self.ids = self.arrays["in/ids"].long()
@@ -151,10 +152,10 @@ class Stream:
     def run(self, state: Any) -> tuple[Tensor, Tensor, list[int], Any]:
         """Logits of the window and of every step, how many inputs each step saw, and the last state."""
         window, logits = self.options["T"], self.model.vocabulary.logits
-        first = self.model(self.ids[:, :window], state)
+        first = self.model(self.ids[:, :window], state, None, self.settings)
         state, steps, seen = first.state, [], []
         for token in self.ids[:, window:].split(1, dim=1):
-            mixed = self.model(token, state)
+            mixed = self.model(token, state, None, self.settings)
             state = mixed.state
             steps.append(logits(mixed.y))
             seen.append(int(state["stream"]["mix"][0]["length"][0]))
@@ -175,11 +176,10 @@ def test_token_by_token(capacity: int | None) -> None:
 
 @pytest.mark.parametrize("capacity", [None, 23])
 @torch.no_grad()
-def test_control_another_reach_shows(capacity: int | None) -> None:
-    stream = Stream()
+def test_control_another_memory_shows(capacity: int | None) -> None:
     for mem_len in (6, 8, 30):
-        with reaching(stream.model, Reach(mem_len)):
-            _, steps, seen, _ = stream.run(stream.model.init_state(2, capacity))
+        stream = Stream(CallSettings(MemorySettings(mem_len)))
+        _, steps, seen, _ = stream.run(stream.model.init_state(2, capacity, stream.settings))
         assert difference(steps, stream.arrays["out/step_logits"]) > CONTROL
         assert seen != stream.arrays["out/to_see"].tolist()
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from repro.nn.mixer import State, detach
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import CallSettings, MemorySettings
 from tests.models import golden, golden_relative
 from tests.nn.mixers import difference
 
@@ -43,7 +43,7 @@ class Run:
         self,
         name: str,
         capacity: int | None = None,
-        reach: Reach | None = None,
+        memory: MemorySettings | None = None,
         forget: bool = False,
         change: Any = None,
     ) -> None:
@@ -57,11 +57,13 @@ class Run:
         self.hidden: list[list[Tensor]] = []
         self.nll: list[Tensor] = []
         clamp = self.options["clamp_len"]
-        own = Reach(self.options["mem_len"], clamp if clamp > 0 else None, self.options["same_length"])
-        with reaching(self.net, reach or own):
-            state = self.start(capacity)
-            for at in range(0, self.segments * self.steps, self.steps):
-                state = self.segment(at, self.start(capacity) if forget else state)
+        own = MemorySettings(
+            self.options["mem_len"], clamp if clamp > 0 else None, self.options["same_length"]
+        )
+        self.settings = CallSettings(memory or own)
+        state = self.start(capacity)
+        for at in range(0, self.segments * self.steps, self.steps):
+            state = self.segment(at, self.start(capacity) if forget else state)
         self.state = state
 
     @property
@@ -78,7 +80,7 @@ class Run:
 
     def start(self, capacity: int | None) -> State:
         """An empty state; the library that cannot start empty starts with zeros that are seen."""
-        state = self.net.init_state(self.ids.shape[0], capacity)
+        state = self.net.init_state(self.ids.shape[0], capacity, self.settings)
         for layer in state["stream"]["mix"] if self.untied and capacity is None else ():
             size = (self.ids.shape[0], self.options["mem_len"], self.options["d_model"])
             layer["memory"] = layer["memory"].new_zeros(size)
@@ -88,7 +90,7 @@ class Run:
     def segment(self, at: int, state: State) -> State:
         inputs = self.ids[:, at : at + self.steps]
         del self.layers[:]
-        mixed = self.net(inputs, state)
+        mixed = self.net(inputs, state, None, self.settings)
         self.hidden.append([self.net.vocabulary.embed(inputs), *self.layers])
         if not self.untied:
             self.nll.append(self.net.vocabulary.nll(mixed.y, self.ids[:, at + 1 : at + 1 + self.steps]))
@@ -154,26 +156,25 @@ def test_segments_whose_keys_and_values_are_kept(name: str) -> None:
 def test_token_by_token_equals_one_long_forward(name: str) -> None:
     run = Run(name)
     ids, tokens = run.ids[:, :-1], run.ids.shape[1] - 1
-    with reaching(run.net, Reach(tokens)):
-        whole = run.net(ids).y
-        for capacity in (None, tokens, 10 * tokens):
-            state, outputs = run.net.init_state(2, capacity), []
-            for t in range(tokens):
-                y, state, *_ = run.net(ids[:, t : t + 1], state)
-                outputs.append(y)
-            assert difference(torch.cat(outputs, dim=1), whole) < run.tolerance["out"]
+    settings = CallSettings(MemorySettings(tokens))
+    whole = run.net(ids, settings=settings).y
+    for capacity in (None, tokens, 10 * tokens):
+        state, outputs = run.net.init_state(2, capacity, settings), []
+        for t in range(tokens):
+            y, state, *_ = run.net(ids[:, t : t + 1], state, None, settings)
+            outputs.append(y)
+        assert difference(torch.cat(outputs, dim=1), whole) < run.tolerance["out"]
 
 
 @torch.no_grad()
 def test_token_by_token_equals_segments_where_every_token_sees_as_much() -> None:
     # With same_length a token sees the same number of keys wherever segments begin, in the first layer; those keys
     # saw others themselves in a deeper one, and they do so alike only where memories are as long as all that was.
-    run = Run("txl_eval_clamp_same_length", reach=Reach(30, clamp_len=4, same_length=True))
-    with reaching(run.net, Reach(30, clamp_len=4, same_length=True)):
-        state, outputs = run.net.init_state(2, 30), []
-        for t in range(run.ids.shape[1] - 1):
-            y, state, *_ = run.net(run.ids[:, t : t + 1], state)
-            outputs.append(y)
+    run = Run("txl_eval_clamp_same_length", memory=MemorySettings(30, clamp_len=4, same_length=True))
+    state, outputs = run.net.init_state(2, 30, run.settings), []
+    for t in range(run.ids.shape[1] - 1):
+        y, state, *_ = run.net(run.ids[:, t : t + 1], state, None, run.settings)
+        outputs.append(y)
     got, wanted = torch.cat(outputs, dim=1), torch.cat([hidden[-1] for hidden in run.hidden], dim=1)
     assert difference(got, wanted) < 1e-12
 
@@ -184,12 +185,10 @@ def test_control_a_memory_that_is_dropped_shows(name: str) -> None:
     assert Run(name, forget=True).worst() > CONTROL
 
 
-@pytest.mark.parametrize(
-    "reach", [Reach(9), Reach(9, 4), Reach(9, None, True), Reach(9, 5, True), Reach(8, 4, True)]
-)
+@pytest.mark.parametrize("memory", [(9,), (9, 4), (9, None, True), (9, 5, True), (8, 4, True)])
 @torch.no_grad()
-def test_control_another_reach_shows(reach: Reach) -> None:
-    assert Run("txl_eval_clamp_same_length", reach=reach).worst() > CONTROL
+def test_control_other_memory_settings_show(memory: tuple[Any, ...]) -> None:
+    assert Run("txl_eval_clamp_same_length", memory=MemorySettings(*memory)).worst() > CONTROL
 
 
 @pytest.mark.parametrize("name", ["txl_plain_mem_longer", "txl_plain_mem_shorter", "txl_adaptive_div1"])

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from repro.data.weight_sources import ARCHITECTURES, numbers_in
+from repro.data.weight_sources import WEIGHTS, numbers_in
 from repro.models import Bert, Body, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import FAMILIES, TOKENS, begin_with, fill, statistics, translate
 from tests.official_weights import BESIDE, D_MODEL, HEADS, LAYERS, POSITIONS, TINY, official
 
+ARCHITECTURES = {weights.name: weights.architecture for weights in WEIGHTS}
 BODIES: dict[str, type[Any]] = {"gpt2": Gpt2, "bert": Bert, "vit": VisionTransformer}
 
 

@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from repro.data import weight_sources
 from repro.data.sources import prepare
 from repro.data.weight_sources import Architecture
 from repro.data.weights import open_weights
@@ -19,7 +18,7 @@ from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import begin_with, translate
 from repro.nn import Vocabulary
 from tests.nn.mixers import difference, randomise
-from tests.official_weights import D_MODEL, HEADS, LAYERS, POSITIONS, official
+from tests.official_weights import D_MODEL, HEADS, LAYERS, POSITIONS, official, resize
 
 TOLERANCE = 1e-5
 CONTROL = 1e-3
@@ -28,7 +27,7 @@ CONTROL = 1e-3
 def opened(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, architecture: Architecture) -> Any:
     """What our store gives back of a folder with a file of weights."""
     monkeypatch.setenv("REPRO_DATA", str(folder / "data"))
-    monkeypatch.setitem(weight_sources.ARCHITECTURES, name, architecture)
+    resize(monkeypatch, name, architecture)
     prepare(name, folder, say=lambda line: None)
     return open_weights(name)
 

@@ -21,6 +21,7 @@ from repro.nn import (
     RelativeAttention,
     ShawAttention,
 )
+from repro.nn.settings import AS_BUILT, CallSettings
 from tests.nn import (
     reference,
     reference_infused,
@@ -169,7 +170,12 @@ def valid(lengths: Tensor, steps: int) -> Tensor:
 
 
 def feed(
-    mixer: nn.Module, rows: Sequence[Tensor], takes: Sequence[Sequence[int]], state: Any, noise: float = 9.0
+    mixer: nn.Module,
+    rows: Sequence[Tensor],
+    takes: Sequence[Sequence[int]],
+    state: Any,
+    noise: float = 9.0,
+    settings: CallSettings = AS_BUILT,
 ) -> tuple[list[Tensor], Any]:
     """Feeds ragged sequences chunk by chunk, with carried state.
 
@@ -179,6 +185,7 @@ def feed(
         takes: for each call, how many tokens each row takes; shorter rows are padded with noise.
         state: the state to start from.
         noise: size of what stands in the padding; it must not matter.
+        settings: of every call; the state must have been made under the same.
 
     Returns:
         Each row's outputs ``(L_b, D)``, and the last state.
@@ -192,7 +199,9 @@ def feed(
             torch.cat([p, noise * torch.randn(steps - len(p), p.shape[1], dtype=p.dtype)]) for p in parts
         ]
         where = start[:, None] + torch.arange(steps)
-        y, state, *_ = mixer(torch.stack(padded), state, Layout(True, start, lengths, where))
+        y, state, *_ = mixer(
+            torch.stack(padded), state, Layout(True, start, lengths, where, settings=settings)
+        )
         for b, n in enumerate(take):
             outputs[b].append(y[b, :n])
         start = start + lengths

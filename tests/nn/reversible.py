@@ -31,7 +31,7 @@ class Scored(nn.Module):
         self.proj = nn.Linear(d_model, d_model)
         self.unused = nn.Parameter(torch.ones(3))
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: object = None) -> State:
         return None
 
     def share_with(self, first: "Scored") -> None:

@@ -1,4 +1,4 @@
-"""What relative and Shaw's attention share: memories, rings, reach; in float64 against the naive loops."""
+"""What relative and Shaw's attention share: memories, rings, settings; in float64 against the naive loops."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ from torch import Tensor
 from repro.nn import Layout, RelativeAttention, ShawAttention
 from repro.nn.attention import shift
 from repro.nn.mixer import detach, reset_rows
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings
 from tests.nn import reference_relative
 from tests.nn.mixers import D_MODEL, difference, feed, randomise, valid
 
 KINDS = ["relative", "shaw"]
 LOOPS: dict[str, Any] = {"relative": reference_relative.relative, "shaw": reference_relative.shaw}
-REACHES = [
-    Reach(5),
-    Reach(5, clamp_len=3),
-    Reach(5, same_length=True),
-    Reach(4, 2, True),
-    Reach(1),
-    Reach(1, 1, True),
+MEMORIES = [
+    MemorySettings(5),
+    MemorySettings(5, clamp_len=3),
+    MemorySettings(5, same_length=True),
+    MemorySettings(4, 2, True),
+    MemorySettings(1),
+    MemorySettings(1, 1, True),
 ]
 TAKES = [[4, 3, 0], [2, 4, 1], [0, 1, 3], [3, 3, 3]]
 
@@ -44,8 +44,11 @@ def layout(steps: int, lengths: Tensor | None = None) -> Layout:
     return Layout(True, lengths=lengths, positions=torch.arange(steps))
 
 
-def by_loop(kind: str, made: Any, given: list[Tensor], takes: list[list[int]]) -> list[Tensor]:
+def by_loop(
+    kind: str, made: Any, given: list[Tensor], takes: list[list[int]], memory: MemorySettings | None = None
+) -> list[Tensor]:
     """Every call by the naive loop, each row's past being all that was before."""
+    made = reference_relative.told(made, memory)
     outputs: list[list[Tensor]] = [[] for _ in given]
     at = [0] * len(given)
     for take in takes:
@@ -57,31 +60,43 @@ def by_loop(kind: str, made: Any, given: list[Tensor], takes: list[list[int]]) -
     return [torch.cat(parts) for parts in outputs]
 
 
+def fed(
+    made: Any,
+    given: list[Tensor],
+    takes: list[list[int]],
+    settings: CallSettings = AS_BUILT,
+    capacity: int | None = None,
+) -> list[Tensor]:
+    """Every call by the mixer, with the memory carried on, all under the same settings."""
+    state = made.init_state(len(given), capacity, settings)
+    return feed(made, given, takes, state, settings=settings)[0]
+
+
 @pytest.mark.parametrize("capacity", [None, 100])
-@pytest.mark.parametrize("reach", REACHES, ids=str)
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_ragged_calls_beyond_the_memory_equal_the_loop(kind: str, reach: Reach, capacity: int | None) -> None:
+def test_ragged_calls_beyond_the_memory_equal_the_loop(
+    kind: str, memory: MemorySettings, capacity: int | None
+) -> None:
     made, given = mixer(kind), rows([9, 11, 7])
-    with reaching(made, reach):
-        got, _ = feed(made, given, TAKES, made.init_state(3, capacity))
-        wanted = by_loop(kind, made, given, TAKES)
+    got = fed(made, given, TAKES, CallSettings(memory), capacity)
+    wanted = by_loop(kind, made, given, TAKES, memory)
     for y, expected in zip(got, wanted, strict=True):
         assert difference(y, expected) < 1e-12
 
 
 @pytest.mark.parametrize("capacity", [None, 100])
-@pytest.mark.parametrize("reach", REACHES, ids=str)
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_single_tokens_beyond_the_memory_equal_the_loop(
-    kind: str, reach: Reach, capacity: int | None
+    kind: str, memory: MemorySettings, capacity: int | None
 ) -> None:
     made, given = mixer(kind), rows([14, 12])
     takes = [[1, 1]] * 9 + [[1, 0]] + [[3, 2]] + [[1, 1]]
-    with reaching(made, reach):
-        got, _ = feed(made, given, takes, made.init_state(2, capacity))
-        wanted = by_loop(kind, made, given, takes)
+    got = fed(made, given, takes, CallSettings(memory), capacity)
+    wanted = by_loop(kind, made, given, takes, memory)
     for y, expected in zip(got, wanted, strict=True):
         assert difference(y, expected) < 1e-12
 
@@ -92,25 +107,24 @@ def test_single_tokens_beyond_the_memory_equal_the_loop(
 def test_control_every_part_of_the_reach_matters(kind: str, name: str) -> None:
     made, given, other = mixer(kind), rows([9]), {"mem_len": 4, "clamp_len": 2, "same_length": True}
     takes = [[5], [4]]
-    with reaching(made, Reach(5, 3, False)):
-        before, _ = feed(made, given, takes, made.init_state(1))
+    before = fed(made, given, takes, CallSettings(MemorySettings(5, 3, False)))
     settings = {"mem_len": 5, "clamp_len": 3, "same_length": False} | {name: other[name]}
-    with reaching(made, Reach(**settings)):  # type: ignore[arg-type]
-        after, _ = feed(made, given, takes, made.init_state(1))
+    after = fed(made, given, takes, CallSettings(MemorySettings(**settings)))  # type: ignore[arg-type]
     assert difference(after[0], before[0]) > 1e-3
 
 
-@pytest.mark.parametrize("reach", [Reach(5), Reach(5, 3), Reach(4, 1, True)], ids=str)
+@pytest.mark.parametrize(
+    "memory", [MemorySettings(5), MemorySettings(5, 3), MemorySettings(4, 1, True)], ids=str
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_through_a_memory_that_was_cut(
-    kind: str, reach: Reach, monkeypatch: pytest.MonkeyPatch
+    kind: str, memory: MemorySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shift, "_CPU_TILE", (2, 1))
     made, given = mixer(kind), [row.requires_grad_() for row in rows([9, 11, 7])]
     inputs = [*given, *made.parameters()]
-    with reaching(made, reach):
-        got, _ = feed(made, given, TAKES, made.init_state(3))
-        loops = by_loop(kind, made, given, TAKES)
+    got = fed(made, given, TAKES, CallSettings(memory))
+    loops = by_loop(kind, made, given, TAKES, memory)
     found = torch.autograd.grad(sum((y**2).sum() for y in got), inputs)  # type: ignore[arg-type]
     wanted = torch.autograd.grad(sum((y**2).sum() for y in loops), inputs)  # type: ignore[arg-type]
     for one, other in zip(found, wanted, strict=True):
@@ -166,8 +180,7 @@ def test_a_ring_has_one_slot_more_than_the_memory_or_the_capacity(kind: str) -> 
 def test_a_smaller_capacity_is_a_shorter_memory(kind: str) -> None:
     made, given, takes = mixer(kind, mem_len=50), rows([16]), [[5], [1], [1], [4], [1], [4]]
     got, _ = feed(made, given, takes, made.init_state(1, 3))
-    with reaching(made, Reach(3)):
-        wanted = by_loop(kind, made, given, takes)
+    wanted = by_loop(kind, made, given, takes, MemorySettings(3))
     assert difference(got[0], wanted[0]) < 1e-12
 
 

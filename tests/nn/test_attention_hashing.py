@@ -5,10 +5,11 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from repro.nn import FullAttention, Hashing, Layout, LSHAttention, hashing_as
+from repro.nn import Hashing, Layout, LSHAttention
 from repro.nn.attention.hashing import bucket_ids, draw_rotations, factors, id_dtype
+from repro.nn.settings import CallSettings
 
 
 @pytest.mark.parametrize(
@@ -147,22 +148,10 @@ def test_rotations_of_the_wrong_width_are_refused() -> None:
         bucket_ids(x, draw_rotations(x, 1, 1, 6, 1, [4]), [8])
 
 
-def test_an_evaluation_hashes_otherwise_for_as_long_as_it_wants() -> None:
+def test_a_call_hashes_otherwise_and_leaves_nothing_behind() -> None:
     torch.manual_seed(0)
-    own, other = Hashing(1, 8), Hashing(0)
-    model = nn.ModuleList([LSHAttention(8, 2, own), FullAttention(8, 2), LSHAttention(8, 2, Hashing(2, 8))])
-    first = model[0]
-    x = torch.randn(1, 32, 8)
-    with hashing_as(model, other):
-        assert first.hashing == other
-        assert model[2].hashing == other
-        assert first(x, None, Layout(True)).choices is None
-    assert first.hashing == own
-    assert model[2].hashing == Hashing(2, 8)
-    with hashing_as(model, None):
-        assert first.hashing == own
-    with pytest.raises(RuntimeError, match="inside"), hashing_as(model, other):
-        raise RuntimeError("inside")
-    assert first.hashing == own
-    with pytest.raises(ValueError, match="no mixer of this model hashes"), hashing_as(model[1], other):
-        pass
+    own, other = Hashing(1, 8), CallSettings(hashing=Hashing(0))
+    mixer, x = LSHAttention(8, 2, own), torch.randn(1, 32, 8)
+    assert mixer(x, None, Layout(True, settings=other)).choices is None
+    assert mixer(x, None, Layout(True)).choices is not None
+    assert mixer.hashing == own

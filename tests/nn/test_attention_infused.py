@@ -9,7 +9,7 @@ from torch import Tensor
 from repro.nn import FullAttention, InfusedAttention, Layout, LearnedPositions, positions
 from repro.nn.attention.infused import visible
 from repro.nn.mixer import detach, leaves, reset_rows
-from repro.nn.reach import Reach
+from repro.nn.settings import CallSettings, MemorySettings
 from tests.nn.mixers import D_MODEL, difference, feed, gradients, randomise
 from tests.nn.reference_infused import infused, remembered
 
@@ -38,7 +38,7 @@ def randn(*shape: int, seed: int = 1) -> Tensor:
 def expected(mixer: InfusedAttention, row: Tensor, counts: list[int]) -> Tensor:
     """What a row's calls must return, by naive loops over what the rule lets each call see."""
     outputs, at = [], 0
-    for n, (seen, _) in zip(counts, remembered(counts, mixer.reach.mem_len), strict=True):
+    for n, (seen, _) in zip(counts, remembered(counts, mixer.memory.mem_len), strict=True):
         outputs.append(infused(mixer, row[None, at : at + n], True, None, [row[at - seen : at]])[0])
         at += n
     return torch.cat(outputs)
@@ -225,10 +225,9 @@ def test_bad_settings_are_refused() -> None:
     with pytest.raises(ValueError, match=r"mem_len must be at least 0, not -1"):
         InfusedAttention(12, 3, mem_len=-1)
     mixer = build()
-    for reach in (Reach(4, clamp_len=3), Reach(4, same_length=True)):
-        mixer.reach = reach
+    for memory in (MemorySettings(4, clamp_len=3), MemorySettings(4, same_length=True)):
         with pytest.raises(ValueError, match="settings of relative positions"):
-            mixer.init_state(2)
+            mixer.init_state(2, None, CallSettings(memory))
 
 
 def test_every_query_sees_something() -> None:

@@ -9,7 +9,6 @@ import torch
 from repro.nn import Blocks, FeedForward, Layout, RelativeAttention
 from repro.nn.attention.distance import repeat_first
 from repro.nn.attention.relative import distance_sinusoids
-from repro.nn.reach import Reach, reaching
 from tests.models import golden
 from tests.nn.mixers import D_MODEL, difference, randomise
 from tests.nn.reference_relative import sinusoid
@@ -111,8 +110,7 @@ def test_clamped_distances_repeat_the_farthest_key(clamp_len: int) -> None:
     mixer: Any = randomise(RelativeAttention(D_MODEL, 2).double())
     full = mixer.place_keys(9)
     query = torch.randn(2, 3, 6, dtype=torch.float64)
-    with reaching(mixer, Reach(0, clamp_len)):
-        keys, scores = mixer.place_keys(9), mixer.place_scores(query, 9)
+    keys, scores = mixer.place_keys(9, clamp_len), mixer.place_scores(query, 9, clamp_len)
     distances = torch.arange(8, -1, -1).clamp(max=clamp_len)
     assert difference(keys, full[:, 8 - distances]) < 1e-12
     assert difference(scores, query @ keys.transpose(1, 2)) < 1e-12

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from repro.nn import Blocks, FeedForward, ShawAttention
-from repro.nn.reach import Reach, reaching
 from tests.nn.mixers import D_MODEL, difference, randomise
 
 
@@ -24,8 +23,7 @@ def test_distances_beyond_the_farthest_use_its_vector_and_its_bias(
     max_distance: int, clamp_len: int | None
 ) -> None:
     mixer, size = made(max_distance), 7
-    with reaching(mixer, Reach(0, clamp_len)):
-        keys = mixer.place_keys(size)
+    keys = mixer.place_keys(size, clamp_len)
     last = max_distance if clamp_len is None else min(max_distance, clamp_len - 1)
     assert keys.shape == (2, size, 7)
     for column in range(size):

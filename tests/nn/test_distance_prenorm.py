@@ -9,21 +9,21 @@ from torch import Tensor
 from repro.nn import Layout, PostNorm, PreNorm, RelativeAttention, ReversibleStack, ShawAttention
 from repro.nn.attention import shift
 from repro.nn.mixer import detach, reset_rows
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings
 from tests.nn.mixers import D_MODEL, difference, even_takes, feed, randomise
 from tests.nn.reference_relative import pre_norm
 
 KINDS = ["relative", "shaw"]
 LENGTHS = [9, 11, 7]
 TAKES = [[4, 3, 0], [2, 4, 1], [0, 1, 3], [3, 3, 3]]
-REACHES = [Reach(5), Reach(4, 2), Reach(3, 3, True)]
+MEMORIES = [MemorySettings(5), MemorySettings(4, 2), MemorySettings(3, 3, True)]
 
 
 class Sublayer(PreNorm):
     """A pre-norm sublayer that can be fed like a mixer."""
 
-    def init_state(self, batch: int, capacity: int | None = None) -> Any:
-        return self.body.init_state(batch, capacity)  # type: ignore[operator]
+    def init_state(self, batch: int, capacity: int | None = None, settings: Any = AS_BUILT) -> Any:
+        return self.body.init_state(batch, capacity, settings)  # type: ignore[operator]
 
 
 def sublayer(kind: str, mem_len: int = 5, seed: int = 0) -> Any:
@@ -43,7 +43,9 @@ def call(made: Any, x: Tensor, state: Any) -> Any:
     return made(x, state, Layout(True, positions=torch.arange(x.shape[1])))
 
 
-def by_loop(made: Any, given: list[Tensor], takes: list[list[int]], cut: bool) -> list[Tensor]:
+def by_loop(
+    made: Any, given: list[Tensor], takes: list[list[int]], cut: bool, memory: MemorySettings | None = None
+) -> list[Tensor]:
     """Every call by the naive loop, each row's past being all inputs before it, without gradient where ``cut``."""
     outputs: list[list[Tensor]] = [[] for _ in given]
     at = [0] * len(given)
@@ -51,32 +53,34 @@ def by_loop(made: Any, given: list[Tensor], takes: list[list[int]], cut: bool) -
         for b, n in enumerate(take):
             past = given[b][: at[b]].detach() if cut else given[b][: at[b]]
             if n:
-                outputs[b].append(pre_norm(made, given[b][at[b] : at[b] + n], past))
+                outputs[b].append(pre_norm(made, given[b][at[b] : at[b] + n], past, memory))
             at[b] += n
     return [torch.cat(parts) for parts in outputs]
 
 
-def fed(made: Any, given: list[Tensor], takes: list[list[int]], cut: bool) -> list[Tensor]:
+def fed(
+    made: Any, given: list[Tensor], takes: list[list[int]], cut: bool, memory: MemorySettings
+) -> list[Tensor]:
     """Every call by the sublayer, with the memory carried on, detached where ``cut``."""
-    state, rest = made.init_state(len(given)), given
+    settings = CallSettings(memory)
+    state, rest = made.init_state(len(given), None, settings), given
     outputs = []
     for take in takes:
-        got, state = feed(made, rest, [take], detach(state) if cut else state)
+        got, state = feed(made, rest, [take], detach(state) if cut else state, settings=settings)
         rest = [row[n:] for row, n in zip(rest, take, strict=True)]
         outputs.append(got)
     return [torch.cat(row) for row in zip(*outputs, strict=True)]
 
 
 @pytest.mark.parametrize("cut", [True, False], ids=["detached", "attached"])
-@pytest.mark.parametrize("reach", REACHES, ids=str)
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_and_every_gradient_equal_the_loop(
-    kind: str, reach: Reach, cut: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, memory: MemorySettings, cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shift, "_CPU_TILE", (2, 1))
     made, given = sublayer(kind), [row.requires_grad_() for row in rows(LENGTHS)]
-    with reaching(made, reach):
-        got, wanted = fed(made, given, TAKES, cut), by_loop(made, given, TAKES, cut)
+    got, wanted = fed(made, given, TAKES, cut, memory), by_loop(made, given, TAKES, cut, memory)
     names, parameters = zip(*made.named_parameters(), strict=True)
     both = []
     for outputs in (got, wanted):
@@ -124,14 +128,16 @@ def test_chunks_equal_the_whole(kind: str, capacity: int | None, chunks: int) ->
 
 
 @pytest.mark.parametrize("takes", [TAKES, [[1, 1, 1]] * 7 + [[1, 1, 0]] * 2 + [[0, 2, 0]]], ids=str)
-@pytest.mark.parametrize("reach", REACHES, ids=str)
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_kept_keys_and_values_equal_the_loop(kind: str, reach: Reach, takes: list[list[int]]) -> None:
+def test_kept_keys_and_values_equal_the_loop(
+    kind: str, memory: MemorySettings, takes: list[list[int]]
+) -> None:
     made, given = sublayer(kind), rows(LENGTHS)
-    with reaching(made, reach):
-        got, state = feed(made, given, takes, made.init_state(3, 100))
-        wanted = by_loop(made, given, takes, cut=True)
+    settings = CallSettings(memory)
+    got, state = feed(made, given, takes, made.init_state(3, 100, settings), settings=settings)
+    wanted = by_loop(made, given, takes, cut=True, memory=memory)
     assert "slots" in state
     for y, expected in zip(got, wanted, strict=True):
         assert difference(y, expected) < 1e-12

@@ -25,7 +25,7 @@ from repro.nn import (
 )
 from repro.nn.attention.hashing import Hashing
 from repro.nn.attention.lsh import LSHAttention
-from repro.nn.recompute import Random
+from repro.nn.device import RandomStates
 from tests.nn.mixers import difference
 from tests.nn.reversible import (
     STEPS,
@@ -80,7 +80,7 @@ def test_gradients_equal_plain_autograd_with_dropout(join: str, chunk: int | Non
 
 def test_control_other_random_numbers_show(monkeypatch: pytest.MonkeyPatch) -> None:
     stack, x, memory = everything(), inputs(2, STEPS, D), inputs(2, 5, D, seed=2)
-    monkeypatch.setattr(Random, "restore", lambda _: None)
+    monkeypatch.setattr(RandomStates, "restore", lambda _: None)
     (loss, got), (wanted_loss, wanted) = both(stack, x, memory)
     assert difference(loss, wanted_loss) < 1e-12
     assert difference(got["input 0"], wanted["input 0"]) > 1e-3

@@ -27,7 +27,7 @@ class Affine(nn.Module):
         super().__init__()
         self.a, self.b, self.loss = a, b, loss
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: object = None) -> State:
         return torch.full((batch,), self.b)
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:

@@ -92,14 +92,14 @@ def test_clock(seconds: float, text: str) -> None:
 
 def test_the_share_of_a_step_sums_to_the_mean_over_all_tokens() -> None:
     task = Toy()
-    step_tokens = torch.tensor(7)
+    step_targets = torch.tensor(7)
 
     class Fake:
         world_size, accumulate_grad_batches = 3, 2
 
     task._trainer = Fake()  # type: ignore[assignment]
     sums = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]  # three ranks of two micro-batches
-    shares: list[Tensor] = [task.share_of_step(torch.tensor(value), step_tokens) for value in sums]
+    shares: list[Tensor] = [task.share_of_step(torch.tensor(value), step_targets) for value in sums]
     assert float(sum(shares)) / 6 == pytest.approx(63.0 / 7)
 
 

@@ -1,6 +1,7 @@
 """Accuracies and losses are exactly those of a plain loop over the split; updates do not depend on micro-batches."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from repro.batches import Evaluation, FirstExamples, RandomBatches
 from repro.data import BitMemoryData, BitXorData, ExampleData
 from repro.data.loader import FixedLoader
 from repro.models import Classifier, Gpt2
 from repro.nn import VectorEmbedding
-from repro.tasks import Classification, Constant, Sampled
+from repro.tasks import Classification, Constant
 from repro.tasks.callbacks import Curves
 
 BITS, STRINGS, PATCH = 6, 2, 3
@@ -81,7 +83,7 @@ def measured(made: Classification) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def tested() -> Classification:
-    return evaluated(task(sampled=Sampled(3, 4), train_limit=7))
+    return evaluated(task(sampled=RandomBatches(3, 4), train_limit=7))
 
 
 def share(values: list[bool]) -> float:
@@ -112,7 +114,11 @@ def test_scores_are_those_of_the_plain_loop(
 
 
 def test_a_sample_is_scored_as_it_was_drawn(tested: Classification) -> None:
-    drawn = [i for b in data().sampled_loader("test", 3, 4) for i in b.index.tolist()]
+    drawn = [
+        i
+        for b in data().evaluation_loader(Evaluation("test", selection=RandomBatches(3, 4)))
+        for i in b.indices.tolist()
+    ]
     assert len(set(drawn)) == 12
     wanted, found = by_hand(tested.net, data(), "test", drawn), measured(tested)
     for metric, values in (("accuracy", "right"), ("accuracy_hidden", "hidden")):
@@ -168,8 +174,9 @@ class Short(BitMemoryData):
 
     short = "test"
 
-    def eval_loader(self, split: str, limit: int | None = None) -> FixedLoader[Any, Any]:
-        return super().eval_loader(split, self.sizes[split] - 1 if split == self.short else limit)
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
+        few = FirstExamples(EVAL - 1) if evaluation.kind == self.short else evaluation.selection
+        return super().evaluation_loader(replace(evaluation, selection=few))
 
 
 @pytest.mark.parametrize("short", ["test", "val"])
@@ -185,17 +192,20 @@ def test_an_example_too_few_is_noticed(short: str) -> None:
 
 def test_a_sample_too_small_is_noticed() -> None:
     class Few(BitMemoryData):
-        def sampled_loader(self, split: str, batches: int, rows: int) -> FixedLoader[Any, Any]:
-            return super().sampled_loader(split, batches, rows - 1)
+        def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
+            drawn = evaluation.selection
+            if isinstance(drawn, RandomBatches):
+                drawn = RandomBatches(drawn.batches, drawn.rows - 1)
+            return super().evaluation_loader(replace(evaluation, selection=drawn))
 
     with pytest.raises(RuntimeError, match="test: 9 examples scored, there are 12"):
-        evaluated(task(sampled=Sampled(3, 4)), Few(12, BITS, STRINGS, PATCH, TRAIN, EVAL))
+        evaluated(task(sampled=RandomBatches(3, 4)), Few(12, BITS, STRINGS, PATCH, TRAIN, EVAL))
 
 
 @pytest.mark.parametrize("numbers", [(0, 4), (25, 0), (-1, 4)])
 def test_samples_that_cannot_be(numbers: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=f"batches {numbers[0]} and rows {numbers[1]} must be at least 1"):
-        Sampled(*numbers)
+        RandomBatches(*numbers)
 
 
 def test_validation_in_training_scores_the_whole_split() -> None:

@@ -27,7 +27,7 @@ from repro.nn import (
     RelativeAttention,
     Vocabulary,
 )
-from repro.nn.reach import Reach
+from repro.nn.settings import MemorySettings, Remembers
 from repro.tasks import context as module
 from repro.tasks.context import (
     longest_window,
@@ -58,11 +58,11 @@ def network(
 
 
 def far_reaching(mixer: Any) -> Any:
-    """A maker of a mixer whose own reach would show, were it used."""
+    """A maker of a mixer whose own memory would show, were it used."""
 
     def make(d_model: int, n_heads: int) -> nn.Module:
         made = mixer(d_model, n_heads, mem_len=2)
-        made.reach = Reach(2, 1, True) if mixer is RelativeAttention else Reach(2)
+        made.memory = MemorySettings(2, 1, True) if mixer is RelativeAttention else MemorySettings(2)
         return made
 
     return make
@@ -78,9 +78,9 @@ NETWORKS = {
 
 def one_by_one(net: DecoderLM, context: int) -> list[float]:
     """The same losses, a window at a time, from the whole distribution."""
-    reaches = [m for m in net.modules() if isinstance(getattr(m, "reach", None), Reach)]
-    for mixer in reaches:
-        mixer.reach = Reach()  # type: ignore[assignment]
+    for mixer in net.modules():
+        if isinstance(mixer, Remembers):
+            mixer.memory = MemorySettings()
     net.eval()
     found = []
     with torch.no_grad():
@@ -124,9 +124,9 @@ def test_longer_context_is_seen_and_nothing_beyond_it_is() -> None:
 def test_a_network_is_left_as_it_was() -> None:
     net = NETWORKS["relative"]()
     net.stack.layers[1].eval()
-    before = [(m.training, getattr(m, "reach", None)) for m in net.modules()]
+    before = [(m.training, m.memory if isinstance(m, Remembers) else None) for m in net.modules()]
     losses_with_context(net, TOKENS, PLACES, 3)
-    assert [(m.training, getattr(m, "reach", None)) for m in net.modules()] == before
+    assert [(m.training, m.memory if isinstance(m, Remembers) else None) for m in net.modules()] == before
     assert len(losses_with_context(net, TOKENS, PLACES[:0], 3)) == 0
 
 

@@ -1,7 +1,5 @@
 """What tasks over examples share: whole splits counted once, over ranks, and what of it stands in the record."""
 
-import contextlib
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,11 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.data.examples import Examples, Reader
+from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples
+from repro.data.examples import Reader
 from repro.data.generated import GeneratedData
 from repro.data.loader import FixedLoader
+from repro.data.shares import Share
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks import Constant
-from repro.tasks.example_task import Evaluation, ExampleTask, Scored, drawing_from
+from repro.tasks.evaluated import Scored
+from repro.tasks.example_task import ExampleTask, drawing_from
 from tests.tasks.streams import trainer
 
 TRAIN, EVAL = 12, 9
@@ -53,29 +55,27 @@ class Adding(ExampleTask):
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         self.drawn.append(float(torch.rand(())))
-        sums = {"loss": torch.zeros((), dtype=torch.float64), "tokens": torch.tensor(4)}
+        sums = {"loss": torch.zeros((), dtype=torch.float64), "tokens": 4}
         return {"loss": self.net(batch.examples.inputs).sum() * 0.0, "sums": sums}
 
-    def score(self, examples: Any) -> list[Tensor]:
+    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
         assert len(examples.inputs), "nothing to score"
         return [self.factor * examples.inputs.sum(), torch.rand(())]
 
-    def summary(self, sums: dict[str, float]) -> dict[str, float]:
-        return {"mean": sums["total"] / EVAL, "noise": sums["noise"]}
+    def summary(self, scored: Scored) -> dict[str, float]:
+        return {"mean": scored.sums["total"] / EVAL, "noise": scored.sums["noise"]}
 
 
 class Several(Adding):
     """In further ways: by threes, and the first five of training."""
 
-    def evaluations(self) -> list[Evaluation]:
-        more = [Evaluation(kind, kind, "threefold") for kind in ("test", "val")]
-        return [*super().evaluations(), *more, Evaluation("train", "train", limit=5)]
+    def tests(self) -> list[Evaluation]:
+        more = [Evaluation("test", "threefold"), Evaluation("val", "threefold")]
+        return [*super().tests(), *more, Evaluation("train", selection=FirstExamples(5))]
 
-    @contextlib.contextmanager
-    def scored_as(self, evaluation: Evaluation) -> Iterator[None]:
+    def score(self, batch: ExampleBatch, evaluation: Evaluation) -> list[Tensor]:
         self.factor = 3.0 if evaluation.name else 1.0
-        yield
-        self.factor = 1.0
+        return super().score(batch, evaluation)
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         return {**super().protocol(metric, scored), "metric": metric, "name": scored.evaluation.name}
@@ -89,8 +89,8 @@ def measured(task: Adding, data: Counting | None = None) -> dict[str, Any]:
 
 
 def test_names() -> None:
-    assert Evaluation("test", "split").called("loss") == "test/loss"
-    assert Evaluation("val", "split", "lsh8").called("accuracy") == "val/accuracy_lsh8"
+    assert Evaluation("test").called("loss") == "test/loss"
+    assert Evaluation("val", "lsh8").called("accuracy") == "val/accuracy_lsh8"
 
 
 @pytest.mark.parametrize("size", [1, 4, 9, 50])
@@ -127,8 +127,9 @@ def test_validation_in_training_is_of_the_whole_split() -> None:
 
 
 class Short(Counting):
-    def eval_loader(self, split: str, limit: int | None = None) -> FixedLoader[Any, Any]:
-        return super().eval_loader(split, EVAL - 1 if split == "test" else limit)
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
+        few = evaluation if evaluation.kind != "test" else Evaluation("test", "", FirstExamples(EVAL - 1))
+        return super().evaluation_loader(few)
 
 
 def test_an_example_too_few_is_noticed() -> None:
@@ -148,7 +149,7 @@ def test_shares_of_ranks_add_up(world: int, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Adding, "sum_over_ranks", add)
     for rank in range(world):
-        monkeypatch.setattr(Counting, "_share", lambda data, rank=rank: (rank, world, 1))
+        monkeypatch.setattr(Counting, "share", Share(rank, world))
         if rank < min(world, EVAL) - 1:  # until all have been there some are missing
             with pytest.raises(RuntimeError, match="examples scored, there are 9"):
                 measured(Adding())

@@ -1,20 +1,21 @@
 """Memory carried over batches, and likelihoods that are exactly what the protocol says."""
 
 import math
+from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repro.models import DecoderLM
-from repro.nn import LearnedPositions
+from repro.nn import Blocks, FullAttention, LearnedPositions, NoPositions, Vocabulary
 from repro.nn.mixer import detach
-from repro.nn.reach import Reach, reaching
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks import LanguageModel, Protocol
-from tests.tasks.streams import data, network, task, trainer
+from tests.tasks.streams import SYMBOLS, data, network, task, trainer
 
 WITH_MEMORY = Protocol(seq_len=4, rows=3, mem_len=4)
 
@@ -35,7 +36,7 @@ def by_hand(mem_len: int, steps: int) -> DecoderLM:
         if loader.batch == len(loader):
             batches = iter(loader)
         batch = next(batches)
-        if bool(batch.fresh):
+        if batch.fresh:
             state = net.init_state(len(batch.ids)) if mem_len else None
         y, state, *_ = net(batch.ids, state)
         state = detach(state)
@@ -105,9 +106,11 @@ def answers(found: dict[int, float], split: str) -> tuple[float, int]:
     return math.fsum(kept), len(kept)
 
 
-def nll_of(net: DecoderLM, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+def nll_of(
+    net: DecoderLM, ids: Tensor, state: Any = None, settings: CallSettings = AS_BUILT
+) -> tuple[Tensor, Any]:
     """``-log p`` of ``ids[1:]`` given all before, one row, and the state behind."""
-    y, state, *_ = net(ids[None, :-1], state)
+    y, state, *_ = net(ids[None, :-1], state, None, settings)
     return -net.vocabulary.log_probs(y)[0].gather(1, ids[1:, None]).squeeze(1), state
 
 
@@ -118,7 +121,7 @@ def naive(net: DecoderLM, split: str, protocol: Protocol) -> dict[int, float]:
     if protocol.stride is not None:
         for begin in range(0, n, protocol.stride):
             end = min(begin + protocol.seq_len, n)
-            values, _ = nll_of(net, ids[begin : end + 1])
+            values, _ = nll_of(net, ids[begin : end + 1], None, protocol.settings)
             for at in range(begin, end):
                 if at not in found:
                     found[at] = float(values[at - begin])
@@ -127,10 +130,10 @@ def naive(net: DecoderLM, split: str, protocol: Protocol) -> dict[int, float]:
         return found
     length = n // protocol.rows
     for row in range(protocol.rows):
-        state = net.init_state(1) if protocol.mem_len else None
+        state = net.init_state(1, settings=protocol.settings) if protocol.mem_len else None
         for begin in range(row * length, (row + 1) * length, protocol.seq_len):
             end = min(begin + protocol.seq_len, (row + 1) * length)
-            values, state = nll_of(net, ids[begin : end + 1], state)
+            values, state = nll_of(net, ids[begin : end + 1], state, protocol.settings)
             found |= {begin + i: float(value) for i, value in enumerate(values)}
     return found
 
@@ -165,8 +168,7 @@ def test_likelihoods_are_those_of_the_naive_loop(tested: LanguageModel, name: st
     protocol, net = PROTOCOLS[name], network(4).eval()
     by_name = {m.name: m for m in tested.measurements()}
     for split in ("test", "val"):
-        with reaching(net, protocol.reach):
-            total, count = answers(naive(net, split, protocol), split)
+        total, count = answers(naive(net, split, protocol), split)
         measured = by_name[f"{split}/loss_{name}"]
         assert measured.count == count
         assert measured.value == pytest.approx(total / count, rel=1e-9)
@@ -200,7 +202,7 @@ def test_accuracy_counts_the_likeliest(tested: LanguageModel) -> None:
 @pytest.mark.parametrize(("unit", "name"), [("character", "bpc"), ("byte", "bpb"), ("word", "ppl")])
 def test_bits_for_characters_and_perplexity_for_words(unit: Any, name: str) -> None:
     made = task(network(4), WITH_MEMORY)
-    made.unit = unit
+    made.token_unit = unit
     trainer(1).test(made, datamodule=data(), verbose=False)
     loss, other = (next(m for m in made.measurements() if m.name == f"test/{n}") for n in ("loss", name))
     assert other.value == pytest.approx(loss.value / math.log(2) if name != "ppl" else math.exp(loss.value))
@@ -208,12 +210,6 @@ def test_bits_for_characters_and_perplexity_for_words(unit: Any, name: str) -> N
 
 
 def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() -> None:
-    net = network(0)
-    for module in net.modules():
-        if hasattr(module, "reach"):
-            del module.reach
-    with pytest.raises(ValueError, match="mem_len 4 is asked for, but no mixer"):
-        task(net, Protocol(seq_len=4), protocols={"far": WITH_MEMORY})
     net = network(4)
     net.stack.layers[0]["mix"].body.extra = LearnedPositions(8, 5)
     with pytest.raises(ValueError, match="seq_len 6, but the network learns 5 positions"):
@@ -228,12 +224,12 @@ class Few(pl.Callback):
     """Cuts an evaluation short."""
 
     def on_test_batch_end(self, *arguments: Any) -> None:
-        arguments[1]._now.sums[1] -= 1
+        arguments[1]._sums[0, 1] -= 1
 
 
 def test_a_token_too_few_is_noticed() -> None:
     made = task(network(4), WITH_MEMORY)
-    with pytest.raises(RuntimeError, match="tokens scored, the split has"):
+    with pytest.raises(RuntimeError, match="tokens scored, there are"):
         trainer(1, callbacks=[Few()]).test(made, datamodule=data(), verbose=False)
 
 
@@ -255,7 +251,10 @@ def test_protocols_that_cannot_be(settings: dict[str, Any], said: str) -> None:
         Protocol(**settings)
 
 
-def test_the_reach_of_a_protocol_is_gone_behind_it() -> None:
-    net = network(4)
-    score(net, protocol=Protocol(seq_len=3, rows=2, mem_len=11))
-    assert {m.reach for m in net.modules() if hasattr(m, "reach")} == {Reach(4)}
+def test_a_network_without_memory_is_scored_without_and_says_so() -> None:
+    blocks = Blocks([partial(FullAttention, n_heads=2)], None, final_norm=nn.LayerNorm)
+    net = DecoderLM(8, 1, partial(Vocabulary, size=SYMBOLS), blocks, NoPositions).double()
+    made = score(net, protocol=WITH_MEMORY, validation=WITH_MEMORY)
+    assert [note for note in made.notes if f"mem_len {WITH_MEMORY.mem_len}" in note]
+    assert "mem_len" not in made.measurements()[0].protocol
+    assert not task(network(4), WITH_MEMORY).notes

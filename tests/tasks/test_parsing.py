@@ -10,8 +10,9 @@ from torch import nn
 
 from repro.tasks import Constant, Parsing
 from repro.tasks.divergence import unigram_entropy
+from repro.tasks.evaluated import Scored
 from repro.tasks.parsing import UNITS, ParsedSplit
-from repro.tasks.translation import Scored
+from repro.tasks.translation import Sentence
 
 TREES = [
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (PRT (RP off))) (. .)))",
@@ -25,7 +26,7 @@ FOUND = ["(S (NP XX XX )NP (VP XX (NP XX )NP )VP )S", "(NP XX"]
 class FakeData:
     """Both splits are the same two sentences, in other words: ids are lengths of symbols."""
 
-    val_split, test_split, target_language, public = "val", "test", "brackets", True
+    target_language, public = "brackets", True
     tokenizer = SimpleNamespace(encode=lambda text: [len(symbol) for symbol in text.split()])
 
     def references(self, split: str) -> list[str]:
@@ -37,8 +38,8 @@ class FakeData:
     def sources(self, split: str) -> list[str]:
         return ["the dog ran off .", "dinner"]
 
-    def expected_tokens(self, split: str) -> int:
-        return 13 + 4
+    def split(self, kind: str) -> str:
+        return kind
 
 
 def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
@@ -48,20 +49,24 @@ def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
     for name, value in of_data.items():
         setattr(data, name, value)
     module._trainer = SimpleNamespace(datamodule=data)  # type: ignore[assignment]
-    rows = {i: Scored(8.0 + i, 10.0, (13, 4)[i], text) for i, text in enumerate(found)}
-    module.tested = [module._collect(rows, split) for split in ("test", "val")]
+    rows = {i: Sentence(8.0 + i, 10.0, (13, 4)[i], text) for i, text in enumerate(found)}
+    module._sentences = dict.fromkeys(module.tests(), rows)
+    sums = {"nll": 17.0, "loss": 20.0, "tokens": 17.0, "examples": 2.0}
+    module.tested = [Scored(evaluation, evaluation.kind, sums) for evaluation in module.tests()]
+    for scored in module.tested:
+        module.complete(scored)
     return module
 
 
 def test_right_rows_are_right_trees() -> None:
-    summary = task(ROWS).tested[0].summary()
+    summary = task(ROWS).split_of("test").summary()
     assert [summary[name] for name in ("f1", "precision", "recall", "complete_match", "repaired")] == [
         100.0, 100.0, 100.0, 100.0, 0.0,
     ]  # fmt: skip
 
 
 def test_brackets_are_counted_over_the_corpus_and_repairs_by_sentence() -> None:
-    split = task().tested[0]
+    split = task().split_of("test")
     assert isinstance(split, ParsedSplit)
     # the first has 3 of 4 right, the full stop not counted though it was left over; the second 1 of 1
     assert [tuple(one) for one in split.agreements] == [("valid", 3, 4, 4), ("valid", 1, 1, 1)]
@@ -88,11 +93,11 @@ def test_sentences_stand_beside_the_rows_made_of_them() -> None:
 
 def test_punctuation_is_left_out_by_the_right_trees_tags() -> None:
     marked = "(S (NP XX XX )NP (VP XX (PRT XX XX )PRT )VP )S"  # the full stop is put into the particle
-    assert task([marked, ROWS[1]]).tested[0].summary()["f1"] == 100.0
+    assert task([marked, ROWS[1]]).split_of("test").summary()["f1"] == 100.0
 
 
 def test_an_empty_hypothesis_counts_against_recall_and_is_not_skipped() -> None:
-    split = task(["", ROWS[1]]).tested[0]
+    split = task(["", ROWS[1]]).split_of("test")
     summary = split.summary()
     assert (summary["precision"], summary["recall"]) == (100.0, 20.0)
     assert summary["repaired"] == 50.0

@@ -1,5 +1,6 @@
 """Bits are nats over ln 2 of all values but the first; pictures can be read back; speeds say how they were measured."""
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from repro.contact_sheet import Picture, from_line
 from repro.data import PixelData
-from repro.data.image_sources import LOOKS, Look
+from repro.data.registry import DATA_SETS
 from repro.models import DecoderLM
 from repro.models.draw import Drawing, draw
 from repro.nn import Blocks, FeedForward, FullAttention, Hashing, LSHAttention, PixelVocabulary, PreNorm
@@ -22,7 +23,7 @@ from repro.tasks import Constant, PictureModel, Timing
 from repro.tasks import picture_model as under_test
 from repro.tasks.callbacks import Curves
 from repro.tasks.example_task import EVALUATION_SEED
-from tests.data.picture_files import SIZES, small_store
+from tests.data.picture_files import SIZES, known, small_store
 from tests.tasks.streams import trainer
 
 SHAPE, VALUES, PICTURES = (3, 4, 1), 12, SIZES["test"]
@@ -36,7 +37,7 @@ def _store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("digits")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_DATA", str(folder / "data"))
-        patch.setitem(LOOKS, "mnist", Look(SHAPE, 10))
+        patch.setitem(DATA_SETS, "mnist", dataclasses.replace(known("mnist"), shape=SHAPE))
         small_store(patch, "mnist", Path(folder / "raw"))
         yield
 

@@ -91,8 +91,8 @@ def test_they_begin_on_the_whole_first_batch_and_random_numbers_stay() -> None:
     seen, other = fit(module), fit(plain)
     # the same, by hand: the same weights, the same batch, the same dropout
     net, batch = task().net, next(iter(data().train_dataloader()))
-    assert torch.equal(seen.batch.index, batch.index)
-    assert torch.equal(other.batch.index, batch.index)
+    assert torch.equal(seen.batch.indices, batch.indices)
+    assert torch.equal(other.batch.indices, batch.indices)
     pl.seed_everything(5, verbose=False)
     wanted = begin_by_variance(
         net, lambda: net(batch.source, batch.source_lengths, batch.target_in, batch.target_lengths)
@@ -119,8 +119,8 @@ def test_the_first_batch_of_a_datamodule_is_whole_and_its_position_stays() -> No
     loader = module.train_dataloader()
     mine = next(iter(loader))
     whole = first_batch(module)
-    assert len(whole.index) > 3 * len(mine.index)
-    assert set(mine.index.tolist()) < set(whole.index.tolist())
+    assert len(whole.indices) > 3 * len(mine.indices)
+    assert set(mine.indices.tolist()) < set(whole.indices.tolist())
     assert module.state_dict() == {"train": {"epoch": 0, "batch": 1, "parts": 2}}
     assert isinstance(module.trainer, Share)
 
@@ -177,7 +177,7 @@ def rank_main(rank: int, world: int, port: int, out: str) -> None:
     }  # fmt: skip
     module = task()
     seen = fit(module, devices=world, strategy="ddp")
-    Path(out, f"{rank}.json").write_text(json.dumps([seen.omegas, len(seen.batch.index)]))
+    Path(out, f"{rank}.json").write_text(json.dumps([seen.omegas, len(seen.batch.indices)]))
     torch.distributed.barrier()
     os._exit(0)
 
@@ -197,7 +197,7 @@ def test_two_ranks_begin_with_what_one_begins_with(tmp_path: Path) -> None:
         process.kill()
     (first, rows), (second, others) = (json.loads((tmp_path / f"{r}.json").read_text()) for r in (0, 1))
     assert first == second == alone.omegas
-    assert rows + others == len(alone.batch.index)
+    assert rows + others == len(alone.batch.indices)
 
 
 def test_a_resumed_run_ends_with_the_same_weights_and_knows_what_it_began_with(workshop: Workshop) -> None:

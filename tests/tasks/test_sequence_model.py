@@ -21,8 +21,8 @@ from repro.nn import (
     ReversibleStack,
     Vocabulary,
 )
-from repro.nn.attention.hashing import hashing_as
 from repro.nn.positions import Added
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks import Constant, SequenceModel
 from repro.tasks.callbacks import Curves
 from repro.tasks.example_task import EVALUATION_SEED
@@ -68,12 +68,14 @@ def evaluated(made: SequenceModel, module: ExampleData | None = None) -> dict[st
 
 
 @torch.no_grad()
-def by_hand(net: DecoderLM, module: ExampleData, split: str) -> dict[str, Any]:
+def by_hand(
+    net: DecoderLM, module: ExampleData, split: str, settings: CallSettings = AS_BUILT
+) -> dict[str, Any]:
     """One example and one target at a time."""
     sums: dict[str, Any] = {"nll": 0.0, "right": 0, "targets": 0, "each": []}
     for i in range(EVAL):
         one = module.reader(split)(np.array([i]), None)
-        logits = net.eval().vocabulary.logits(net(one.inputs).y)[0].double()
+        logits = net.eval().vocabulary.logits(net(one.inputs, settings=settings).y)[0].double()
         places = [t for t, target in enumerate(one.targets[0].tolist()) if target >= 0]
         for t in places:
             target = int(one.targets[0, t])
@@ -194,8 +196,10 @@ def test_a_hashing_is_scored_with_what_is_drawn_for_each_batch(tested: Any, name
     for start in (0, 4, 8):
         batch = data().reader(kind)(np.arange(start, min(start + 4, EVAL)), None)
         torch.manual_seed(EVALUATION_SEED + start)
-        with hashing_as(made.net, HASHINGS.get(name, OWN)), torch.no_grad():
-            logits = made.net.eval().vocabulary.logits(made.net(batch.inputs).y).log_softmax(-1)
+        settings = CallSettings(hashing=HASHINGS.get(name, OWN))
+        with torch.no_grad():
+            hidden = made.net.eval()(batch.inputs, settings=settings).y
+            logits = made.net.vocabulary.logits(hidden).log_softmax(-1)
         counts = batch.targets >= 0
         picked = logits.gather(-1, batch.targets.clamp(min=0)[..., None])[..., 0]
         right = (logits.argmax(-1) == batch.targets)[counts].sum()
@@ -218,8 +222,7 @@ def test_hashings_are_told_apart(tested: Any) -> None:
 
 def test_exact_is_exact(tested: Any) -> None:
     made, found = tested
-    with hashing_as(made.net, HASHINGS["exact"]):
-        wanted = by_hand(made.net, data(), "test")
+    wanted = by_hand(made.net, data(), "test", CallSettings(hashing=HASHINGS["exact"]))
     assert found["test/loss_exact"].value == pytest.approx(wanted["nll"] / wanted["targets"], rel=1e-5)
 
 
@@ -275,7 +278,5 @@ def test_training_goes_on_as_if_nothing_was_scored() -> None:
 
 
 def test_hashings_for_a_network_without_hashing_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"^another hashing is asked for, but no mixer of this model hashes$"
-    ):
+    with pytest.raises(ValueError, match=r"exact, lsh8, lsh1.*no mixer of this network hashes"):
         task(network(), hashings=HASHINGS)

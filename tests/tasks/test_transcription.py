@@ -188,7 +188,7 @@ def trained_by_hand(steps: int) -> tuple[Transcriber, list[float]]:
     net, points = network(), []
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     for batch in list(data().train_dataloader())[:steps]:
-        inputs, targets, _, lengths = batch.examples
+        inputs, targets, _, lengths, _ = batch.examples
         loss = net.head.nll(net(inputs, lengths), lengths, targets).sum() / int((targets >= 0).sum())
         points.append(float(loss.detach()))
         optimizer.zero_grad()

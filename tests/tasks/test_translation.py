@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from repro.data.batches import PairBatch
+from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
-from repro.tasks.translation import Scored, ScoredSplit, one_line
+from repro.tasks.translation import Sentence, TranslatedSplit, one_line
 from tests.nn.reference import smoothed_divergence
 
 SIZE = 11
@@ -36,9 +36,7 @@ def batch() -> PairBatch:
     target = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]])
     shifted = torch.tensor([[1, 5, 6, 7], [1, 8, 0, 0]])
     source = torch.tensor([[4, 5, 2], [9, 2, 0]])
-    return PairBatch(
-        source, torch.tensor([3, 2]), shifted, target, lengths, torch.tensor([0, 1]), torch.tensor(24)
-    )
+    return PairBatch(source, torch.tensor([3, 2]), shifted, target, lengths, torch.tensor([0, 1]), 24)
 
 
 def test_loss_is_the_smoothed_sum_over_the_tokens_of_the_whole_update() -> None:
@@ -68,7 +66,7 @@ def test_without_smoothing_it_is_cross_entropy() -> None:
 
 
 def test_the_divergence_is_a_declared_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Translation, "_tokenizer", SimpleNamespace(pad_id=0))
+    monkeypatch.setattr(Translation, "data", SimpleNamespace(tokenizer=SimpleNamespace(pad_id=0)))
     module, pairs = task(label_smoothing=0.2, divergence=True), batch()
     found = module.training_step(pairs, 0)
     hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
@@ -104,8 +102,8 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
 
 
 def test_a_summary_weighs_tokens_and_sentences() -> None:
-    rows = [Scored(2.0, 3.0, 4, "eins"), Scored(6.0, 7.0, 1, "zwo")]
-    found = ScoredSplit("test", rows, ["one", "two"], ["eins", "zwei"], "de").summary()
+    rows = [Sentence(2.0, 3.0, 4, "eins"), Sentence(6.0, 7.0, 1, "zwo")]
+    found = TranslatedSplit("test", rows, ["one", "two"], ["eins", "zwei"], "de").summary()
     assert found["nll"] == pytest.approx(8.0 / 5)
     assert found["loss"] == pytest.approx(10.0 / 5)
     assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)
@@ -113,33 +111,38 @@ def test_a_summary_weighs_tokens_and_sentences() -> None:
 
 
 class FakeData:
-    val_split, test_split, target_language = "val", "test", "de"
+    target_language = "de"
 
     def references(self, split: str) -> list[str]:
         return ["eins", "zwei"]
 
     sources = references
 
-    def expected_tokens(self, split: str) -> int:
-        return 5
+    def split(self, kind: str) -> str:
+        return kind
+
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        return {"examples": 2, "tokens": 5}
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "sums", "message"),
     [
-        ({0: Scored(1.0, 1.0, 5, "a")}, "1 sentences scored, the split has 2"),
-        ({0: Scored(1.0, 1.0, 4, "a"), 1: Scored(1.0, 1.0, 2, "b")}, "6 tokens scored, the store has 5"),
+        ({0: Sentence(1.0, 1.0, 5, "a")}, [1.0, 1.0, 5.0, 2.0], "1 sentences scored, the split has 2"),
+        ({0: Sentence(1.0, 1.0, 5, "a")}, [1.0, 1.0, 5.0, 1.0], "1 examples scored, there are 2"),
+        ({}, [1.0, 1.0, 6.0, 2.0], "6 tokens scored, there are 5"),
     ],
 )
-def test_a_lost_sentence_or_token_stops_the_evaluation(rows: dict[int, Scored], message: str) -> None:
+def test_a_lost_sentence_or_token_stops_the_evaluation(
+    rows: dict[int, Sentence], sums: list[float], message: str
+) -> None:
     module = task()
-
-    class FakeTrainer:
-        datamodule = FakeData()
-
-    module._trainer = FakeTrainer()  # type: ignore[assignment]
+    module._trainer = SimpleNamespace(datamodule=FakeData())  # type: ignore[assignment]
+    module._begin([Evaluation("test")])
+    module._sums = torch.tensor([sums], dtype=torch.float64)
+    module._sentences = {Evaluation("test"): rows}
     with pytest.raises(RuntimeError, match=message):
-        module._collect(rows, "test")
+        module._end()
 
 
 def test_a_hypothesis_is_one_line() -> None:

@@ -11,7 +11,7 @@ from repro.experiment.session import prepare
 from repro.recipe import load_recipe
 from repro.tasks import Translation
 from repro.tasks.callbacks import read_status
-from repro.tracking.logger import lightning_logger
+from repro.tracking.lightning_logger import WandbMirror
 from tests.workshop import TINY, Workshop, call
 
 
@@ -33,7 +33,7 @@ class Noted:
 def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
     """What runs give to W&B, without W&B."""
     made = Noted()
-    monkeypatch.setattr(tracking, "logger", lambda *given: lightning_logger(made))  # type: ignore[arg-type]
+    monkeypatch.setattr(tracking, "logger", lambda *given: WandbMirror(made))  # type: ignore[arg-type]
     return made
 
 
@@ -100,14 +100,14 @@ def test_requeues_are_counted(
 def test_alerts_are_one_short_line_and_without_a_logger_none() -> None:
     tracking.alert(None, "title", "text")
     made = Noted()
-    tracking.alert(lightning_logger(made), "t" * 100, "a\nb\t" + "c" * 1000)  # type: ignore[arg-type]
+    tracking.alert(WandbMirror(made), "t" * 100, "a\nb\t" + "c" * 1000)  # type: ignore[arg-type]
     ((_, said),) = made.said
     assert (len(said["title"]), said["text"][:4], len(said["text"])) == (64, "a b ", 500)
 
 
 def test_pictures_summaries_and_tables_go_through_the_file() -> None:
     made = Noted()
-    logger = lightning_logger(made)  # type: ignore[arg-type]
+    logger = WandbMirror(made)  # type: ignore[arg-type]
     logger.log_picture("drawn", b"\x89PNG", "caption", 3)
     logger.log_summary({"a": torch.tensor(2.5)})
     logger.log_artifact({"name": "x"})

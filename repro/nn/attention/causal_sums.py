@@ -5,12 +5,14 @@ one sum of products of keys and values. Sums of single tokens, ``(T, E, Ev)``, a
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
+
+from repro.nn.autograd import Context
+from repro.nn.device import without_autocast
 
 # So many chunks of every row and head are worked on together, as long as their queries are so many numbers: on a CPU
 # what is made in between stays in its cache; elsewhere fewer and larger products are faster. Summing n chunks costs n².
@@ -42,12 +44,16 @@ def causal_mean(
     return _CausalMean.apply(q, k, v, s, z, chunk, eps)
 
 
+class _Context(Context):
+    cuts: "_Cuts"
+
+
 class _CausalMean(torch.autograd.Function):
     """Keeps its inputs, its output, the denominators and few sums; weights are made anew on the way back."""
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor, chunk: int, eps: float
+        ctx: _Context, q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor, chunk: int, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         cuts = _Cuts(q, chunk)
         y, total = v.new_empty(v.shape), v.new_empty(v.shape[:3])
@@ -71,12 +77,12 @@ class _CausalMean(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_y: Tensor, grad_s: Tensor, grad_z: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, grad_y: Tensor, grad_s: Tensor, grad_z: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, y, total, *borders = ctx.saved_tensors
-        cuts: _Cuts = ctx.cuts
+        cuts = ctx.cuts
         grads = [torch.empty_like(t) for t in (q, k, v)]
         ds, dz = grad_s.flatten(0, 1), grad_z.flatten(0, 1)
-        with torch.autocast(q.device.type, enabled=False):
+        with without_autocast(q.device):
             for i, at in reversed(list(enumerate(cuts.spans()))):
                 parts = [cuts.take(t, at) for t in (q, k, v, y, grad_y)]
                 divisor = cuts.take(total[..., None], at, 1.0)

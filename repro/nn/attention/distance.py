@@ -20,17 +20,17 @@ from repro.nn.attention.past import (
 )
 from repro.nn.attention.shift import Sight, attend_by_distance
 from repro.nn.mixer import Layout, Mixed, State
-from repro.nn.reach import Reach
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 Norm = Callable[[Tensor], Tensor]
 
 
-class DistanceAttention(nn.Module, ABC):
+class DistanceAttention(nn.Module, Remembers, ABC):
     """Causal multi-head self-attention with scores ``(q_i + u) · k_j + p(q_i) · r_(i-j)``, over ``sqrt(E)``.
 
     A subclass says what u, p and r are. No projection has a bias.
 
-    State in training: ``{"memory": (B, M, D), "length": (B,)}``, the last ``reach.mem_len`` inputs, whose keys and
+    State in training: ``{"memory": (B, M, D), "length": (B,)}``, the last ``memory.mem_len`` inputs, whose keys and
     values are computed anew with the weights of the day. In a pre-norm sublayer these are the inputs of the norm, which
     is computed anew, too, so that its gain has a gradient from the memory. A query sees the memory and the earlier
     tokens of its own call. The mixer does not detach.
@@ -61,26 +61,27 @@ class DistanceAttention(nn.Module, ABC):
         self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=False)
         self.out = nn.Linear(n_heads * self.d_head, d_model, bias=False)
         self.dropout = dropout
-        self.reach = Reach(mem_len)
+        self.memory = MemorySettings(mem_len)
 
     @abstractmethod
     def queries(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """``q + u`` and ``p(q)`` of queries ``(H, B, T, E)``: ``(H, B, T, E)`` and ``(H, B, T, P)``, not scaled."""
 
     @abstractmethod
-    def place_keys(self, size: int) -> Tensor:
-        """``r`` for distances ``size-1, ..., 0``: ``(H, S, P)``."""
+    def place_keys(self, size: int, clamp_len: int | None = None) -> Tensor:
+        """``r`` for distances ``size-1, ..., 0``, clamped as the memory settings say: ``(H, S, P)``."""
 
-    def place_scores(self, place_query: Tensor, size: int) -> Tensor:
+    def place_scores(self, place_query: Tensor, size: int, clamp_len: int | None = None) -> Tensor:
         """``p · r`` for place queries ``(H, B, P)`` and distances ``size-1, ..., 0``: ``(H, B, S)``."""
-        return place_query @ self.place_keys(size).transpose(1, 2)
+        return place_query @ self.place_keys(size, clamp_len).transpose(1, 2)
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state for ``batch`` rows; with a capacity for decoding in place."""
         weight = self.qkv.weight
         if capacity is None:
             return empty_memory(batch, weight.shape[1], weight)
-        return empty_slots(batch, min(capacity, self.reach.mem_len), self.n_heads, self.d_head, weight)
+        mem_len = (settings.memory or self.memory).mem_len
+        return empty_slots(batch, min(capacity, mem_len), self.n_heads, self.d_head, weight)
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
@@ -90,43 +91,47 @@ class DistanceAttention(nn.Module, ABC):
         """
         if not layout.causal:
             raise ValueError("attention by distance looks back only; it needs a causal layout")
+        memory = layout.settings.memory or self.memory
         if state is None:
-            return Mixed(self._attend(x, None, None, None), None)
+            return Mixed(self._attend(x, None, None, None, memory), None)
         if "memory" in state:
             seen = valid_memory(state["length"], state["memory"].shape[1])
-            y = self._attend(x, state["memory"], seen, layout.norm)
+            y = self._attend(x, state["memory"], seen, layout.norm, memory)
             kept = x if layout.stream is None else layout.stream
-            return Mixed(y, remember(state, kept, layout, self.reach.mem_len))
-        return self._one(x, state, layout) if x.shape[1] == 1 else self._segment(x, state, layout)
+            return Mixed(y, remember(state, kept, layout, memory.mem_len))
+        take = self._one if x.shape[1] == 1 else self._segment
+        return take(x, state, layout, memory)
 
-    def _attend(self, x: Tensor, memory: Tensor | None, seen: Tensor | None, norm: Norm | None) -> Tensor:
+    def _attend(
+        self, x: Tensor, past: Tensor | None, seen: Tensor | None, norm: Norm | None, memory: MemorySettings
+    ) -> Tensor:
         query, key, value = self._project(x, self.qkv.weight)
-        if memory is not None and memory.shape[1]:
-            memory = memory if norm is None else norm(memory)
+        if past is not None and past.shape[1]:
+            past = past if norm is None else norm(past)
             # Projected apart from x: a memory that is detached then costs no gradient of inputs.
-            old_key, old_value = self._project(memory, self.qkv.weight[self.n_heads * self.d_head :])
+            old_key, old_value = self._project(past, self.qkv.weight[self.n_heads * self.d_head :])
             key, value = torch.cat([old_key, key], dim=2), torch.cat([old_value, value], dim=2)
-        return self._mix(query, key, value, seen)
+        return self._mix(query, key, value, seen, memory)
 
-    def _segment(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def _segment(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> Mixed:
         """Several tokens behind keys and values that were kept."""
         query, key, value = self._project(x, self.qkv.weight)
         old_key, old_value, seen = recall(state)
         keys = torch.cat([old_key.permute(2, 0, 1, 3).to(key.dtype), key], dim=2)
         values = torch.cat([old_value.permute(2, 0, 1, 3).to(value.dtype), value], dim=2)
-        y = self._mix(query, keys, values, seen)
+        y = self._mix(query, keys, values, seen, memory)
         return Mixed(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
 
-    def _one(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def _one(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> Mixed:
         """One token: written into the ring first, which is then read in whatever order it has."""
         query, key, value = self._project(x, self.qkv.weight)
         distances, seen = slot_distances(state)
-        if self.reach.same_length:
-            seen = seen & (distances < self.reach.mem_len)
+        if memory.same_length:
+            seen = seen & (distances < memory.mem_len)
         state = write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout)
         query, place_query = self.queries(query)
         size = distances.shape[1]
-        scores = self.place_scores(place_query.squeeze(2), size).transpose(0, 1)
+        scores = self.place_scores(place_query.squeeze(2), size, memory.clamp_len).transpose(0, 1)
         where = (size - 1 - distances)[:, None].expand(-1, self.n_heads, -1)
         scores = scores.gather(2, where).masked_fill(~seen[:, None], -torch.inf) / math.sqrt(self.d_head)
         keys, values = (state["slots"][name].transpose(1, 2).to(query.dtype) for name in ("k", "v"))
@@ -143,11 +148,13 @@ class DistanceAttention(nn.Module, ABC):
         # Unbound first: its gradient is then put together in the layout that the linear layer wants.
         return tuple(part.permute(2, 0, 1, 3) for part in parts.unbind(2))
 
-    def _mix(self, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
+    def _mix(
+        self, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, memory: MemorySettings
+    ) -> Tensor:
         # Contiguous before two sums are made of it, rather than each of them after.
         query, place_query = self.queries(query.contiguous())
-        sight = Sight(seen, self.reach.mem_len if self.reach.same_length else None)
-        places = self.place_keys(key.shape[2])
+        sight = Sight(seen, memory.mem_len if memory.same_length else None)
+        places = self.place_keys(key.shape[2], memory.clamp_len)
         dropout = self.dropout if self.training else 0.0
         scale = 1.0 / math.sqrt(self.d_head)
         y = attend_by_distance(query, key, value, place_query, places, sight, scale, dropout)

@@ -9,6 +9,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from repro.nn.cache import append, empty_cache
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class FullAttention(nn.Module):
@@ -52,7 +53,7 @@ class FullAttention(nn.Module):
         self.dropout = dropout
         self.fused = fused
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_value)}
         return empty_cache(batch, widths, self.qkv.weight, capacity)
 
@@ -150,8 +151,11 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 
 def key_mask(lengths: Tensor | None, size: int) -> Tensor | None:
     """Which of ``size`` keys are valid, boolean ``(B, 1, 1, S)``; None where all are."""
-    if lengths is None:
-        return None
+    return None if lengths is None else valid_keys(lengths, size)
+
+
+def valid_keys(lengths: Tensor, size: int) -> Tensor:
+    """Which of ``size`` keys are valid, boolean ``(B, 1, 1, S)``."""
     return (torch.arange(size, device=lengths.device) < lengths[:, None])[:, None, None]
 
 

@@ -1,15 +1,13 @@
 """Locality-sensitive hashing: its settings, random rotations, and the bucket of every vector."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from repro.nn.settings import having, replaced
+from repro.nn.device import seeded, without_autocast
 
 # Above this many buckets the hash is made of two smaller ones: their rotations cost less than the attention.
 LARGEST_FACTOR = 128
@@ -111,32 +109,12 @@ class Hashing:
         """Buckets of one round for sequences of ``length`` tokens."""
         return math.prod(self.sizes(length))
 
-    def said(self) -> dict[str, Any]:
+    def said(self) -> dict[str, object]:
         """The settings as the protocol of a record says them."""
         usual = {field.name: field.default for field in fields(self)}
         return {
             name: value for name, value in vars(self).items() if name not in _LATER or value != usual[name]
         }
-
-
-@contextmanager
-def hashing_as(model: nn.Module, hashing: Hashing | None) -> Iterator[None]:
-    """Gives every mixer of a model that hashes other settings; its own come back afterwards.
-
-    A state made under one setting must not be used under another.
-
-    Args:
-        model: any module.
-        hashing: None changes nothing.
-
-    Raises:
-        ValueError: no mixer of the model hashes.
-    """
-    mixers = having(model, "hashing", Hashing) if hashing else []
-    if hashing and not mixers:
-        raise ValueError("another hashing is asked for, but no mixer of this model hashes")
-    with replaced(mixers, "hashing", hashing):
-        yield
 
 
 def factors(count: int) -> list[int]:
@@ -168,7 +146,7 @@ def draw_rotations(
         sizes: buckets of the hashes that make one round (:meth:`Hashing.sizes`).
         seed: of a generator of its own; None draws from torch's.
     """
-    generator = None if seed is None else torch.Generator(like.device).manual_seed(seed)
+    generator = None if seed is None else seeded(like.device, seed)
     shape = (rows, heads, width, rounds, sum(sizes) // 2)
     dtype = torch.promote_types(like.dtype, torch.float32)
     return torch.randn(shape, generator=generator, device=like.device, dtype=dtype)
@@ -200,7 +178,7 @@ def bucket_ids(vectors: Tensor, rotations: Tensor, sizes: Sequence[int]) -> Tens
             f"rotations for {' x '.join(map(str, sizes))} buckets have {sum(sizes) // 2} columns, "
             f"not {rotations.shape[-1]}"
         )
-    with torch.autocast(vectors.device.type, enabled=False):
+    with without_autocast(vectors.device):
         turned = torch.matmul(vectors.to(rotations.dtype), rotations.flatten(3))
     turned = turned.unflatten(-1, rotations.shape[3:])
     ids, scale = turned.new_zeros(turned.shape[:-1], dtype=torch.long), 1

@@ -6,20 +6,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from repro.nn.attention.full import attend, head_widths, key_mask, split_heads
+from repro.nn.attention.full import attend, head_widths, split_heads, valid_keys
 from repro.nn.cache import append, empty_cache
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.positions import leading, split_from_two
-from repro.nn.reach import Reach
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 Parts = list[tuple[Tensor, Tensor | None]]
 
 
-class InfusedAttention(nn.Module):
+class InfusedAttention(nn.Module, Remembers):
     """``q = (x + P) W_q``, ``k = (y + P) W_k``, ``v = y W_v`` with ``y = [memory; x]``: values bear no positions.
 
     Positions count from 0 at the oldest input that is remembered, so that what is remembered can be moved and used
-    again. The memory of L' = ``reach.mem_len`` inputs follows one rule, in every state and for every row by itself:
+    again. The memory of L' = ``memory.mem_len`` inputs follows one rule, in every state and for every row by itself:
 
     - a row that a call would bring beyond 2 L' is first cut to its last L';
     - a call of L' tokens or more leaves its last L', a shorter one adds to what is held.
@@ -64,22 +64,23 @@ class InfusedAttention(nn.Module):
         self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
         self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
         self.table = None if table is None else table(d_model)
-        self.reach = Reach(mem_len)
+        self.memory = MemorySettings(mem_len)
         self.dropout = dropout
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state.
 
         Raises:
-            ValueError: the present reach has settings that only relative positions know.
+            ValueError: the memory settings of the call have what only relative positions know.
         """
-        if self.reach.clamp_len is not None or self.reach.same_length:
+        memory = settings.memory or self.memory
+        if memory.clamp_len is not None or memory.same_length:
             raise ValueError(
                 "clamp_len and same_length are settings of relative positions; this mixer has none"
             )
         if capacity is None:
             return empty_cache(batch, {"x": (self.qkv.in_features,)}, self.qkv.weight, None)
-        slots = min(capacity, 2 * self.reach.mem_len) if self.reach.mem_len else capacity
+        slots = min(capacity, 2 * memory.mem_len) if memory.mem_len else capacity
         widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
         return empty_cache(batch, widths, self.qkv.weight, slots)
 
@@ -91,52 +92,45 @@ class InfusedAttention(nn.Module):
             return Mixed(self._attend(q, k, v, *visible(nothing, 0, x.shape[1], layout)))
         if "past" in state:
             return self._with_inputs(x, state, layout)
-        if self.reach.mem_len and x.shape[1] > 1:
+        if self._keep(layout) and x.shape[1] > 1:
             return self._several_with_slots(x, state, layout)
         return self._with_slots(x, state, layout)
 
+    def _keep(self, layout: Layout) -> int:
+        """L' of a call."""
+        return (layout.settings.memory or self.memory).mem_len
+
     def _with_inputs(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        new = new_tokens(x, layout)
-        past, held = self._cut_inputs(state["past"]["x"], state["length"], new, x.shape[1])
+        new, keep = new_tokens(x, layout), self._keep(layout)
+        past, held = cut_inputs(state["past"]["x"], state["length"], new, x.shape[1], keep)
         parts = self._parts()
         q, k, v = self._project(x, held, past.shape[1] + x.shape[1], parts)
         if past.shape[1]:  # on its own: a detached memory then costs no gradient of its inputs
             old_k, old_v = self._project_memory(past, parts)
             k, v = torch.cat([old_k, k], dim=1), torch.cat([old_v, v], dim=1)
         y = self._attend(q, k, v, *visible(held, past.shape[1], x.shape[1], layout))
-        return Mixed(y, self._keep_inputs(past, held, new, x, layout))
-
-    def _cut_inputs(self, past: Tensor, held: Tensor, new: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Cuts the rows that the new tokens would bring beyond 2 L'; asks no tensor where shapes rule that out."""
-        keep = self.reach.mem_len
-        if past.shape[1] <= keep or past.shape[1] + steps <= 2 * keep:
-            return past, held
-        first = torch.where(held + new > 2 * keep, (held - keep).clamp(min=0), 0)
-        held = held - first
-        return take(past, first[:, None] + torch.arange(int(held.max()), device=held.device)), held
-
-    def _keep_inputs(self, past: Tensor, held: Tensor, new: Tensor, x: Tensor, layout: Layout) -> State:
-        steps, keep = x.shape[1], self.reach.mem_len
-        if layout.lengths is None and steps >= keep:
-            return {"past": {"x": x[:, steps - keep :]}, "length": torch.full_like(held, keep)}
-        kept = torch.where(new >= keep, keep, held + new)
-        wanted = places(held, past.shape[1], held + new - kept, int(kept.max()))
-        return {"past": {"x": take(torch.cat([past, x], dim=1), wanted)}, "length": kept}
+        return Mixed(y, keep_inputs(past, held, new, x, layout, keep))
 
     def _with_slots(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """One token for each row; or any number where there is no memory to cut."""
         slots, held = state["slots"], state["length"]
-        if self.reach.mem_len and slots["k"].shape[1] == 2 * self.reach.mem_len:
-            held = self._cut_slots(slots, held, held >= 2 * self.reach.mem_len)
+        keep = self._keep(layout)
+        if keep and slots["k"].shape[1] == 2 * keep:
+            held = self._cut_slots(slots, held, held >= 2 * keep, keep)
         q, k, v = self._project(x, held, slots["k"].shape[1], self._parts())
         new = {"k": k.to(slots["k"].dtype), "v": v.to(slots["v"].dtype)}
         keys, state, seen = append({"slots": slots, "length": held}, new, layout)
         return Mixed(self._attend(q, keys["k"], keys["v"], seen, False), state)
 
     def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        slots, held, keep = state["slots"], state["length"], self.reach.mem_len
+        """Several tokens for each row, in evaluation and decoding only.
+
+        Asks how many slots are in use: all of them would be up to twice as many keys to attend to, and another kernel
+        with other rounding.
+        """
+        slots, held, keep = state["slots"], state["length"], self._keep(layout)
         new = new_tokens(x, layout)
-        held = self._cut_slots(slots, held, (held + new > 2 * keep) & (held > keep))
+        held = self._cut_slots(slots, held, (held + new > 2 * keep) & (held > keep), keep)
         columns = int(held.max())
         q, k, v = self._project(x, held, columns + x.shape[1], self._parts())
         k, v = torch.cat([slots["k"][:, :columns], k], dim=1), torch.cat([slots["v"][:, :columns], v], dim=1)
@@ -150,11 +144,14 @@ class InfusedAttention(nn.Module):
         slots["v"][:, :count] = take(v, wanted)
         return Mixed(y, {"slots": slots, "length": kept})
 
-    def _cut_slots(self, slots: dict[str, Tensor], held: Tensor, over: Tensor) -> Tensor:
-        """Cuts rows to their last L' keys, in place; the new lengths."""
+    def _cut_slots(self, slots: dict[str, Tensor], held: Tensor, over: Tensor, keep: int) -> Tensor:
+        """Cuts rows to their last L' keys, in place; the new lengths. Decoding only.
+
+        Asks which rows are over: of L' tokens one makes a cut, and to move all keys at each would cost far more.
+        """
         if not bool(over.any()):
             return held
-        keep, rows = self.reach.mem_len, over.nonzero()[:, 0]
+        rows = over.nonzero()[:, 0]
         first = held[rows] - keep
         wanted = first[:, None] + torch.arange(keep, device=held.device)
         k, v = (take(slots[name][rows], wanted) for name in ("k", "v"))
@@ -163,7 +160,10 @@ class InfusedAttention(nn.Module):
         return torch.where(over, keep, held)
 
     def _moved(self, first: Tensor, count: int, like: Tensor) -> Tensor | float:
-        """What ``count`` keys from position ``first (B,)`` on lack to be keys from 0 on, ``(B, count, H, E)``."""
+        """What ``count`` keys from position ``first (B,)`` on lack to be keys from 0 on, ``(B, count, H, E)``.
+
+        Asks where rows begin, since rows that are in step share one projection. Decoding only.
+        """
         if self.table is None or not bool(first.any()):
             return 0.0
         starts, which = first.unique(return_inverse=True)  # rows in step share one projection
@@ -216,14 +216,38 @@ def visible(held: Tensor, columns: int, steps: int, layout: Layout) -> tuple[Ten
     """
     if columns == 0 and (layout.causal or layout.lengths is None):
         return None, layout.causal
-    old = key_mask(held, columns)
+    old = valid_keys(held, columns)
     if layout.causal:
         new = torch.ones(steps, steps, dtype=torch.bool, device=held.device).tril()
     else:  # a row without a valid token still sees something: what comes out must be finite
         lengths = torch.full_like(held, steps) if layout.lengths is None else layout.lengths
-        new = key_mask(lengths.clamp(min=1), steps)  # type: ignore[assignment]
+        new = valid_keys(lengths.clamp(min=1), steps)
     shape = (held.shape[0], 1, steps, -1)
-    return torch.cat([old.expand(shape), new.expand(shape)], dim=-1), False  # type: ignore[union-attr]
+    return torch.cat([old.expand(shape), new.expand(shape)], dim=-1), False
+
+
+def cut_inputs(past: Tensor, held: Tensor, new: Tensor, steps: int, keep: int) -> tuple[Tensor, Tensor]:
+    """Cuts the rows that the new tokens would bring beyond 2 L'.
+
+    Training does not wait for lengths: the columns are as many as a row may need, which shapes tell. Rows that are in
+    step need fewer only where a call is shorter than L'.
+    """
+    if past.shape[1] <= keep or past.shape[1] + steps <= 2 * keep:
+        return past, held
+    first = torch.where(held + new > 2 * keep, (held - keep).clamp(min=0), 0)
+    held = held - first
+    most = min(past.shape[1], 2 * keep)
+    return take(past, first[:, None] + torch.arange(most, device=held.device)), held
+
+
+def keep_inputs(past: Tensor, held: Tensor, new: Tensor, x: Tensor, layout: Layout, keep: int) -> State:
+    """The state behind a call: its last L' inputs, or those that were held and its own; columns as for the cut."""
+    steps = x.shape[1]
+    if layout.lengths is None and steps >= keep:
+        return {"past": {"x": x[:, steps - keep :]}, "length": torch.full_like(held, keep)}
+    kept = torch.where(new >= keep, keep, held + new)
+    wanted = places(held, past.shape[1], held + new - kept, min(past.shape[1] + steps, 2 * keep))
+    return {"past": {"x": take(torch.cat([past, x], dim=1), wanted)}, "length": kept}
 
 
 def places(held: Tensor, columns: int, first: Tensor, count: int) -> Tensor:

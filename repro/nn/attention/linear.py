@@ -8,7 +8,9 @@ from torch.nn.functional import linear
 
 from repro.nn.attention.causal_sums import causal_mean
 from repro.nn.attention.full import head_widths, split_heads
+from repro.nn.device import without_autocast
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class EluPlusOne(nn.Module):
@@ -71,7 +73,7 @@ class LinearAttention(nn.Module):
         self.chunk = chunk
         self.eps = eps
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         weight = self.qkv.weight
         with torch.no_grad():
             features = self.feature_map(widened(weight.new_zeros(batch, 1, self.n_heads, self.d_head)))
@@ -83,7 +85,7 @@ class LinearAttention(nn.Module):
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         wanted = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
         q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, wanted))
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             q, k = (self.feature_map(widened(t)) for t in (q, k))
             if layout.lengths is not None:
                 valid = torch.arange(x.shape[1], device=x.device) < layout.lengths[:, None]

@@ -10,6 +10,7 @@ from repro.nn.attention.full import attend, head_widths, split_heads
 from repro.nn.attention.past import empty_slots, recall, slot_distances, write
 from repro.nn.cache import append, empty_cache
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
 
 
 class LocalAttention(nn.Module):
@@ -68,7 +69,7 @@ class LocalAttention(nn.Module):
         self.dropout = dropout
         self.wrap = wrap
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state; the capacity only chooses the ring, whose size does not depend on it."""
         if capacity is None:
             widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
@@ -103,7 +104,7 @@ class LocalAttention(nn.Module):
         count = -(-steps // size)
         places = torch.arange(count * size, device=q.device).view(1, count, size)
         if self.wrap and not layout.causal:
-            ends = torch.tensor([steps], device=q.device) if layout.lengths is None else layout.lengths
+            ends = torch.full((1,), steps, device=q.device) if layout.lengths is None else layout.lengths
             look = partial(_around, before=before, after=after, counts=-(-ends // size))
         else:
             look = partial(_windows, before=before, after=after)
@@ -122,7 +123,7 @@ class LocalAttention(nn.Module):
         query, key = queries[..., :, None], keys[..., None, :]
         if layout.causal:
             return (key >= 0) & (key <= query)
-        lengths = torch.tensor([steps], device=keys.device) if layout.lengths is None else layout.lengths
+        lengths = torch.full((1,), steps, device=keys.device) if layout.lengths is None else layout.lengths
         return (key >= 0) & (key < lengths[:, None, None, None]) | (key == query)
 
     def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> Mixed:

@@ -9,10 +9,12 @@ from repro.nn.attention.full import head_widths, split_heads
 from repro.nn.attention.hashing import Hashing, bucket_ids, draw_rotations
 from repro.nn.attention.shared import attend_to_past, exact, key_scale
 from repro.nn.attention.windows import attend_in_windows
+from repro.nn.device import without_autocast
 from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings, Hashes
 
 
-class LSHAttention(nn.Module):
+class LSHAttention(nn.Module, Hashes):
     """Shared queries and keys, of which a token sees those that hashing brings near.
 
     Each of R rounds hashes every query into a bucket, sorts the tokens by bucket and then by place, and cuts the sorted
@@ -44,8 +46,7 @@ class LSHAttention(nn.Module):
     Args:
         d_model: D.
         n_heads: H.
-        hashing: who sees whom; an evaluation may replace it on the same weights
-            (:func:`~repro.nn.attention.hashing.hashing_as`).
+        hashing: who sees whom; a call may say otherwise (:class:`~repro.nn.settings.CallSettings`).
         d_head: E, width of queries and keys; default ``d_model / n_heads``.
         d_value: Ev, width of values; default ``d_head``.
         bias: biases in the projections.
@@ -79,46 +80,49 @@ class LSHAttention(nn.Module):
         self.hashing = hashing
         self.dropout = dropout
 
-    def init_state(self, batch: int, capacity: int | None = None) -> State:
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state.
 
         Raises:
             ValueError: the number of buckets follows from the length, and no capacity says it.
         """
         widths = {"k": self.d_head, "v": self.d_value}
-        return empty_buckets(batch, widths, self.n_heads, self.qk_v.weight, capacity, self.hashing)
+        hashing = settings.hashing or self.hashing
+        return empty_buckets(batch, widths, self.n_heads, self.qk_v.weight, capacity, hashing)
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         q, v = (split_heads(part, self.n_heads) for part in self.qk_v(x).split(self.widths, dim=-1))
-        scale = key_scale(q, self.hashing.unit_keys, self.hashing.scaled)
+        hashing = layout.settings.hashing or self.hashing
+        scale = key_scale(q, hashing.unit_keys, hashing.scaled)
         dropout = self.dropout if self.training else 0.0
         if state is not None:
-            return self._with_state(q, q * scale, v, state, layout, dropout)
+            return self._with_state(q, q * scale, v, state, layout, hashing, dropout)
         # Where one chunk holds everything and buckets do not decide, hashing changes nothing.
-        if not self.hashing.rounds or (self.hashing.across_buckets and x.shape[1] <= self.hashing.chunk):
-            return Mixed(self.out(exact(q, q * scale, v, layout, self.hashing.see_self, dropout)))
-        y, buckets = self._in_windows(q, scale, v, layout, dropout)
+        if not hashing.rounds or (hashing.across_buckets and x.shape[1] <= hashing.chunk):
+            return Mixed(self.out(exact(q, q * scale, v, layout, hashing.see_self, dropout)))
+        y, buckets = self._in_windows(q, scale, v, layout, hashing, dropout)
         return Mixed(self.out(y), choices=buckets)
 
     def _in_windows(
-        self, q: Tensor, scale: Tensor, v: Tensor, layout: Layout, dropout: float
+        self, q: Tensor, scale: Tensor, v: Tensor, layout: Layout, hashing: Hashing, dropout: float
     ) -> tuple[Tensor, Tensor]:
         rows, steps = q.shape[:2]
         q, scale, v = (t.transpose(1, 2) for t in (q, scale, v))
         # Always both, so that a call that is given its choices leaves torch's generator where the first left it.
+        # Drawn on the CPU, wherever the rest is: nothing waits for a device.
         seeds = torch.randint(1 << 62, (2,)).tolist()
         buckets = layout.choices
         if buckets is None:
-            sizes = self.hashing.sizes(steps)
-            shared = (1, 1) if self.hashing.shared_rotations else (rows, self.n_heads)
-            turns = draw_rotations(q, *shared, self.d_head, self.hashing.rounds, sizes, seed=seeds[0])
+            sizes = hashing.sizes(steps)
+            shared = (1, 1) if hashing.shared_rotations else (rows, self.n_heads)
+            turns = draw_rotations(q, *shared, self.d_head, hashing.rounds, sizes, seed=seeds[0])
             buckets = bucket_ids(q, turns, sizes)
-        self._check(buckets, (rows, self.n_heads, self.hashing.rounds, steps))
-        count = self.hashing.count(steps)
-        arrangement = arrange(buckets, layout.lengths, count, self.hashing, layout.causal)
+        self._check(buckets, (rows, self.n_heads, hashing.rounds, steps))
+        count = hashing.count(steps)
+        arrangement = arrange(buckets, layout.lengths, count, hashing, layout.causal)
         q, scale, v = (t.to(v.dtype).flatten(0, 1) for t in (q, scale, v))
-        with torch.autocast(q.device.type, enabled=False):
+        with without_autocast(q.device):
             y = attend_in_windows(q, scale, v, arrangement, dropout, seeds[1])
         return y.unflatten(0, (rows, self.n_heads)).transpose(1, 2).flatten(2), buckets
 
@@ -130,9 +134,9 @@ class LSHAttention(nn.Module):
             )
 
     def _with_state(
-        self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout, dropout: float
+        self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout, hashing: Hashing, dropout: float
     ) -> Mixed:
-        start, hashing = state["length"], self.hashing
+        start = state["length"]
         ids = hash_into(state, q, layout, hashing)
         kept = state["past"] if "past" in state else state["slots"]
         q, k, v = (t.to(kept["k"].dtype) for t in (q, k, v))

@@ -70,22 +70,22 @@ class RelativeAttention(DistanceAttention):
         )
         return query + content, query + position
 
-    def place_keys(self, size: int) -> Tensor:
+    def place_keys(self, size: int, clamp_len: int | None = None) -> Tensor:
         """``W r`` for distances ``size-1, ..., 0``: ``(H, S, E)``."""
-        keys = self.place(self._table(size))
+        keys = self.place(self._table(size, clamp_len))
         return repeat_first(keys, size).unflatten(-1, (self.n_heads, self.d_head)).transpose(0, 1)
 
-    def place_scores(self, place_query: Tensor, size: int) -> Tensor:
+    def place_scores(self, place_query: Tensor, size: int, clamp_len: int | None = None) -> Tensor:
         """For few queries: W goes to the query, since to project all distances would cost more."""
         weight = self.place.weight.to(place_query.dtype).unflatten(0, (self.n_heads, self.d_head))
-        scores = (place_query @ weight) @ self._table(size).to(place_query.dtype).T
+        scores = (place_query @ weight) @ self._table(size, clamp_len).to(place_query.dtype).T
         return repeat_first(scores.movedim(-1, 0), size).movedim(0, -1)
 
-    def _table(self, size: int) -> Tensor:
+    def _table(self, size: int, clamp_len: int | None) -> Tensor:
         """Sinusoids of the distances that differ, the farthest first: ``(min(S, clamp_len + 1), D)``."""
         weight = self.place.weight
-        if self.reach.clamp_len is not None:
-            size = min(size, self.reach.clamp_len + 1)
+        if clamp_len is not None:
+            size = min(size, clamp_len + 1)
         table = distance_sinusoids(size, weight.shape[1], weight.dtype, weight.device)
         return functional.dropout(table, self.position_dropout, self.training)
 

@@ -47,8 +47,8 @@ class ShawAttention(DistanceAttention):
         ones = query.new_ones(*query.shape[:-1], 1)
         return query + self.content_bias.to(query.dtype)[:, None, None], torch.cat([query, ones], dim=-1)
 
-    def place_keys(self, size: int) -> Tensor:
+    def place_keys(self, size: int, clamp_len: int | None = None) -> Tensor:
         """``(r, b)`` for distances ``size-1, ..., 0``: ``(H, S, E + 1)``."""
-        count = size if self.reach.clamp_len is None else min(size, self.reach.clamp_len)
+        count = size if clamp_len is None else min(size, clamp_len)
         both = torch.cat([self.place, self.place_bias[..., None]], dim=-1)[:count]
         return repeat_first(both.flip(0), size).transpose(0, 1)

@@ -14,12 +14,14 @@ Source: Dai et al. 2019, appendix B (the shift).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
+
+from repro.nn.autograd import Context
 
 # Rows of a tile, and scores of a tile: measured on 2 cores with 1 MiB of cache each; a GPU wants few, large products.
 _CPU_TILE = (128, 2**20)
@@ -208,20 +210,36 @@ def _hide(scores: Tensor, x: _Inputs, tile: _Tile, sight: Sight) -> None:
         scores[..., : memory - first].masked_fill_(~sight.seen[:, None, first:], -torch.inf)
 
 
+class _Context(Context):
+    window: int | None
+    scale: float
+    dropout: float
+
+
 class _Shifted(torch.autograd.Function):
     """:func:`_run` with its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        tensors, (sight, scale, dropout) = given[:5], given[5:]
-        out, kept = _run(_Inputs(*tensors), sight, scale, dropout, keep=True)
-        ctx.save_for_backward(*tensors, out, *kept)
+    def forward(
+        ctx: _Context,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        place_query: Tensor,
+        place_key: Tensor,
+        sight: Sight,
+        scale: float,
+        dropout: float,
+    ) -> Tensor:
+        x = _Inputs(query, key, value, place_query, place_key)
+        out, kept = _run(x, sight, scale, dropout, keep=True)
+        ctx.save_for_backward(*x, out, *kept)
         ctx.window, ctx.scale, ctx.dropout = sight.window, scale, dropout
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out = ctx.saved_tensors[:6]
         x, kept = _Inputs(*tensors), iter(ctx.saved_tensors[6:])
         # Without a window the first tile of some heads meets all keys and writes where later ones add.

@@ -5,12 +5,12 @@ this window in all that the token sees. The backward pass computes the former an
 leaves the latter: nothing of the size ``T x chunk`` is kept.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from repro.nn.attention.arrangement import HIDDEN, Arrangement, Block, hiding
+from repro.nn.autograd import Context
+from repro.nn.device import seeded
 
 _STEPS = 1 << 16
 
@@ -34,12 +34,18 @@ def attend_in_windows(
     return _Windowed.apply(q.contiguous(), scale.contiguous(), v.contiguous(), a, dropout, seed)
 
 
+class _Context(Context):
+    a: Arrangement
+    dropout: float
+    seed: int
+
+
 class _Windowed(torch.autograd.Function):
     """See :func:`attend_in_windows`."""
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, scale: Tensor, v: Tensor, a: Arrangement, dropout: float, seed: int
+        ctx: _Context, q: Tensor, scale: Tensor, v: Tensor, a: Arrangement, dropout: float, seed: int
     ) -> Tensor:
         wide = torch.promote_types(q.dtype, torch.float32)
         out = torch.empty_like(v)
@@ -56,7 +62,7 @@ class _Windowed(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, scale, v, out, shares, alone = ctx.saved_tensors
         a, grad, wide = ctx.a, grads[0].contiguous(), shares.dtype
         d_q, d_scale, d_v = torch.empty_like(q), torch.empty_like(scale), torch.empty_like(v)
@@ -194,7 +200,7 @@ def _kept(like: Tensor, b: Block, p: float, seed: int) -> Tensor | None:
     dropped = min(round(p * _STEPS), _STEPS - 1)
     if not dropped:
         return None
-    generator = torch.Generator(like.device).manual_seed(seed + b.index)
+    generator = seeded(like.device, seed + b.index)
     words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
     drawn = (
         words.random_(-(1 << 63), None, generator=generator)

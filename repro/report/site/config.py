@@ -43,7 +43,7 @@ def _items(values: list[Any], depth: int) -> list[str]:
     return lines
 
 
-def _fits(value: Any, before: int) -> bool:
+def _fits(value: object, before: int) -> bool:
     """Whether a value stands on one line: a text, a number, or a short collection of them."""
     if not isinstance(value, dict | list) or not value:
         return True
@@ -51,7 +51,7 @@ def _fits(value: Any, before: int) -> bool:
     return before + len(flow(value)) < _WIDTH and not any(isinstance(v, dict) and v for v in inner)
 
 
-def flow(value: Any) -> str:
+def flow(value: object) -> str:
     """A value on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{scalar(k)}: {flow(v)}" for k, v in value.items()) + "}"
@@ -60,7 +60,7 @@ def flow(value: Any) -> str:
     return scalar(value)
 
 
-def scalar(value: Any) -> str:
+def scalar(value: object) -> str:
     """A text, number, truth value or null; a text that could be read as something else stands in quotes."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value

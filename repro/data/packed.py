@@ -1,0 +1,114 @@
+"""Files as people have them: plain or packed, found, opened and hashed; every refusal. Standard library only."""
+
+import contextlib
+import gzip
+import hashlib
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from repro.errors import UserError
+
+
+def _open_zip(path: Path) -> IO[bytes]:
+    archive = zipfile.ZipFile(path)
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    if len(names) != 1:
+        raise zipfile.BadZipFile(f"{len(names)} files inside, not one")
+    return archive.open(names[0])
+
+
+_OPENERS: dict[str, Callable[[Path], Any]] = {
+    "": partial(open, mode="rb"),
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".zip": _open_zip,
+}
+FORMS = tuple(_OPENERS)  # the ends of names, the plain file's first
+AS = ", plain or .gz, .xz or .zip"
+
+
+@contextlib.contextmanager
+def open_packed(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a file, plain, ``.gz``, ``.xz`` or a ``.zip`` of one file, to read its raw content.
+
+    Raises:
+        UserError: it cannot be read, or is damaged, as far as it is read in the block.
+    """
+    try:
+        with _OPENERS.get(path.suffix, _OPENERS[""])(path) as file:
+            yield file
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise UserError(f"cannot read {path}: {error}; get the file again") from None
+
+
+def read_packed(path: Path) -> bytes:
+    """The raw content of a file.
+
+    Raises:
+        UserError: it cannot be read, or is damaged.
+    """
+    with open_packed(path) as file:
+        return bytes(file.read())
+
+
+def find_packed(folder: Path, name: str) -> Path | None:
+    """The file of that name, plain or packed; None where there is none."""
+    return next((path for form in FORMS if (path := folder / f"{name}{form}").is_file()), None)
+
+
+def need_packed(folder: Path, name: str, remedy: str) -> Path:
+    """The same where there must be one.
+
+    Raises:
+        UserError: there is none; names the remedy.
+    """
+    path = find_packed(folder, name)
+    if path is None:
+        raise UserError(f"--from {folder}: no {name}{AS}; {remedy}")
+    return path
+
+
+def glob_packed(folder: Path, pattern: str) -> list[Path]:
+    """The files of a pattern, sorted by their plain names; of several forms of one file the first of ``FORMS``."""
+    found: dict[str, Path] = {}
+    for form in FORMS:
+        for path in folder.glob(pattern + form):
+            if path.is_file():
+                found.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
+    return [found[name] for name in sorted(found)]
+
+
+def plain_name(path: Path) -> str:
+    """A file's name without what it is packed with."""
+    return path.stem if path.suffix in FORMS else path.name
+
+
+def sha256_of(pieces: Iterable[bytes]) -> str:
+    """SHA-256 of some content, piece by piece."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file as it lies on disk."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def decoded(content: bytes, where: str) -> str:
+    """Text in UTF-8.
+
+    Raises:
+        UserError: it is not; says where it came from.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where} is not UTF-8 at byte {error.start}; get the file again") from None

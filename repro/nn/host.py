@@ -1,0 +1,20 @@
+"""The one place where training waits for the device to say a number."""
+
+from torch import Tensor
+
+
+def host_ints(values: Tensor) -> list[int]:
+    """Whole numbers of a tensor ``(N,)`` on the host; waits for the device.
+
+    Forward and backward passes and losses of training otherwise never ask the device for a value: asking makes the
+    host wait until all queued work is done. Only what torch cannot do without numbers on the host may call it: the
+    sizes of groups of tokens (:mod:`repro.nn.clusters`), packed sequences (:mod:`repro.nn.bidirectional`) and the
+    lengths of CTC (:mod:`repro.nn.ctc`). Each place says why.
+
+    Args:
+        values: integers, ``(N,)``, on any device.
+
+    Returns:
+        The N numbers.
+    """
+    return [int(value) for value in values.tolist()]

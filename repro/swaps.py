@@ -1,0 +1,82 @@
+"""Settings that name another class: what only the class before it knew is dropped. Imports a class when one is swapped.
+
+In a file, and in a setting that gives a whole ``{class_path: ..., init_args: ...}``, another class replaces all
+arguments. A setting that gives the class path alone keeps the arguments that both classes take.
+"""
+
+import importlib
+import inspect
+from collections.abc import Iterator
+
+from repro.nested import Config, Tree, flatten
+from repro.tied import Pairs, short
+
+# What a YAML file may name. Everything else is refused before it is imported.
+IMPORTABLE = (
+    "repro.batches",
+    "repro.nn",
+    "repro.models",
+    "repro.tasks",
+    "repro.data",
+    "torch.nn",
+    "torch.optim",
+    "lightning.pytorch",
+)
+
+
+def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
+    """Removes the arguments that the class before took and the one in its place does not.
+
+    What neither of them takes, and what the overrides give themselves, stays and is refused by the constructor.
+
+    Args:
+        before: the configuration of the files.
+        after: the same with the overrides set; changed in place.
+        overrides: ``(dotted key, value)`` pairs; a value may be a mapping of several keys.
+
+    Returns:
+        One line for each swapped class that lost arguments.
+    """
+    given = {short(k) for key, value in overrides for k in flatten(value, key)}
+    lines = []
+    for place, was, node in _swapped(before, after):
+        kept, old, new = node.get("init_args"), parameters(was), parameters(node["class_path"])
+        if not (isinstance(kept, dict) and old and new):
+            continue
+        typed = {key for key in kept if any(f"{k}.".startswith(f"{short(place)}.{key}.") for k in given)}
+        unknown = [key for key in kept if key in old - new - typed]
+        for key in unknown:
+            del kept[key]
+        if not kept:
+            del node["init_args"]
+        if unknown:
+            lines.append(f"{node['class_path'].rpartition('.')[2]} has no {', '.join(unknown)}: dropped")
+    return lines
+
+
+def _swapped(before: Tree, after: Tree, place: str = "") -> Iterator[tuple[str, str, Config]]:
+    """Where a setting named another class: the dotted key, the class before, what stands there now."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        was, now = before.get("class_path"), after.get("class_path")
+        if isinstance(was, str) and isinstance(now, str) and was != now:
+            yield place, was, after
+        both = [(key, before[key], after[key]) for key in before if key in after]
+    elif isinstance(before, list) and isinstance(after, list):
+        both = [(str(i), *pair) for i, pair in enumerate(zip(before, after, strict=False))]
+    else:
+        return
+    for key, old, new in both:
+        yield from _swapped(old, new, f"{place}.{key}" if place else key)
+
+
+def parameters(class_path: str) -> set[str]:
+    """What a class takes by name; empty where that cannot be known, or where it takes everything."""
+    module, _, name = class_path.rpartition(".")
+    if not any(f"{module}.".startswith(f"{prefix}.") for prefix in IMPORTABLE):
+        return set()
+    try:
+        found = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    except (ImportError, AttributeError, TypeError, ValueError):  # refused where the class is built
+        return set()
+    everything = any(p.kind is p.VAR_KEYWORD for p in found.values())
+    return set() if everything else set(found)

@@ -1,0 +1,90 @@
+"""What tasks call on their networks. :mod:`repro.models` has networks that fit; any other that does will do."""
+
+from typing import Protocol
+
+from torch import Tensor
+
+from repro.models.generate import LanguageModel as Generator
+from repro.models.generate import Translator
+from repro.nn.ctc import CtcHead
+from repro.nn.heads import PaddedScores, TokenScores
+from repro.nn.mixer import Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
+
+
+class Vocabulary(Protocol):
+    """Scores hidden states ``(..., D)`` against V symbols."""
+
+    size: int
+
+    def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """``-log p`` of the targets ``(...)``, in nats, of their shape."""
+        ...
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """``log p`` of every symbol, ``(..., V)``."""
+        ...
+
+
+class SmoothedVocabulary(Vocabulary, Protocol):
+    """A vocabulary that is also trained with label smoothing."""
+
+    def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:
+        """What a cross-entropy with label smoothing needs of every target."""
+        ...
+
+    def padded_score(self, hidden: Tensor, targets: Tensor, padding: int) -> PaddedScores:
+        """The same where padding has no share of the smoothing."""
+        ...
+
+
+class TokenNetwork(Generator, Protocol):
+    """A model of the next token, such as :class:`repro.models.DecoderLM`."""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def __call__(
+        self,
+        ids: Tensor,
+        state: State = None,
+        lengths: Tensor | None = None,
+        settings: CallSettings = AS_BUILT,
+    ) -> Mixed:
+        """Hidden states ``(B, T, D)`` of ids ``(B, T)``, of which ``lengths (B,)`` are valid."""
+        ...
+
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        """An empty memory for ``batch`` rows."""
+        ...
+
+
+class PairNetwork(Translator, Protocol):
+    """A model of a target given its source, such as :class:`repro.models.EncoderDecoder`."""
+
+    @property
+    def vocabulary(self) -> SmoothedVocabulary: ...
+
+    def __call__(
+        self, source: Tensor, source_lengths: Tensor | None, target: Tensor, lengths: Tensor | None = None
+    ) -> Mixed:
+        """Hidden states ``(B, T, D)`` of the decoder, teacher-forced."""
+        ...
+
+
+class ClassifyingNetwork(Protocol):
+    """Such as :class:`repro.models.Classifier`."""
+
+    def __call__(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Logits ``(B, N, classes)`` of vectors ``(B, T, C)`` or ids ``(B, T)``."""
+        ...
+
+
+class TranscribingNetwork(Protocol):
+    """Such as :class:`repro.models.Transcriber`."""
+
+    head: CtcHead
+
+    def __call__(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Hidden states ``(B, T, D)`` of frames ``(B, T, C)``."""
+        ...
