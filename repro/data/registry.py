@@ -1,6 +1,7 @@
 """The data sets by name, from the lists by kind. Standard library only."""
 
 from repro.data.data_set import DataSet
+from repro.data.dialogue_sources import DIALOGUES
 from repro.data.example_sources import EXAMPLES
 from repro.data.image_sources import PICTURES
 from repro.data.options import subword_options

@@ -24,7 +24,8 @@ from repro.nn.shortcut import weighted_stacks
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.language_model import LanguageModel
-from repro.tasks.translation import Search, Translation, decode_batch, one_line
+from repro.tasks.translated import one_line
+from repro.tasks.translation import Search, Translation, decode_batch
 
 
 @dataclass

@@ -13,6 +13,14 @@ R     hash rounds
 """
 
 from repro.nn.adaptive import AdaptiveVocabulary
+from repro.nn.attention.compression import (
+    Compression,
+    ConvolutionCompression,
+    MaxCompression,
+    MeanCompression,
+)
+from repro.nn.attention.compressive import CompressiveAttention
+from repro.nn.attention.continuous import ContinuousMemory, ContinuousSignal
 from repro.nn.attention.full import CrossAttention, FullAttention
 from repro.nn.attention.hashing import Hashing
 from repro.nn.attention.infused import InfusedAttention
@@ -61,7 +69,12 @@ __all__ = [
     "BidirectionalLSTM",
     "Blocks",
     "CallSettings",
+    "Compression",
+    "CompressiveAttention",
     "Concatenated",
+    "ContinuousMemory",
+    "ContinuousSignal",
+    "ConvolutionCompression",
     "CrossAttention",
     "CtcHead",
     "EluPlusOne",
@@ -76,6 +89,8 @@ __all__ = [
     "LinearAttention",
     "LinearHead",
     "LocalAttention",
+    "MaxCompression",
+    "MeanCompression",
     "MemorySettings",
     "Mixed",
     "NoPositions",

@@ -108,7 +108,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         hidden, targets = scored_hidden(mixed.y, batch)
         total = self.net.vocabulary.nll(hidden, targets).sum()
         sums: dict[str, Tensor | int] = {"loss": total.detach(), "tokens": targets.numel()}
-        return {"loss": self.share_of_step(total, batch.step_targets), "sums": sums}
+        loss = self.with_auxiliary(self.share_of_step(total, batch.step_targets), mixed.aux)
+        return {"loss": loss, "sums": sums}
 
     def _recall(self, batch: StreamBatch, settings: CallSettings) -> State:
         """The memory that a micro-batch begins with; None where the network has none."""

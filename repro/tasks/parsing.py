@@ -7,7 +7,8 @@ from repro.record import Measurement
 from repro.tasks.brackets import Agreement, Bracket, Parse, compare, read_parse, score, write_parse
 from repro.tasks.evaluated import EvaluatedTask, Scored
 from repro.tasks.rebuilding import rebuild
-from repro.tasks.translation import LIKELIHOODS, PairData, TranslatedSplit, Translation
+from repro.tasks.translated import TranslatedSplit
+from repro.tasks.translation import LIKELIHOODS, PairData, Translation
 
 UNITS = {
     "f1": "percent",

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from repro.batches import Data, Examples
 from repro.contact_sheet import cut_up, to_line
 from repro.models.draw import draw, timed_drawing
-from repro.nn.settings import AS_BUILT, CallSettings
 from repro.record import Measurement
 from repro.tasks.evaluated import Scored
 from repro.tasks.example_task import EVALUATION_SEED, drawing_from
@@ -97,9 +96,8 @@ class PictureModel(SequenceModel):
         self._timed: list[Measurement] = []
         self._pictures: str | None = None
 
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
+    def scores(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
         """Likelihood, and how many values there are."""
-        hidden, targets = self.hidden(examples, settings)
         nll = self.net.vocabulary.nll(hidden, targets).sum()
         return [nll, nll.new_full((), targets.numel(), dtype=torch.int64)]
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Evaluation, ExampleBatch, Examples, scored_places
 from repro.nn.attention.hashing import Hashing
+from repro.nn.mixer import Mixed
 from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
 from repro.tasks.evaluated import Scored
 from repro.tasks.example_task import ExampleTask
@@ -24,6 +25,8 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         net: a :class:`~repro.models.DecoderLM`.
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
+        segment: a sequence is read in segments of so many tokens with carried memory, like a stream; only the last
+            segment is scored and has a gradient. None reads it whole.
         hashings: further ways in which attention of the trained model looks its keys up, by name:
             ``test/accuracy_<name>``. The weights stay the same.
 
@@ -42,8 +45,12 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         optimizer: OptimizerMaker,
         schedule: ScheduleMaker,
         hashings: dict[str, Hashing] | None = None,
+        segment: int | None = None,
     ) -> None:
         super().__init__(net, optimizer, schedule)
+        if segment is not None and segment < 1:
+            raise ValueError(f"segment must be at least 1, not {segment}")
+        self.segment = segment
         self.hashings = hashings or {}
         if self.hashings and not knows_hashing(net):
             raise ValueError(f"hashings {', '.join(self.hashings)}: no mixer of this network hashes")
@@ -55,24 +62,46 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """One micro-batch."""
-        sums = dict(zip(self.SUMS, self.sums(batch.examples), strict=True))
-        loss = self.share_of_step(sums["nll"], batch.step_targets)
+        hidden, targets, aux = self.hidden(batch.examples)
+        sums = dict(zip(self.SUMS, self.scores(hidden, targets), strict=True))
+        loss = self.with_auxiliary(self.share_of_step(sums["nll"], batch.step_targets), aux)
         return {"loss": loss, "sums": self.curve({name: value.detach() for name, value in sums.items()})}
 
     def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        """Likelihood, targets that were the likeliest, and how many there are."""
-        hidden, targets = self.hidden(examples, settings)
+        """Sums over some examples."""
+        hidden, targets, _ = self.hidden(examples, settings)
+        return self.scores(hidden, targets)
+
+    def scores(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
+        """Likelihood, targets that were the likeliest, and how many there are, of ``(N, D)`` and ``(N,)``."""
         log_probs = self.net.vocabulary.log_probs(hidden)
         nll = -log_probs.gather(-1, targets[:, None]).sum()
         right = (log_probs.detach().argmax(-1) == targets).sum()
         return [nll, right, nll.new_full((), targets.numel(), dtype=torch.int64)]
 
-    def hidden(self, examples: Examples, settings: CallSettings = AS_BUILT) -> tuple[Tensor, Tensor]:
-        """Hidden states ``(N, D)`` and targets ``(N,)`` of the places that count."""
-        hidden = self.net(examples.inputs, None, examples.lengths, settings).y.flatten(0, -2)
-        places = (hidden, examples.targets.flatten())
-        hidden, targets = (scored_places(flat, examples.scored) for flat in places)
-        return hidden, targets
+    def hidden(
+        self, examples: Examples, settings: CallSettings = AS_BUILT
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Hidden states ``(N, D)`` and targets ``(N,)`` of the places that count, and the auxiliary loss ``(B,)``."""
+        if self.segment is None:
+            mixed, first = self.net(examples.inputs, None, examples.lengths, settings), 0
+        else:
+            mixed, first = self._last_segment(examples.inputs, self.segment, settings)
+        length, steps = examples.targets.shape[1], mixed.y.shape[1]
+        places = examples.scored
+        if places is not None and first:  # of the whole rows; here of their last segments
+            places = places // length * steps + places % length - first
+        targets = scored_places(examples.targets[:, first:].flatten(), places)
+        return scored_places(mixed.y.flatten(0, -2), places), targets, mixed.aux
+
+    def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[Mixed, int]:
+        """What the network makes of the last segment of ids ``(B, T)``, and where that begins."""
+        first = (ids.shape[1] - 1) // segment * segment
+        state = self.net.init_state(len(ids), settings=settings)
+        with torch.no_grad():
+            for piece in ids[:, :first].split(segment, dim=1):
+                state = self.net(piece, state, None, settings).state
+        return self.net(ids[:, first:], state, None, settings), first
 
     def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor | int]:
         """Sums of a micro-batch that the curves of training divide by ``tokens``."""

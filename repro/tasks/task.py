@@ -137,6 +137,14 @@ class Task(LightningModule, Generic[Net]):
         ranks = 1 if self._trainer is None else self.trainer.world_size
         return local_sum * (ranks * self.micro_batches) / step_targets
 
+    @staticmethod
+    def with_auxiliary(loss: Tensor, aux: Tensor | None) -> Tensor:
+        """The loss of a micro-batch and the mean over its rows of the network's auxiliary loss ``(B,)``, if any.
+
+        Rows are shared evenly, so the mean over ranks and micro-batches that DDP and Lightning take is over all rows.
+        """
+        return loss if aux is None else loss + aux.mean()
+
     @property
     def micro_batches(self) -> int:
         """Micro-batches of an update."""

@@ -1,6 +1,5 @@
 """Translation: label-smoothed training, exact likelihoods, beam search and BLEU."""
 
-import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -11,11 +10,12 @@ from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Translator, translate
 from repro.nn.heads import PaddedScores, TokenScores
 from repro.record import Measurement
-from repro.tasks.bleu import WAYS, bleu
+from repro.tasks.bleu import WAYS
 from repro.tasks.divergence import diverged, failed
 from repro.tasks.evaluated import EvaluatedTask, Scored
 from repro.tasks.networks import PairNetwork
 from repro.tasks.task import Item, OptimizerMaker, ScheduleMaker, StepResult
+from repro.tasks.translated import Sentence, TranslatedSplit, one_line
 
 GREEDY = "greedy"  # the search during training
 LIKELIHOODS = ("nll", "ppl", "loss")
@@ -211,7 +211,7 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     # --- the record ---------------------------------------------------------------------------------------------
 
-    def split_of(self, kind: Kind) -> "TranslatedSplit":
+    def split_of(self, kind: Kind) -> TranslatedSplit:
         """A split of the last test."""
         return self.splits[Evaluation(kind)]
 
@@ -240,7 +240,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         lost = self.diverged(val, val.references)
         return [*super().measurements(), lost, failed(val.summary()["bleu"], lost)]
 
-    def diverged(self, val: "TranslatedSplit", targets: Iterable[str]) -> Measurement:
+    def diverged(self, val: TranslatedSplit, targets: Iterable[str]) -> Measurement:
         """Whether training failed, by the likelihood of the validation split's targets."""
         ids = map(self.data.tokenizer.encode, targets)
         return diverged(val.summary()["nll"], ids, val.split, val.tokens)
@@ -267,56 +267,6 @@ class Translation(EvaluatedTask[PairNetwork]):
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
         return "".join(f"{one_line(row.text)}\n" for row in self.split_of("test").rows)
-
-
-def one_line(text: str) -> str:
-    """A hypothesis without line breaks: outputs are one sentence a line."""
-    return text.replace("\n", " ")
-
-
-class Sentence(NamedTuple):
-    """One sentence: summed negative log-likelihood and smoothed loss, in nats, target tokens, hypothesis."""
-
-    nll: float
-    loss: float
-    tokens: int
-    text: str
-
-
-class TranslatedSplit(NamedTuple):
-    """A whole split, scored; rows, sources and references in the order of the split."""
-
-    split: str
-    rows: list[Sentence]
-    sources: list[str]
-    references: list[str]
-    language: str  # of the references
-
-    @property
-    def tokens(self) -> int:
-        return sum(row.tokens for row in self.rows)
-
-    def bleu(self, way: str) -> tuple[float, str]:
-        """BLEU in one of its ways, and its signature."""
-        return bleu([row.text for row in self.rows], self.references, way, self.language)
-
-    def summary(self) -> dict[str, float]:
-        """Every metric of the split; sums in float64 in the order of the split, so ranks cannot change them."""
-        hits = sum(row.text == wanted for row, wanted in zip(self.rows, self.references, strict=True))
-        return {
-            **{way: self.bleu(way)[0] for way in WAYS},
-            "exact_match": 100.0 * hits / len(self.rows),
-            **self.likelihoods(),
-        }
-
-    def likelihoods(self) -> dict[str, float]:
-        """Mean over the tokens, end symbols counted: negative log-likelihood, perplexity, smoothed loss."""
-        nll = math.fsum(row.nll for row in self.rows) / self.tokens
-        return {
-            "nll": nll,
-            "ppl": math.exp(min(nll, 700.0)),
-            "loss": math.fsum(row.loss for row in self.rows) / self.tokens,
-        }
 
 
 def decode_batch(

@@ -1,13 +1,18 @@
 """Every mixer, listed once. One entry in ``MIXERS`` joins the three laws and the state tests."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from repro.nn import (
+    CompressiveAttention,
+    ContinuousMemory,
+    ContinuousSignal,
+    ConvolutionCompression,
     FeedForward,
     FullAttention,
     Hashing,
@@ -17,6 +22,8 @@ from repro.nn import (
     LinearAttention,
     LocalAttention,
     LSHAttention,
+    MaxCompression,
+    MeanCompression,
     NormedLSTM,
     RelativeAttention,
     ShawAttention,
@@ -24,6 +31,8 @@ from repro.nn import (
 from repro.nn.settings import AS_BUILT, CallSettings
 from tests.nn import (
     reference,
+    reference_compressive,
+    reference_continuous,
     reference_infused,
     reference_linear,
     reference_lsh,
@@ -32,6 +41,7 @@ from tests.nn import (
 )
 
 D_MODEL = 12
+SIGNAL = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=6, ridge=0.3)
 
 
 class Reference(Protocol):
@@ -89,6 +99,35 @@ MIXERS = {
     "relative, narrow": Case(
         lambda: RelativeAttention(D_MODEL, 2, d_head=5, mem_len=20, shared_biases=False),
         reference_relative.relative,
+        directions=(True,),
+    ),
+    "continuous, single tokens": Case(
+        lambda: ContinuousMemory(D_MODEL, lambda d: InfusedAttention(d, 3, mem_len=4), 1, SIGNAL),
+        reference_continuous.continuous,
+        directions=(True,),
+    ),
+    "continuous, sticky": Case(
+        lambda: ContinuousMemory(
+            D_MODEL, lambda d: RelativeAttention(d, 2, mem_len=5), 1, replace(SIGNAL, bins=7)
+        ),
+        reference_continuous.continuous,
+        directions=(True,),
+    ),
+    "compressive": Case(
+        lambda: CompressiveAttention(D_MODEL, 3, 20, 4, partial(ConvolutionCompression, rate=3)),
+        reference_compressive.covering,
+        directions=(True,),
+    ),
+    "compressive, mean, narrow": Case(
+        lambda: CompressiveAttention(
+            D_MODEL, 2, 20, 3, partial(MeanCompression, rate=2), d_head=5, shared_biases=False
+        ),
+        reference_compressive.covering,
+        directions=(True,),
+    ),
+    "compressive, max": Case(
+        lambda: CompressiveAttention(D_MODEL, 2, 20, 3, partial(MaxCompression, rate=4)),
+        reference_compressive.covering,
         directions=(True,),
     ),
     # Some of the distances lie beyond the table.

@@ -12,7 +12,7 @@ from repro.tasks import Constant, Parsing
 from repro.tasks.divergence import unigram_entropy
 from repro.tasks.evaluated import Scored
 from repro.tasks.parsing import UNITS, ParsedSplit
-from repro.tasks.translation import Sentence
+from repro.tasks.translated import Sentence
 
 TREES = [
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (PRT (RP off))) (. .)))",

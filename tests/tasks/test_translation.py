@@ -11,7 +11,7 @@ from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
-from repro.tasks.translation import Sentence, TranslatedSplit, one_line
+from repro.tasks.translated import Sentence, TranslatedSplit, one_line
 from tests.nn.reference import smoothed_divergence
 
 SIZE = 11
