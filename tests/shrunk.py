@@ -145,7 +145,8 @@ def _sequence_model(config: Config) -> None:
     data = {"batch_size": 4, "length": length, "symbols": symbols, "train_examples": 8, "eval_examples": 6}
     copying = config["data"]["class_path"] == "repro.data.CopyData"
     config["data"]["init_args"] = data | ({"shortest": 3, "longest": 6} if copying else {})
-    _resize(config["model"], SIZES | {"size": symbols + 1, "max_length": length, "width": 4})
+    segments = {"segment": 8, "mem_len": 8, "compressed_len": 4, "block": 8}
+    _resize(config["model"], SIZES | segments | {"size": symbols + 1, "max_length": length, "width": 4})
 
 
 def _picture_model(config: Config) -> None:
@@ -226,7 +227,9 @@ def _shorten(node: Any, ratio: float) -> None:
 
 def _resize(node: Any, sizes: dict[str, Any]) -> None:
     for key, value in _items(node):
-        if key in sizes and type(value) is type(sizes[key]):
+        if key == "signal":  # of a continuous memory: its widths are shares of 1
+            node[key] = value | {"basis": 8, "samples": 6}
+        elif key in sizes and type(value) is type(sizes[key]):
             node[key] = sizes[key]
         else:
             _resize(value, sizes)

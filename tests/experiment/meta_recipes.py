@@ -38,6 +38,7 @@ LOOKS = {
     "NoisePixelData": Look(ids=True),
     "PatchData": Look(),
     "PixelData": Look(ids=True),
+    "SortingData": Look(ids=True, scored=True),
     "SpeechData": Look(lengths=True, scored=True),
 }
 
@@ -170,7 +171,9 @@ def examples(parts: Parts, look: Look, device: torch.device) -> ExampleBatch:
         targets,
         torch.zeros_like(targets, dtype=torch.bool) if look.hidden else None,
         torch.full((ROWS,), steps, device=device) if look.lengths else None,
-        torch.arange(ROWS, device=device) if look.scored else None,
+        steps - 1 + steps * torch.arange(ROWS, device=device)
+        if look.scored
+        else None,  # the last of each row
     )
     return ExampleBatch(found, torch.arange(ROWS), targets.numel())
 

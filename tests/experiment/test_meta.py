@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from repro.batches import Batch, Evaluation, StreamBatch
 from repro.experiment.build import Parts, build
-from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, CtcHead, InfusedAttention, host
+from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention, host
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.tasks import LanguageModel, Transcription, Translation
 from repro.tasks.language_model import protocol_of
@@ -37,6 +37,8 @@ WAITS: dict[str, tuple[Callable[[nn.Module], bool], int]] = {
     "ctc": (lambda module: isinstance(module, CtcHead), 1),
 }
 PACKING = 3  # operations of a packed LSTM on numbers of the host: sorting rows by length, packing, sorting them back
+# Matrices of a continuous memory follow from lengths alone: they are made on the host, once for each length.
+MATRICES = 10
 # Generated data, of which the fields of a batch can be seen.
 GENERATED = (
     "AlignmentData", "BitMemoryData", "BitXorData", "CopyData", "DuplicationData", "EchoData", "ListOpsData",
@@ -93,8 +95,9 @@ def trained(parts: Parts, recipe: Recipe, device: torch.device) -> None:
     """Steps of training, each with its backward pass."""
     task: Any = parts.task.to(device).train()
     packed = sum(isinstance(module, BidirectionalLSTM) for module in task.modules())
+    continuous = sum(isinstance(module, ContinuousMemory) for module in task.modules())
     for number, batch in enumerate(training_batches(parts, recipe, device)):
-        with OneDevice(allowed=PACKING * packed):
+        with OneDevice(allowed=PACKING * packed + MATRICES * continuous):
             found = task.training_step(batch, number)
             found["loss"].backward()
         tensors = [found["loss"], *(value for value in found["sums"].values() if isinstance(value, Tensor))]
