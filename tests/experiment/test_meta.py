@@ -39,10 +39,17 @@ WAITS: dict[str, tuple[Callable[[nn.Module], bool], int]] = {
 PACKING = 3  # operations of a packed LSTM on numbers of the host: sorting rows by length, packing, sorting them back
 # Matrices of a continuous memory follow from lengths alone: they are made on the host, once for each length.
 MATRICES = 10
+
+
+def matrices(task: nn.Module) -> int:
+    """Most copies of such matrices at a call."""
+    return MATRICES * sum(isinstance(module, ContinuousMemory) for module in task.modules())
+
+
 # Generated data, of which the fields of a batch can be seen.
 GENERATED = (
     "AlignmentData", "BitMemoryData", "BitXorData", "CopyData", "DuplicationData", "EchoData", "ListOpsData",
-    "NoiseData", "NoisePixelData",
+    "NoiseData", "NoisePixelData", "SortingData",
 )  # fmt: skip
 
 
@@ -95,9 +102,8 @@ def trained(parts: Parts, recipe: Recipe, device: torch.device) -> None:
     """Steps of training, each with its backward pass."""
     task: Any = parts.task.to(device).train()
     packed = sum(isinstance(module, BidirectionalLSTM) for module in task.modules())
-    continuous = sum(isinstance(module, ContinuousMemory) for module in task.modules())
     for number, batch in enumerate(training_batches(parts, recipe, device)):
-        with OneDevice(allowed=PACKING * packed + MATRICES * continuous):
+        with OneDevice(allowed=PACKING * packed + matrices(task)):
             found = task.training_step(batch, number)
             found["loss"].backward()
         tensors = [found["loss"], *(value for value in found["sums"].values() if isinstance(value, Tensor))]
@@ -150,7 +156,7 @@ def scored(parts: Parts, recipe: Recipe, evaluation: Evaluation) -> None:
         protocol = protocol_of(evaluation)
         batches = [stream(protocol.seq_len, bool(protocol.stride), fresh, META) for fresh in (True, False)]
     for batch in batches:
-        with OneDevice():
+        with OneDevice(allowed=matrices(task)):
             sums = task.score(batch, evaluation)
         assert len(sums) == len(task.SUMS)
         assert all(one.is_meta for one in sums)
