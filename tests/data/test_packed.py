@@ -68,7 +68,14 @@ def test_the_plain_file_goes_first_and_names_sort_without_their_ends(tmp_path: P
         ("a.zip", b"no zip"),
         ("a.zip", zipped(CONTENT, ("a", "b"))),
     ],
-    ids=["cut gz", "no gz", "cut xz", "no xz", "no zip", "two in a zip"],  # bytes would be ids, with the time in them
+    ids=[
+        "cut gz",
+        "no gz",
+        "cut xz",
+        "no xz",
+        "no zip",
+        "two in a zip",
+    ],  # bytes as ids would hold the time
 )
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
