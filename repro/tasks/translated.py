@@ -1,6 +1,8 @@
 """A split that was translated: its hypotheses beside the references, and every metric of them."""
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from repro.tasks.bleu import WAYS, bleu
@@ -20,8 +22,9 @@ class Sentence(NamedTuple):
     text: str
 
 
-class TranslatedSplit(NamedTuple):
-    """A whole split, scored; rows, sources and references in the order of the split."""
+@dataclass(frozen=True)
+class TranslatedSplit:
+    """A whole split, scored; rows, sources and references in the order of the split. Each metric is computed once."""
 
     split: str
     rows: list[Sentence]
@@ -33,15 +36,18 @@ class TranslatedSplit(NamedTuple):
     def tokens(self) -> int:
         return sum(row.tokens for row in self.rows)
 
-    def bleu(self, way: str) -> tuple[float, str]:
-        """BLEU in one of its ways, and its signature."""
-        return bleu([row.text for row in self.rows], self.references, way, self.language)
+    @cached_property
+    def bleu(self) -> dict[str, tuple[float, str]]:
+        """BLEU in each of its ways, and its signature."""
+        texts = [row.text for row in self.rows]
+        return {way: bleu(texts, self.references, way, self.language) for way in WAYS}
 
+    @cached_property
     def summary(self) -> dict[str, float]:
         """Every metric of the split; sums in float64 in the order of the split, so ranks cannot change them."""
         hits = sum(row.text == wanted for row, wanted in zip(self.rows, self.references, strict=True))
         return {
-            **{way: self.bleu(way)[0] for way in WAYS},
+            **{way: score for way, (score, _) in self.bleu.items()},
             "exact_match": 100.0 * hits / len(self.rows),
             **self.likelihoods(),
         }

@@ -1,7 +1,7 @@
 """Translation: label-smoothed training, exact likelihoods, beam search and BLEU."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -77,8 +77,9 @@ class Translation(EvaluatedTask[PairNetwork]):
     """
 
     batch = PairBatch
-    SUMS = ("nll", "loss", "tokens")
+    SUMS = ("tokens",)
     UNITS = UNITS
+    SPLIT: ClassVar[type[TranslatedSplit]] = TranslatedSplit
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         super().on_test_epoch_start()
 
     def score(self, batch: PairBatch, evaluation: Evaluation) -> list[Tensor]:
-        """Sums of both losses and tokens; keeps the hypotheses."""
+        """Target tokens; keeps hypothesis and losses of every sentence."""
         search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
         nll, smooth = self._losses(batch)
         ids = decode_batch(self.net, batch.source, batch.source_lengths, self.data.tokenizer, search)
@@ -166,16 +167,14 @@ class Translation(EvaluatedTask[PairNetwork]):
         self._sentences.setdefault(evaluation, {}).update(
             {i: Sentence(n, s, count, self.data.tokenizer.decode(found)) for i, n, s, count, found in rows}
         )
-        return [nll.double().sum(), smooth.double().sum(), batch.target_lengths.sum()]
+        return [batch.target_lengths.sum()]
 
     def complete(self, scored: Scored) -> None:
         """Joins the sentences of all ranks in the order of the split."""
         data, split = self.data, scored.split
         sources, references = data.sources(split), data.references(split)
         rows = self._gather(self._sentences.get(scored.evaluation, {}), split, len(references))
-        self.splits[scored.evaluation] = TranslatedSplit(
-            split, rows, sources, references, data.target_language
-        )
+        self.splits[scored.evaluation] = self.SPLIT(split, rows, sources, references, data.target_language)
 
     def _gather(self, local: dict[int, Item], split: str, size: int) -> list[Item]:
         """What all ranks have of a split's sentences, in their order.
@@ -204,10 +203,9 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     def on_predict_epoch_end(self) -> None:
         """Prints every translation in the order of the split."""
-        split = self.data.split("test")
-        found = self._gather(self._predicted, split, len(self.data.references(split)))
+        merged = {i: text for part in self.gather_objects(self._predicted) for i, text in part.items()}
         if self.trainer.is_global_zero:
-            print("\n".join(found))
+            print("\n".join(merged[i] for i in sorted(merged)))
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -217,7 +215,7 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     def summary(self, scored: Scored) -> dict[str, float]:
         """BLEU in its ways, exact match, likelihoods."""
-        return self.splits[scored.evaluation].summary()
+        return self.splits[scored.evaluation].summary
 
     def reported(self, evaluation: Evaluation) -> bool:
         """Validation scores stand beside those of the test only."""
@@ -227,7 +225,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """How hypotheses were searched for, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
-        signature = {"signature": self.splits[scored.evaluation].bleu(metric)[1]} if metric in WAYS else {}
+        signature = {"signature": self.splits[scored.evaluation].bleu[metric][1]} if metric in WAYS else {}
         return {**self.search._asdict(), **signature}
 
     def counted(self, metric: str, scored: Scored) -> int:
@@ -238,12 +236,12 @@ class Translation(EvaluatedTask[PairNetwork]):
         """BLEU, exact match, likelihoods, each with the validation's of the same protocol; whether training failed."""
         val = self.split_of("val")
         lost = self.diverged(val, val.references)
-        return [*super().measurements(), lost, failed(val.summary()["bleu"], lost)]
+        return [*super().measurements(), lost, failed(val.summary["bleu"], lost)]
 
     def diverged(self, val: TranslatedSplit, targets: Iterable[str]) -> Measurement:
         """Whether training failed, by the likelihood of the validation split's targets."""
         ids = map(self.data.tokenizer.encode, targets)
-        return diverged(val.summary()["nll"], ids, val.split, val.tokens)
+        return diverged(val.summary["nll"], ids, val.split, val.tokens)
 
     def forced(self, metric: str) -> dict[str, Any]:
         """How a likelihood is measured."""

@@ -51,7 +51,7 @@ def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
     module._trainer = SimpleNamespace(datamodule=data)  # type: ignore[assignment]
     rows = {i: Sentence(8.0 + i, 10.0, (13, 4)[i], text) for i, text in enumerate(found)}
     module._sentences = dict.fromkeys(module.tests(), rows)
-    sums = {"nll": 17.0, "loss": 20.0, "tokens": 17.0, "examples": 2.0}
+    sums = {"tokens": 17.0, "examples": 2.0}
     module.tested = [Scored(evaluation, evaluation.kind, sums) for evaluation in module.tests()]
     for scored in module.tested:
         module.complete(scored)
@@ -59,7 +59,7 @@ def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
 
 
 def test_right_rows_are_right_trees() -> None:
-    summary = task(ROWS).split_of("test").summary()
+    summary = task(ROWS).split_of("test").summary
     assert [summary[name] for name in ("f1", "precision", "recall", "complete_match", "repaired")] == [
         100.0, 100.0, 100.0, 100.0, 0.0,
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_brackets_are_counted_over_the_corpus_and_repairs_by_sentence() -> None:
     assert isinstance(split, ParsedSplit)
     # the first has 3 of 4 right, the full stop not counted though it was left over; the second 1 of 1
     assert [tuple(one) for one in split.agreements] == [("valid", 3, 4, 4), ("valid", 1, 1, 1)]
-    summary = split.summary()
+    summary = split.summary
     assert summary["f1"] == summary["precision"] == summary["recall"] == 80.0
     assert summary["complete_match"] == 50.0
     assert summary["repaired"] == 100.0
@@ -93,12 +93,12 @@ def test_sentences_stand_beside_the_rows_made_of_them() -> None:
 
 def test_punctuation_is_left_out_by_the_right_trees_tags() -> None:
     marked = "(S (NP XX XX )NP (VP XX (PRT XX XX )PRT )VP )S"  # the full stop is put into the particle
-    assert task([marked, ROWS[1]]).split_of("test").summary()["f1"] == 100.0
+    assert task([marked, ROWS[1]]).split_of("test").summary["f1"] == 100.0
 
 
 def test_an_empty_hypothesis_counts_against_recall_and_is_not_skipped() -> None:
     split = task(["", ROWS[1]]).split_of("test")
-    summary = split.summary()
+    summary = split.summary
     assert (summary["precision"], summary["recall"]) == (100.0, 20.0)
     assert summary["repaired"] == 50.0
 

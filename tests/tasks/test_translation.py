@@ -103,7 +103,7 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
 
 def test_a_summary_weighs_tokens_and_sentences() -> None:
     rows = [Sentence(2.0, 3.0, 4, "eins"), Sentence(6.0, 7.0, 1, "zwo")]
-    found = TranslatedSplit("test", rows, ["one", "two"], ["eins", "zwei"], "de").summary()
+    found = TranslatedSplit("test", rows, ["one", "two"], ["eins", "zwei"], "de").summary
     assert found["nll"] == pytest.approx(8.0 / 5)
     assert found["loss"] == pytest.approx(10.0 / 5)
     assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)
@@ -128,9 +128,9 @@ class FakeData:
 @pytest.mark.parametrize(
     ("rows", "sums", "message"),
     [
-        ({0: Sentence(1.0, 1.0, 5, "a")}, [1.0, 1.0, 5.0, 2.0], "1 sentences scored, the split has 2"),
-        ({0: Sentence(1.0, 1.0, 5, "a")}, [1.0, 1.0, 5.0, 1.0], "1 examples scored, there are 2"),
-        ({}, [1.0, 1.0, 6.0, 2.0], "6 tokens scored, there are 5"),
+        ({0: Sentence(1.0, 1.0, 5, "a")}, [5.0, 2.0], "1 sentences scored, the split has 2"),
+        ({0: Sentence(1.0, 1.0, 5, "a")}, [5.0, 1.0], "1 examples scored, there are 2"),
+        ({}, [6.0, 2.0], "6 tokens scored, there are 5"),
     ],
 )
 def test_a_lost_sentence_or_token_stops_the_evaluation(
