@@ -34,14 +34,15 @@ class DataModule(LightningDataModule, ABC):
 
     Attributes:
         batch: what training batches are.
+        selections: what of a split an evaluation may ask for, beside all of it.
         store_name: what records call the data.
         variant: which store of that name; empty where there is only one.
         vocab_size: symbols; None where inputs are vectors.
         train_split: name of the training split; so ``val_split``, ``test_split``.
-        public: whether texts of the data may stand in records and outputs.
     """
 
     batch: ClassVar[type[Batch]]
+    selections: ClassVar[tuple[type, ...]] = ()
     store_name: str
     variant: str = ""
     vocab_size: int | None = None
@@ -94,6 +95,7 @@ class DataModule(LightningDataModule, ABC):
 
     @property
     def public(self) -> bool:
+        """Whether texts of the data may stand in records and outputs."""
         return True
 
     def split(self, kind: Kind) -> str:
@@ -116,7 +118,13 @@ class DataModule(LightningDataModule, ABC):
         Args:
             validation: during training.
             tests: of the final model, one loader each.
+
+        Raises:
+            ValueError: a selection that these data do not know.
         """
+        for one in (validation, *tests):
+            if one.selection is not None and not isinstance(one.selection, self.selections):
+                raise ValueError(f"{type(self).__name__} cannot select {one.selection} of a split")
         self._validation, self._tests = validation, tests
 
     def train_dataloader(self) -> PlannedLoader[Any, Any]:

@@ -74,6 +74,7 @@ class ExampleData(DataModule):
     """
 
     batch = ExampleBatch
+    selections = (FirstExamples, RandomBatches)
     input_size: int
     seq_len: int
     n_targets: int = 1

@@ -7,10 +7,9 @@ import torch
 
 from repro.batches import Examples
 from repro.data.draws import Int64s
-from repro.data.generated import NOISE, GeneratedData, below, raw
+from repro.data.generated import SORTING, GeneratedData, below, raw
 from repro.errors import UserError
 
-SORTING = NOISE + 1  # one more purpose of random numbers, see `repro.data.generated`
 LARGEST_WEIGHT = 9
 _HALF = np.uint64(32)  # bits
 _LOW = np.uint64(2**32 - 1)

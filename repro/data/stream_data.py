@@ -103,6 +103,7 @@ class StreamData(DataModule):
     """
 
     batch = StreamBatch
+    selections = (TextCut,)
 
     def __init__(
         self,

@@ -57,16 +57,16 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         accuracy: bool = False,
     ) -> None:
         super().__init__(net, optimizer, schedule)
-        given = {"": protocol, **(protocols or {}), "validation": validation or protocol}
+        self.protocols = {"": protocol, **(protocols or {})}
+        self.validation_protocol = validation or protocol
         if not knows_memory(net):
-            asked = max(one.mem_len for one in given.values())
+            asked = max(one.mem_len for one in (*self.protocols.values(), self.validation_protocol))
             if asked:
                 self.notes.append(
                     f"no mixer of this network has a memory: mem_len {asked} of its protocols is left out"
                 )
-            given = {name: one.without_memory() for name, one in given.items()}
-        self.validation_protocol = given.pop("validation")
-        self.protocols = given
+            self.protocols = {name: one.without_memory() for name, one in self.protocols.items()}
+            self.validation_protocol = self.validation_protocol.without_memory()
         self.token_unit = unit
         self.carries = has_memory(net)
         self.memory_as_input = memory_as_input
@@ -209,6 +209,5 @@ def protocol_of(evaluation: Evaluation) -> Protocol:
 
 def scored_hidden(hidden: Tensor, batch: StreamBatch) -> tuple[Tensor, Tensor]:
     """Hidden states ``(N, D)`` and targets ``(N,)`` of the places that are scored, of ``(B, T, D)``."""
-    return scored_places(hidden.flatten(0, -2), batch.scored), scored_places(
-        batch.targets.flatten(), batch.scored
-    )
+    targets = scored_places(batch.targets.flatten(), batch.scored)
+    return scored_places(hidden.flatten(0, -2), batch.scored), targets

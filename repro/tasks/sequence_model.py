@@ -26,7 +26,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
         segment: a sequence is read in segments of so many tokens with carried memory, like a stream; only the last
-            segment is scored and has a gradient. None reads it whole.
+            segment is scored and has a gradient, so that all targets that count must lie in it. None reads it whole.
         hashings: further ways in which attention of the trained model looks its keys up, by name:
             ``test/accuracy_<name>``. The weights stay the same.
 

@@ -10,8 +10,17 @@ from lightning.pytorch import Trainer
 from torch import Tensor
 
 import repro.data
-from repro.batches import Batch, Evaluation, ExampleBatch, FirstExamples, PairBatch, StreamBatch
-from repro.data import DataModule, FixedLoader, PlannedLoader
+from repro.batches import (
+    Batch,
+    Evaluation,
+    ExampleBatch,
+    FirstExamples,
+    PairBatch,
+    RandomBatches,
+    StreamBatch,
+    TextCut,
+)
+from repro.data import BitXorData, DataModule, EchoData, FixedLoader, PlannedLoader
 from repro.data.shares import Share
 from tests.data.running import SaveAt, placed, train
 
@@ -30,6 +39,7 @@ def build(item: int) -> Tensor:
 class Small(DataModule):
     """The smallest datamodule: a batch is a number; evaluations begin at a number of their split."""
 
+    selections = (FirstExamples,)
     val_split = "held"
     manifest_sha256 = ""
     counts: dict[str, dict[str, int]] = {}
@@ -151,3 +161,12 @@ def test_every_datamodule_declares_what_its_batches_are(name: str) -> None:
     assert issubclass(kind, DataModule)
     assert kind.batch is OTHERS.get(name, ExampleBatch)
     assert inspect.isabstract(kind) == (name in {"StreamData", "ExampleData"}), "a recipe makes the others"
+
+
+@pytest.mark.parametrize("selection", [TextCut(4), RandomBatches(1, 2)])
+def test_a_selection_of_another_kind_is_refused(selection: TextCut | RandomBatches) -> None:
+    module = (
+        BitXorData(4) if isinstance(selection, TextCut) else EchoData(5, batch_tokens=8, seq_len=4, lag=3)
+    )
+    with pytest.raises(ValueError, match=type(selection).__name__):
+        module.evaluate_with(Evaluation("val"), [Evaluation("test", selection=selection)])

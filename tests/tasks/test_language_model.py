@@ -258,3 +258,9 @@ def test_a_network_without_memory_is_scored_without_and_says_so() -> None:
     assert [note for note in made.notes if f"mem_len {WITH_MEMORY.mem_len}" in note]
     assert "mem_len" not in made.measurements()[0].protocol
     assert not task(network(4), WITH_MEMORY).notes
+
+
+def test_a_protocol_may_be_called_validation() -> None:
+    made = task(network(4), WITH_MEMORY, protocols={"validation": Protocol(seq_len=6, rows=2)})
+    assert made.protocols["validation"].seq_len == 6
+    assert made.validation_protocol == WITH_MEMORY
