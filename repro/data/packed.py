@@ -1,34 +1,17 @@
-"""Files as people have them: plain or packed, found, opened and hashed; every refusal. Standard library only."""
+"""Files as people have them: plain or packed, found, opened and hashed; every refusal."""
 
 import contextlib
-import gzip
 import hashlib
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from repro.errors import UserError
 
-
-def _open_zip(path: Path) -> IO[bytes]:
-    archive = zipfile.ZipFile(path)
-    names = [name for name in archive.namelist() if not name.endswith("/")]
-    if len(names) != 1:
-        raise zipfile.BadZipFile(f"{len(names)} files inside, not one")
-    return archive.open(names[0])
-
-
-_OPENERS: dict[str, Callable[[Path], Any]] = {
-    "": partial(open, mode="rb"),
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".zip": _open_zip,
-}
-FORMS = tuple(_OPENERS)  # the ends of names, the plain file's first
+FORMS = ("", ".gz", ".xz", ".zip")  # the ends of names, the plain file's first
 AS = ", plain or .gz, .xz or .zip"
 
 
@@ -39,11 +22,23 @@ def open_packed(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         UserError: it cannot be read, or is damaged, as far as it is read in the block.
     """
+    from fsspec.implementations.local import LocalFileSystem
+
     try:
-        with _OPENERS.get(path.suffix, _OPENERS[""])(path) as file:
+        if path.suffix == ".zip":
+            _require_one_file(path)
+        with LocalFileSystem().open(str(path), "rb", compression="infer") as file:
             yield file
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise UserError(f"cannot read {path}: {error}; get the file again") from None
+
+
+def _require_one_file(path: Path) -> None:
+    """Refuses a ``.zip`` of several files, of which fsspec would take the first."""
+    with zipfile.ZipFile(path) as archive:
+        files = [name for name in archive.namelist() if not name.endswith("/")]
+    if len(files) != 1:
+        raise zipfile.BadZipFile(f"{len(files)} files inside, not one")
 
 
 def read_packed(path: Path) -> bytes:

@@ -201,7 +201,7 @@ def test_a_pickle_of_python_2_is_read(
         b"\x86cnumpy\ndtype\nq\nU\x02u1K\x00K\x01\x87Rq\x0b(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
         b"\x89T" + len(content).to_bytes(4, "little") + content + b"tb"
     )
-    name = b"U\x0bbatch_labelq\x02U\x10testing batch 1 oq\x03"
+    name = b"U\x0bbatch_labelq\x02U\x14testing batch 1 of 1q\x03"
     two = b"(" + labels[:4] + b"e(" + labels[4:] + b"e"  # a long list is filled in several goes
     written = b"\x80\x02}q\x01(" + name + b"U\x06labelsq\x04]q\x05" + two + b"U\x04dataq\x06" + array
     written += b"U\x09filenamesq\x0c]q\r(U\x05a.pngU\x05b.pngeu."
@@ -223,7 +223,8 @@ def test_a_pickle_runs_nothing(
     write_pickles(tmp_path / "pickles", pictures("cifar10"))
     written = pickle.dumps({**GOOD, "more": Evil()}, protocol=3)
     (tmp_path / "pickles" / "test_batch").write_bytes(written)
-    check_holds(filled(entry("cifar10"), tmp_path / "pickles"), pictures("cifar10"))
+    with pytest.raises(UserError, match=r"builtins\.print"):
+        filled(entry("cifar10"), tmp_path / "pickles")
     assert "printed" not in capsys.readouterr().out
     pickle.loads(written)
     assert "printed" in capsys.readouterr().out, "loading it would not show"
@@ -232,12 +233,13 @@ def test_a_pickle_runs_nothing(
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        ({"data": GOOD["data"]}, "test: 4 pictures and 0 labels"),
+        ({"data": GOOD["data"]}, "test_batch: its labels"),
         ({"labels": GOOD["labels"]}, r"test_batch: its data are no rows of 3,072 bytes"),
         ([1, 2], r"data are no rows of 3,072 bytes"),
         ({**GOOD, "data": np.zeros((4, 3071), np.uint8)}, r"data are no rows of 3,072 bytes"),
         ({**GOOD, "data": np.zeros((4, 3072), np.int16)}, r"data are no rows of 3,072 bytes"),
-        ({**GOOD, "labels": [1, 2, 3, "4"]}, "test: 4 pictures and 3 labels"),
+        ({**GOOD, "labels": [1, 2, 3, "4"]}, "test_batch: its labels"),
+        ({**GOOD, "labels": [1, 2, 3]}, "test: 4 pictures and 3 labels"),
         ({**GOOD, "labels": [1, 2, 3, 266]}, "label 255 of picture 3 is not below 10"),
         ({**GOOD, "labels": [1, -3, 3, 1]}, "label 255 of picture 1 is not below 10"),
     ],
