@@ -147,10 +147,16 @@ def forbidden(source: str, module: str) -> list[str]:
         if isinstance(node, ast.Call):
             found.extend(forbidden_call(node, module))
     found.extend(
-        n for n in imports(source, module) if n.split(".")[0] in ("pickle", "cloudpickle", "dill", "marshal")
+        n
+        for n in imports(source, module)
+        if n.split(".")[0] in ("pickle", "cloudpickle", "dill", "marshal") and n not in RESTRICTED_PICKLE
     )
     found.extend(n for n in imports(source, module) if n in ("yaml.load", "os.system", "os.popen"))
     return [f"{module}: {what}" for what in found]
+
+
+# To subclass it with a `find_class` that allows known names only; its tests show that no code of a file runs.
+RESTRICTED_PICKLE = ("pickle.Unpickler", "pickle.UnpicklingError")
 
 
 def forbidden_call(node: ast.Call, module: str) -> Iterator[str]:
@@ -278,6 +284,7 @@ def test_a_new_layer_must_be_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "import pickle",
         "from pickle import loads",
+        "import pickle as Unpickler",
         "torch.load(p, weights_only=False)",
         "torch.load(p)",
         "M.load_from_checkpoint(p)",

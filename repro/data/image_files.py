@@ -3,10 +3,10 @@
 import hashlib
 import io
 import math
-import pickle
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pickle import Unpickler, UnpicklingError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,7 +158,7 @@ def _read_pickle(folder: Path, stem: str, shape: Shape) -> Labelled:
     return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), classes)
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(Unpickler):
     """Loads plain values and NumPy arrays. A file that names anything else is refused, so none of its code runs."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -167,7 +167,7 @@ class _Unpickler(pickle.Unpickler):
             return str.encode
         if module.partition(".")[0] == "numpy" and name in _ARRAYS:
             return _ARRAYS[name]
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+        raise UnpicklingError(f"it names {module}.{name}")
 
 
 def cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:

@@ -14,9 +14,10 @@ from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
 from repro.stop import StopRequest
-from repro.tasks.callbacks import Curves, Progress, StatusFile
+from repro.tasks.callbacks import Curves, StatusFile
 from repro.tasks.finite import Finite
 from repro.tasks.observe import Observer
+from repro.tasks.progress import Progress
 from repro.tasks.randomness import Randomness
 from repro.tasks.saving import Checkpoints, StepCheckpoints
 from repro.tasks.stopping import Stopping

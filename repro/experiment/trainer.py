@@ -13,6 +13,7 @@ from repro.data.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.recipe import Recipe
+from repro.tasks.lightning_private import install_no_signal_handlers
 
 # Warnings of Lightning and torch about things that are meant to be so.
 HARMLESS = (
@@ -53,15 +54,14 @@ def make_trainer(
         given["plugins"].append(SLURMEnvironment(auto_requeue=False))
     given |= {
         "check_val_every_n_epoch": None, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
-        "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+        "logger": False, "enable_checkpointing": False, "enable_model_summary": False,
         "default_root_dir": str(folder),
     }  # fmt: skip
     try:
         trainer = pl.Trainer(**given)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
-    # Lightning's handler for TERM broadcasts inside itself, which can hang too: repro.stop handles signals.
-    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    install_no_signal_handlers(trainer)  # repro.stop handles signals
     return trainer
 
 

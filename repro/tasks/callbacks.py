@@ -1,8 +1,7 @@
-"""What is shown of training: curves, a progress line, a status file."""
+"""What is kept of training while it runs: curves and a status file."""
 
 import json
 import os
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
+from torch.optim import Optimizer
 
 from repro.record import thin, write_atomic
-from repro.tasks.progress import at_update, validation_due
+from repro.tasks.loops import at_update, validation_due
+from repro.tasks.progress import Progress
 
 
 class Curves(Callback):
@@ -35,6 +36,7 @@ class Curves(Callback):
         self._began = time.monotonic()
         self._earlier_s = 0.0
         self.latest: dict[str, float] = {}
+        self._lr = 0.0  # of the latest update
         self._sums: dict[str, Tensor | float] = {}
         self._since = 0.0
         self._pending: dict[str, Any] = {"sums": [], "seconds": 0.0}
@@ -75,6 +77,11 @@ class Curves(Callback):
         }
         self._since = time.monotonic() - self._pending["seconds"]
 
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
+        self._lr = optimizer.param_groups[0]["lr"]  # the schedule moves on before the batch ends
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: object, batch_idx: int
     ) -> None:
@@ -104,7 +111,7 @@ class Curves(Callback):
         self.tokens += round(tokens)
         self.latest = {f"train/{name}": value / tokens for name, value in found.items()}
         self.latest["train/tokens_per_s"] = tokens / elapsed
-        self.latest["train/lr"] = trainer.optimizers[0].param_groups[0]["lr"]
+        self.latest["train/lr"] = self._lr
         self._keep(trainer.global_step, self.latest)
         for logger in trainer.loggers:
             logger.log_metrics({**self.latest, "trainer/tokens": self.tokens}, step=trainer.global_step)
@@ -135,80 +142,6 @@ def curves_of(trainer: Trainer) -> Curves | None:
     """The curves of a run, if it keeps any."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     return next((one for one in callbacks if isinstance(one, Curves)), None)
-
-
-class Progress(Callback):
-    """A bar over all updates of the run with loss, tokens/s and time left; plain lines where there is no terminal.
-
-    Args:
-        curves: where loss and speed come from.
-        plain_every_s: seconds between two plain lines.
-    """
-
-    def __init__(self, curves: Curves, plain_every_s: float = 20.0) -> None:
-        self.curves = curves
-        self.plain_every_s = plain_every_s
-        self._bar: Any = None
-        self._began = (0.0, 0)
-        self._said = 0.0
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not trainer.is_global_zero:
-            return
-        from tqdm import tqdm
-
-        self._began = (time.monotonic(), trainer.global_step)
-        self._bar = tqdm(
-            total=trainer.max_steps,
-            initial=trainer.global_step,
-            unit=" steps",
-            disable=None,
-            dynamic_ncols=True,
-        )
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        if self._bar is None or not at_update(trainer, batch_idx):
-            return
-        if not self._bar.disable:
-            self._bar.update(trainer.global_step - self._bar.n)
-            self._bar.set_postfix_str(self._text(), refresh=False)
-        elif time.monotonic() - self._said > self.plain_every_s:
-            self._said = time.monotonic()
-            step, total = trainer.global_step, trainer.max_steps
-            left = self.seconds_left(step, total)
-            print(f"step {step}/{total}  {self._text()}  {clock(left)} left", file=sys.stderr, flush=True)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._bar is None or trainer.sanity_checking or trainer.state.fn != "fit":
-            return
-        found = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
-        text = "  ".join(f"{name} {value:.4g}" for name, value in sorted(found.items()))
-        self._bar.write(f"step {trainer.global_step}/{trainer.max_steps}  {text}", file=sys.stderr)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def _text(self) -> str:
-        latest = self.curves.latest
-        if not latest:
-            return ""
-        return f"loss {latest['train/loss']:.3f}, {latest['train/tokens_per_s']:,.0f} tokens/s"
-
-    def seconds_left(self, step: int, total: int) -> float:
-        """Seconds to the last update at the pace since this process began."""
-        began, first = self._began
-        return (time.monotonic() - began) / max(step - first, 1) * (total - step)
-
-
-def clock(seconds: float) -> str:
-    """``3:05`` or ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class StatusFile(Callback):

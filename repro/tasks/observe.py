@@ -10,7 +10,7 @@ from torch.nn.utils import get_total_norm
 
 from repro.tasks.callbacks import Curves
 from repro.tasks.flops import FlopCounter, peak_flops
-from repro.tasks.progress import at_update
+from repro.tasks.loops import at_update
 
 PASSES = 3  # a forward pass, and a backward pass that takes twice as much
 GIB = 1 << 30

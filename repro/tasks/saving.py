@@ -10,7 +10,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
 from repro.errors import ReproError
-from repro.tasks.progress import at_update, owe_validation, validation_due
+from repro.tasks.lightning_private import owe_validation
+from repro.tasks.loops import at_update, validation_due
 
 
 @dataclass

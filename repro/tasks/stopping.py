@@ -6,7 +6,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from repro.errors import Interrupted, Preempted
 from repro.stop import StopRequest
 from repro.tasks.callbacks import StatusFile
-from repro.tasks.progress import at_update
+from repro.tasks.loops import at_update
 from repro.tasks.saving import StepCheckpoints
 
 

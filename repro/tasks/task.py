@@ -15,6 +15,7 @@ from repro.batches import Batch, Data, Evaluation
 from repro.errors import UserError
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
+from repro.tasks.lightning_private import trainer_of
 from repro.tasks.profiling import profile, profiled
 from repro.tasks.schedules import Plateau
 
@@ -99,7 +100,8 @@ class Task(LightningModule, Generic[Net]):
         checkpoint["carried"] = join_rows(parts)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        rank, ranks = (0, 1) if self._trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        trainer = trainer_of(self)
+        rank, ranks = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         self._loaded = tree_map(lambda t: t[rank::ranks].clone(), checkpoint.get("carried", {}))
 
     def on_train_start(self) -> None:
@@ -134,7 +136,8 @@ class Task(LightningModule, Generic[Net]):
             local_sum: loss summed over the local targets, scalar.
             step_targets: targets of the update, over all ranks and micro-batches.
         """
-        ranks = 1 if self._trainer is None else self.trainer.world_size
+        trainer = trainer_of(self)
+        ranks = 1 if trainer is None else trainer.world_size
         return local_sum * (ranks * self.micro_batches) / step_targets
 
     @staticmethod
@@ -148,7 +151,8 @@ class Task(LightningModule, Generic[Net]):
     @property
     def micro_batches(self) -> int:
         """Micro-batches of an update."""
-        return 1 if self._trainer is None else int(self.trainer.accumulate_grad_batches)
+        trainer = trainer_of(self)
+        return 1 if trainer is None else int(trainer.accumulate_grad_batches)
 
     def now(self) -> float:
         """Seconds on the clock, once the device has done all it was given."""

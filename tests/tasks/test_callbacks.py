@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from repro.checkpoints import DurableIO, checkpoint_path, read
-from repro.tasks.callbacks import Curves, Progress, StatusFile, clock, read_status, slurm_job
+from repro.tasks.callbacks import Curves, StatusFile, read_status, slurm_job
+from repro.tasks.progress import Progress, clock
 from repro.tasks.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import Toy, train
 
@@ -32,6 +34,26 @@ def test_the_point_before_a_validation_comes_before_the_checkpoint_of_its_step(t
     saved = read(checkpoint_path(tmp_path, 3))["callbacks"]["Curves"]
     assert saved["curves"]["train/loss"] == [[2, 7.0 / 3], [3, 8.0 / 4]]
     assert saved["pending"]["sums"] == [{}], "else a run resumed from here logs step 3 a second time"
+
+
+def test_the_rate_is_that_of_the_update_itself() -> None:
+    class Halved(Toy):
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
+            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    curves = Curves(every_steps=1)
+    train([curves], steps=3, task=Halved(), val_check_interval=8)
+    assert curves.curves["train/lr"] == [[1, 1.0], [2, 0.5], [3, 0.25]]
+
+
+def test_a_bar_that_is_disabled_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    curves = Curves(every_steps=1)
+    progress = Progress(curves, plain_every_s=0.0)
+    progress.disable()
+    train([curves, progress], steps=2, val_check_interval=8)
+    assert "step" not in capsys.readouterr().err
 
 
 def test_micro_batches_count_as_one_update() -> None:

@@ -12,7 +12,8 @@ import pytest
 from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Preempted
 from repro.stop import StopRequest
-from repro.tasks.callbacks import Curves, Progress, StatusFile
+from repro.tasks.callbacks import Curves, StatusFile
+from repro.tasks.progress import Progress
 from repro.tasks.saving import Checkpoints, StepCheckpoints
 from repro.tasks.stopping import Stopping
 from tests.tasks.toy import train

@@ -4,6 +4,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.callbacks import ProgressBar
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -29,11 +30,14 @@ class Toy(Task):
         self.log("val/loss", torch.tensor(float(self.global_step)), batch_size=1)
 
 
-def train(callbacks: list[pl.Callback], steps: int, parts: int = 1, **settings: Any) -> pl.Trainer:
+def train(
+    callbacks: list[pl.Callback], steps: int, parts: int = 1, task: Task | None = None, **settings: Any
+) -> pl.Trainer:
     trainer = pl.Trainer(
         max_steps=steps, accumulate_grad_batches=parts, accelerator="cpu", callbacks=callbacks, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+        enable_checkpointing=False, enable_progress_bar=any(isinstance(one, ProgressBar) for one in callbacks),
+        enable_model_summary=False, num_sanity_val_steps=0,
         check_val_every_n_epoch=None, **settings,
     )  # fmt: skip
-    trainer.fit(Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0], batch_size=None))
+    trainer.fit(task or Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0], batch_size=None))
     return trainer

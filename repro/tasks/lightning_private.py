@@ -1,0 +1,32 @@
+"""All that this package uses of Lightning beyond its public interface; its tests say what breaks when that changes."""
+
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+
+
+def trainer_of(module: LightningModule) -> Trainer | None:
+    """The trainer of a module; None where it has none, for which the public property raises an error."""
+    return module._trainer
+
+
+def install_no_signal_handlers(trainer: Trainer) -> None:
+    """Keeps Lightning from handling signals: its handler for TERM communicates between ranks, and can hang there."""
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+
+
+def owe_validation(fit_loop: dict[str, Any]) -> None:
+    """Changes the saved state of Lightning's loops so that a resumed run begins with the validation that is due.
+
+    Left alone, Lightning takes a validation for done that was due when a checkpoint was written behind a batch, and
+    continues one that was half done without what it had gathered. The state becomes that of a run interrupted in the
+    first batch of its validation.
+    """
+    training = fit_loop["epoch_loop.batch_progress"]
+    for count in (training["total"], training["current"]):
+        count["completed"] = count["processed"]
+    validation = fit_loop["epoch_loop.val_loop.batch_progress"]
+    validation["current"]["completed"] = 0  # it counts from the first batch
+    for count in (validation["total"], validation["current"]):
+        count["processed"] = count["completed"]
+        count["ready"] = count["started"] = count["completed"] + 1

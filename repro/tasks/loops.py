@@ -1,0 +1,16 @@
+"""Where Lightning's training loop stands."""
+
+from lightning.pytorch import Trainer
+
+
+def at_update(trainer: Trainer, batch_idx: int) -> bool:
+    """Whether the micro-batch that just ended completed an optimiser update."""
+    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+
+
+def validation_due(trainer: Trainer) -> bool:
+    """Whether a validation follows the update that just ended, or is under way behind it."""
+    every = trainer.val_check_batch  # micro-batches
+    if not trainer.enable_validation or not isinstance(every, int):
+        return False
+    return trainer.global_step * trainer.accumulate_grad_batches % every == 0

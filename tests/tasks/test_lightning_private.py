@@ -1,0 +1,38 @@
+"""What is used of Lightning beyond its public interface: each test fails where a new version has changed it."""
+
+import signal
+
+import lightning.pytorch as pl
+import pytest
+
+from repro.tasks.lightning_private import install_no_signal_handlers, trainer_of
+from tests.tasks.toy import Toy, train
+
+
+class HandlerOfTerm(pl.Callback):
+    """Looks, during training, at who handles TERM."""
+
+    def __init__(self, refuse: bool) -> None:
+        self.refuse = refuse
+        self.found: object = None
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if self.refuse:
+            install_no_signal_handlers(trainer)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.found = signal.getsignal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("refuse", [True, False])
+def test_lightning_handles_term_unless_it_is_kept_from_it(refuse: bool) -> None:
+    before, look = signal.getsignal(signal.SIGTERM), HandlerOfTerm(refuse)
+    train([look], steps=1, val_check_interval=8)
+    assert (look.found == before) == refuse
+
+
+def test_a_module_without_a_trainer_has_none() -> None:
+    module = Toy()
+    assert trainer_of(module) is None
+    trainer = train([], steps=1, val_check_interval=8)
+    assert trainer_of(trainer.lightning_module) is trainer
