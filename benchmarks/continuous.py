@@ -1,7 +1,9 @@
-"""One step of a continuous memory, update and attention, forward and backward, beside the released code.
+"""One step of a continuous memory beside the released code, and what a memory costs behind a long context.
 
-    python benchmarks/continuous.py FOLDER [--batch 8] [--basis 512] [--turns 9] [--threads 2] [--cpu-time]
+    python benchmarks/continuous.py released FOLDER [--batch 8] [--basis 512] [--turns 9] [--threads 2] [--cpu-time]
+    python benchmarks/continuous.py cost [--contexts 1000 10000 100000 1000000] [--write benchmarks/figures]
 
+`cost` is described in `benchmarks/continuous_cost.py`. `released` times an update and attention, forward and backward.
 FOLDER is `sorting` of a checkout of deep-spin/infinite-former; nothing of it is kept here. Its constants are used:
 width 300, 6 heads of 50, blocks of 1,024 tokens. Two changes are made while it is read: the device is the CPU, and the
 attribute `share_mask`, which it reads and never sets, is False. It turns on autograd's anomaly detection for the whole
@@ -28,6 +30,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import continuous_cost
 from repro.nn.attention.continuous import ContinuousSignal
 from repro.nn.attention.continuous.gaussian import divergence
 from repro.nn.attention.continuous.long_term import LongTermMemory
@@ -120,11 +123,11 @@ def made(folder: Path, batch: int, basis: int) -> Sides:
     query = torch.randn(batch, BLOCK, HEADS, D_MODEL // HEADS).requires_grad_()
     fresh = torch.ones(batch, dtype=torch.bool)
     past = ours.update(ours.empty(batch), earlier, fresh, None).detach()
-    released = partial(step_of_theirs, theirs, block, query, past)
+    step = partial(step_of_theirs, theirs, block, query, past)
     return {
         "ours": (partial(step_of_ours, ours, block, query, past), False),
-        "official": (released, False),
-        "official, as released": (released, True),
+        "official": (step, False),
+        "official, as released": (step, True),
     }
 
 
@@ -133,16 +136,27 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    beside = modes.add_parser("released", help="beside the released code")
+    beside.set_defaults(run=released)
+    beside.add_argument("folder", type=Path)
     for name, usual in (("batch", 8), ("basis", 512), ("turns", 9), ("threads", 2)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--cpu-time", action="store_true")
+        beside.add_argument(f"--{name}", type=int, default=usual)
+    beside.add_argument("--cpu-time", action="store_true")
+    cost = modes.add_parser("cost", help="behind a long context")
+    cost.set_defaults(run=continuous_cost.main)
+    continuous_cost.add_arguments(cost)
     return parser.parse_args()
 
 
 def main() -> None:
-    """Times both and prints what was found."""
+    """Does what the command line says."""
     args = parsed()
+    args.run(args)
+
+
+def released(args: argparse.Namespace) -> None:
+    """Times both sides and prints what was found."""
     clock = time.process_time if args.cpu_time else time.perf_counter
     torch.set_num_threads(args.threads)
     sides = made(args.folder, args.batch, args.basis)

@@ -19,7 +19,7 @@ CELL, FONT, GAP, MARGIN = 14, 11, 14, 16
 # From nothing to all of it; and for numbers of both signs, through white. Both keep their order in grey.
 _ONE_SIDED = ((255, 255, 255), (198, 219, 239), (66, 146, 198), (8, 48, 107))
 _TWO_SIDED = ((178, 90, 8), (253, 208, 162), (255, 255, 255), (158, 202, 225), (8, 69, 148))
-_INK, _FAINT = (27, 31, 36), (208, 215, 222)
+_INK, _FAINT, _RULE = (27, 31, 36), (208, 215, 222), (213, 94, 0)
 _FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "Arial.ttf")
 _LARGEST = 40_000_000  # pixels
 
@@ -35,6 +35,7 @@ class HeatMap:
         columns: label of each column; none where empty.
         signed: whether there are numbers of both signs.
         cell: width and height of a number, in pixels.
+        rules: columns that have a line at their left.
     """
 
     title: str
@@ -43,6 +44,7 @@ class HeatMap:
     columns: Sequence[str] = ()
     signed: bool = False
     cell: tuple[int, int] = (CELL, CELL)
+    rules: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def draw(title: str, bands: Sequence[Band]) -> bytes:
         sum(heights) + 3 * FONT + 2 * MARGIN,
     )
     if width * height > _LARGEST:
-        raise ReproError(f"a picture of {width} x {height} pixels is too large; take a shorter sentence")
+        raise ReproError(
+            f"a picture of {width} x {height} pixels is too large; take a shorter sentence or fewer layers"
+        )
     sheet = Image.new("RGB", (width, height), (255, 255, 255))
     pen = ImageDraw.Draw(sheet)
     pen.text((MARGIN, MARGIN), title, _INK, font)
@@ -140,6 +144,8 @@ def _place(sheet: "Sheet", pen: "Pen", font: "Font", one: HeatMap, x: int, y: in
     pen.rectangle(
         (x - 1, top - 1, x + len(one.values[0]) * wide, top + len(one.values) * high), outline=_FAINT
     )
+    for j in one.rules:
+        pen.line((x + j * wide, top, x + j * wide, top + len(one.values) * high), _RULE)
     for i, label in enumerate(one.rows):
         pen.text((x - 4, top + i * high + high // 2), _shown(label), _INK, font, anchor="rm")
     for j, label in enumerate(one.columns):

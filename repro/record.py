@@ -81,6 +81,8 @@ class RunRecord:
     external: bool = False  # uploaded by others; never `reproduced`
     # Settings given beside the recipe: --trainer.max_steps=10.
     overrides: list[str] = field(default_factory=list)
+    # {"<what>/<line>": numbers over equal parts of [0, 1]}: what a continuous memory holds, and how it is read.
+    profiles: dict[str, list[float]] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
     # Where it was read from, below results/runs; no part of the record.
     stored_at: str | None = field(default=None, init=False, repr=False, compare=False)
@@ -116,6 +118,8 @@ class RunRecord:
                 raise ReproError(f"{m.name} is {m.value}: a diverged run has no such number; leave it out")
         raw = dataclasses.asdict(self)
         del raw["stored_at"]
+        if not self.profiles:
+            del raw["profiles"]
         for name, points in self.curves.items():
             raw["curves"][name] = [[x, y if y is not None and math.isfinite(y) else None] for x, y in points]
         return json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)

@@ -9,6 +9,7 @@ import pytest
 
 from repro.data.sources import prepare
 from repro.recipe import Config, Recipe, load_recipe
+from tests.data.dialogue_folder import write_folder as write_dialogues
 from tests.data.picture_files import small_store
 from tests.data.speech_folder import write_folder
 from tests.data.treebank_folder import write_lines
@@ -29,7 +30,9 @@ SIZES: dict[str, Any] = {
     "shape": [2, 4],
     "widths": [2, 6],
 }
-LENGTHS = ("seq_len", "stride", "mem_len", "clamp_len", "context", "max_distance", "max_length")
+LENGTHS = (
+    "seq_len", "stride", "mem_len", "clamp_len", "context", "max_distance", "max_length", "block", "forget_after",
+)  # fmt: skip
 SEQ_LEN = 8
 BATCH_TOKENS = 840  # a multiple of every length up to 8
 BYTES, SENTENCES = "books/bytes", "lm1b/words-min3"
@@ -64,6 +67,8 @@ def make_texts(folder: Path) -> None:
         prepare("wsj", from_dir=write_folder(folder / "raw" / "wsj"), say=lambda line: None)
         trees = write_lines(folder / "raw" / "trees")
         prepare("wsj-trees", from_dir=trees, vocab_size=300, say=lambda line: None)
+        talks = write_dialogues(patch, folder / "raw" / "dialogues")
+        prepare("cmu-dog", from_dir=talks, vocab_size=270, say=lambda line: None)
 
 
 def _make_proteins(folder: Path) -> None:
@@ -195,6 +200,7 @@ def _output_change(config: Config) -> None:
 
 
 def _language_model(config: Config, data_folder: Path) -> None:
+    config.pop("pretrained", None)
     data, vocabulary = (
         config["data"]["init_args"],
         config["model"]["init_args"]["net"]["init_args"]["vocabulary"],
@@ -241,11 +247,27 @@ def _items(node: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(node)) if isinstance(node, list) else []
 
 
+def _dialogue_model(config: Config) -> None:
+    """Conversations of a few words about short documents, from a small store or generated."""
+    config.pop("pretrained", None)
+    generated = config["data"]["class_path"] == "repro.data.GeneratedDialogueData"
+    names = ("sections", "section_words", "topics", "topic_words", "questions", "answer_words")
+    talk = dict(zip(names, (2, 5, 3, 2, 2, 2), strict=True))
+    own = {"talk": talk, "train_examples": 8, "eval_examples": 3}
+    if not generated:
+        own = {"store": "cmu-dog/bpe270", "vocab_size": 273}
+    config["data"]["init_args"] |= {"batch_size": 2, "window": 8, **own}
+    size = {"size": 15 if generated else 273, "max_length": 16, "block": 8, "compressed_len": 4}
+    _resize(config["model"], SIZES | size)
+    config["model"]["init_args"]["generation"] |= {"max_new": 3, "history": 1, "synonyms": False}
+
+
 SHRINKERS = {
     "Translation": _translation,
     "Parsing": _parsing,
     "Classification": _classification,
     "SequenceModel": _sequence_model,
+    "DialogueModel": _dialogue_model,
     "PictureModel": _picture_model,
     "Transcription": _transcription,
     "Scaling": _scaling,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from repro.data.dialogue_generated import Talk
 from repro.recipe import (
     SCALES,
     Recipe,
@@ -226,6 +227,8 @@ def data_of(recipe: Recipe) -> Any:
     given = dict(recipe.config["data"]["init_args"])
     if "stages" in given:
         given["stages"] = [repro.data.Stage(**stage) for stage in given["stages"]]
+    if "talk" in given:
+        given["talk"] = Talk(**given["talk"])
     return getattr(repro.data, recipe.config["data"]["class_path"].removeprefix("repro.data."))(**given)
 
 

@@ -42,6 +42,16 @@ def test_every_number_is_a_cell_of_its_colour() -> None:
     assert (top[0.3] - top[0.1]).tolist() == [4, 0]
 
 
+def test_rules_stand_left_of_their_columns() -> None:
+    values = [[0.1, 0.5, 0.9], [0.1, 0.5, 0.9]]
+    plain, ruled = (
+        pixels(draw("", [Band("", [HeatMap("", values, cell=(5, 4), rules=rules)])])) for rules in ((), (1,))
+    )
+    changed = np.argwhere((plain != ruled).any(-1))
+    assert set(changed[:, 1]) == {np.argwhere((plain == colour(0.5)).all(-1))[:, 1].min()}
+    assert np.ptp(changed[:, 0]) >= 2 * 4 - 1
+
+
 def test_maps_of_a_band_stand_side_by_side_and_bands_below_each_other() -> None:
     def single(value: float) -> HeatMap:
         return HeatMap("", [[value]])

@@ -54,6 +54,17 @@ def test_there_and_back(made):
     assert RunRecord.from_json(made.to_json()) == made
 
 
+def test_profiles_are_kept_and_left_out_where_there_are_none(made):
+    assert "profiles" not in json.loads(made.to_json())
+    assert RunRecord.from_json(made.to_json()).profiles == {}
+    made.profiles = {"density/layer 1": [0.5, 1, 1.5]}
+    assert RunRecord.from_json(made.to_json()) == made
+    for wrong in ([[0, 0.5]], ["a"], None):
+        made.profiles = {"density/layer 1": wrong}
+        with pytest.raises(UserError, match="profiles"):
+            RunRecord.from_json(made.to_json())
+
+
 def test_the_json_is_stable_and_legible(made):
     assert made.to_json() == RunRecord.from_json(made.to_json()).to_json()
     assert "Ünïcode" in made.to_json()

@@ -81,6 +81,57 @@ data:
 checkpoints: {every_steps: 1, average_last: 2}
 """
 
+STICKY = "infinity-former/sticky"
+_SHORT = "{class_path: repro.nn.RelativeAttention, init_args: {n_heads: 2, mem_len: 4, dropout: 0.1}}"
+_SIGNAL = "{basis: 8, widths: [0.05, 0.1], samples: 6, bins: 7, ridge: 0.3, kl_weight: 0.01}"
+STICKY_RECIPE = STREAM_RECIPE.replace("title: Stream", "title: Sticky").replace(
+    _SHORT,
+    "{class_path: repro.nn.ContinuousMemory, init_args: "
+    f"{{block: 4, short_term: {_SHORT}, signal: {_SIGNAL}}}}}",
+)
+
+TALK = "infinity-former/talk"
+TALK_RECIPE = """\
+# Generated conversations read with a memory, so small that a test can train on them: 7 updates in an epoch.
+title: Talk
+expects:
+  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
+trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
+model:
+  class_path: repro.tasks.DialogueModel
+  init_args:
+    generation: {max_new: 3, history: 4, synonyms: false}
+    optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.01}}
+    schedule: repro.tasks.Constant
+    net:
+      class_path: repro.models.DecoderLM
+      init_args:
+        d_model: 8
+        n_layers: 2
+        positions: {class_path: repro.nn.Added, init_args: {restart: true}}
+        vocabulary: {class_path: repro.nn.typed.TypedVocabulary, init_args: {size: 16}}
+        blocks:
+          mixers:
+            - class_path: repro.nn.ContinuousMemory
+              init_args:
+                short_term: {class_path: repro.nn.FullAttention, init_args: {n_heads: 2, dropout: 0.1}}
+                block: 8
+                signal: {basis: 8, widths: [0.05, 0.1], samples: 6, bins: 7, ridge: 0.3, kl_weight: 0.01, normed: true}
+          feed_forward: {class_path: repro.nn.FeedForward, init_args: {d_ff: 16}}
+          sublayer: {class_path: repro.nn.PreNorm, init_args: {dropout: 0.1}}
+data:
+  class_path: repro.data.GeneratedDialogueData
+  init_args:
+    batch_size: 8
+    window: 8
+    talk: {sections: 3, section_words: 3, topics: 3, topic_words: 2, questions: 3, answer_words: 2}
+    score_all: true
+    train_examples: 60
+    eval_examples: 5
+    eval_batch_size: 2
+checkpoints: {every_steps: 1, average_last: 2}
+"""
+
 BITS = "frozen-pretrained-transformer/bits"
 BITS_RECIPE = """\
 # A classifier over a frozen body, so small that a test can train it: 7 updates in an epoch.
@@ -173,6 +224,14 @@ class Workshop:
     def stream(self) -> str:
         """Writes the recipe of the language model; returns its name."""
         return self._write(STREAM, STREAM_RECIPE)
+
+    def sticky(self) -> str:
+        """Writes the recipe of the language model with a sticky continuous memory; returns its name."""
+        return self._write(STICKY, STICKY_RECIPE)
+
+    def talk(self) -> str:
+        """Writes the recipe of the conversations; returns its name."""
+        return self._write(TALK, TALK_RECIPE)
 
     def bits(self) -> str:
         """Writes the recipe of the classifier; returns its name."""

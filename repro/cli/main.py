@@ -8,7 +8,20 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from repro import __version__
-from repro.cli import cluster, context, dashboard, data, infer, jobs, native, results, runs, sync, verify
+from repro.cli import (
+    cluster,
+    context,
+    dashboard,
+    data,
+    infer,
+    jobs,
+    native,
+    pictures,
+    results,
+    runs,
+    sync,
+    verify,
+)
 from repro.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
@@ -44,7 +57,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"repro {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    for family in (results, dashboard, sync, runs, verify, data, infer, context, cluster, jobs, native):
+    for family in (
+        results,
+        dashboard,
+        sync,
+        runs,
+        verify,
+        data,
+        infer,
+        pictures,
+        context,
+        cluster,
+        jobs,
+        native,
+    ):
         family.register(verbs)
     return parser
 

@@ -15,6 +15,7 @@ _HOMES = {
     "DataModule": "repro.data.datamodule",
     "DialogueData": "repro.data.dialogue",
     "EchoData": "repro.data.synthetic",
+    "GeneratedDialogueData": "repro.data.dialogue_generated",
     "ExampleBatch": "repro.batches",
     "ExampleData": "repro.data.examples",
     "Examples": "repro.batches",

@@ -1,50 +1,24 @@
 """Conversations about documents as rows of a language model, each cut from its end into blocks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from repro.batches import Examples
+from repro.data.dialogue_rows import MARKS, Ends, Marked, lay_out
 from repro.data.dialogue_sources import PARTS
 from repro.data.draws import Int64s
 from repro.data.examples import ExampleData
+from repro.data.gpt2_bpe import Gpt2Bpe
 from repro.data.store import Store
 from repro.data.stored import Opened
-from repro.data.tokenizers import EOS_ID, PAD_ID, AnyTokenizer, load_tokenizer
+from repro.data.tokenizers import Subwords, load_tokenizer
 from repro.errors import UserError
 
 Seen = Literal["none", "cut", "whole"]
-MARKS = ("<doc>", "<speaker1>", "<speaker2>")  # ids of their own, behind those of the store
-
-
-def blocks(length: int, window: int) -> list[slice]:
-    """Where the blocks of a row lie, in order: cut from its end, so that only the first may be shorter.
-
-    Args:
-        length: of the row, in tokens.
-        window: tokens of a block.
-    """
-    edges = [0, *range(length % window or window, length + 1, window)] if length else [0]
-    return [slice(begin, end) for begin, end in pairwise(edges)]
-
-
-def token_types(ids: Tensor, first: int) -> Tensor:
-    """The mark that each token stands behind, which is itself for a mark: the token whose embedding GPT-2 adds.
-
-    Args:
-        ids: whole rows ``(B, T)``, not blocks of them.
-        first: the lowest id of a mark; see :attr:`DialogueData.doc_id`.
-
-    Returns:
-        ``(B, T)`` ids of marks.
-    """
-    places = torch.arange(ids.shape[1], device=ids.device)
-    return ids.gather(1, torch.where(ids >= first, places, 0).cummax(1).values)
 
 
 @dataclass(frozen=True)
@@ -56,6 +30,7 @@ class DialogueReader:
         split: its name.
         seen: of the document: nothing, what fits into a window, or everything.
         window: tokens of a block.
+        ends: symbols that no word is made of.
         score_all: in training every token counts that follows another; else the words of utterances alone, as in
             evaluation.
     """
@@ -64,6 +39,7 @@ class DialogueReader:
     split: str
     seen: Seen
     window: int
+    ends: Ends
     score_all: bool = False
 
     @cached_property
@@ -102,7 +78,9 @@ class DialogueReader:
         if self.seen == "cut":
             begin = max(begin, end - (self.window - 2))
         text = self.store.tokens(self.split, "documents")[begin:end]
-        return np.concatenate([[self.store.manifest.tokenizer["size"]], text, [EOS_ID]]).astype(np.int64)
+        return np.concatenate([[self.store.manifest.tokenizer["size"]], text, [self.ends.eos]]).astype(
+            np.int64
+        )
 
     def utterances(self, index: int) -> Int64s:
         """The utterances of a conversation, each behind its speaker's mark, ``(T,)``."""
@@ -115,39 +93,25 @@ class DialogueReader:
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count."""
-        lengths, size = self.lengths(indices), self.store.manifest.tokenizer["size"]
-        inputs = np.full((len(indices), int(lengths.max(initial=1))), PAD_ID, np.int64)
-        targets = np.full_like(inputs, -1)
         topics = self.store.tokens(self.split, "topics")
-        for row, i in enumerate(indices):
-            said = self.utterances(int(i))
-            ids = np.concatenate([self.document(int(topics[i])), said])
-            following = ids[1:].copy()
-            if not (self.score_all and epoch is not None):
-                following[: len(ids) - len(said)] = -1
-                following[following >= size] = -1
-            inputs[row, : len(following)], targets[row, : len(following)] = ids[:-1], following
-        return Examples(
-            torch.from_numpy(inputs), torch.from_numpy(targets), lengths=torch.from_numpy(lengths)
-        )
+        rows = [(self.document(int(topics[i])), self.utterances(int(i))) for i in indices]
+        first_mark = self.store.manifest.tokenizer["size"]
+        return lay_out(rows, first_mark, self.ends.pad, self.score_all and epoch is not None)
 
 
-class DialogueData(Opened, ExampleData):
+class DialogueData(Marked, Opened, ExampleData):
     """Conversations about documents from a prepared store; an example is a whole conversation.
 
-    A task reads a row block by block: ``for block in blocks(row's length, data.seq_len)``. The memory is empty at the
-    first block of every row and carried to the next ones; positions begin anew in each block. The losses of all blocks
-    of a row make one update. :func:`token_types` of the whole row says which embedding is added to each token. Rows of
-    several conversations have different blocks, as padding stands on the right: a task with a memory needs one
-    conversation per rank and micro-batch.
+    A task reads a row in blocks that are cut from its end, so that only the first may be shorter. The memory is empty
+    at the first block of every row and carried to the next ones; positions begin anew in each block. The losses of all
+    blocks of a row make one update. See :mod:`repro.tasks.reading`.
 
     ``document: none`` shows no document; ``cut`` the last tokens of it, so that it is one window with its marks; with
     ``whole`` a network without a memory sees of it what is in a block of utterances.
 
     Args:
         vocab_size: ids there are: those of the store's subwords, and three marks.
-        store: ``cmu-dog``, or with a variant, ``cmu-dog/given50261-1a2b3c4d`` for GPT-2's own tokeniser file; then the
-            id of a subword is GPT-2's plus 4.
+        store: ``cmu-dog``, or with a variant, ``cmu-dog/gpt2`` for GPT-2's subwords under its own numbers.
         batch_size: conversations of the global batch.
         document: what is shown of it: ``none``, ``cut`` or ``whole``.
         window: tokens of a block, W.
@@ -159,7 +123,6 @@ class DialogueData(Opened, ExampleData):
 
     Attributes:
         seq_len: tokens of a block, which a network sees at a time.
-        doc_id: id of ``<doc>``; those of ``<speaker1>`` and ``<speaker2>`` follow. The tokeniser knows none of them.
         public: whether what is said may stand in records; no licence allows it.
 
     Raises:
@@ -216,14 +179,20 @@ class DialogueData(Opened, ExampleData):
             )
 
     @cached_property
-    def tokenizer(self) -> AnyTokenizer:
+    def tokenizer(self) -> Subwords | Gpt2Bpe:
         """What turned the text into tokens."""
-        return load_tokenizer(self.store.tokenizer_path)
+        return cast(Subwords | Gpt2Bpe, load_tokenizer(self.store.tokenizer_path))
 
     @property
-    def doc_id(self) -> int:
-        """Id of ``<doc>``, the lowest of the marks."""
-        return self.n_classes - len(MARKS)
+    def ends(self) -> Ends:
+        """The tokeniser's; GPT-2's one special symbol is padding too."""
+        said = self.tokenizer
+        pad = said.eos_id if said.pad_id is None else said.pad_id
+        return Ends(pad, said.bos_id, said.eos_id)
+
+    def words(self, ids: Sequence[int]) -> str:
+        """The text of some ids."""
+        return self.tokenizer.decode(ids)
 
     def size(self, split: str) -> int:
         """Conversations of a split."""
@@ -231,7 +200,7 @@ class DialogueData(Opened, ExampleData):
 
     def reader(self, split: str) -> DialogueReader:
         """What makes the rows of a split."""
-        return DialogueReader(self.store, split, self.document, self.seq_len, self.score_all)
+        return DialogueReader(self.store, split, self.document, self.seq_len, self.ends, self.score_all)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """How many targets of some conversations count, ``(B,)``."""

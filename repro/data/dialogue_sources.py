@@ -1,10 +1,14 @@
 """Data sets of conversations about documents. Standard library only."""
 
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.data.data_set import VAL, SubwordSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
+from repro.data.text_sets import GPT2
+from repro.errors import UserError
 
 if TYPE_CHECKING:
     from repro.data.store_writer import StoreWriter
@@ -12,8 +16,30 @@ if TYPE_CHECKING:
 PARTS = ("documents", "topics", "speakers", "utterances")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Dialogues(SubwordSet):
-    """Conversations of two people, each about a document, in the layout of CMU DoG."""
+    """Conversations of two people, each about a document, in the layout of CMU DoG.
+
+    The level ``gpt2`` has GPT-2's subwords under its own numbers.
+    """
+
+    levels: tuple[str, ...] = ("bpe", GPT2)
+
+    def variant(self, options: Options) -> str:
+        return GPT2 if options.level == GPT2 else super().variant(options)
+
+    def options_of(self, variant: str) -> Options:
+        return Options(level=GPT2, tokenizer=Path("FILE")) if variant == GPT2 else super().options_of(variant)
+
+    def check_options(self, options: Options) -> None:
+        if options.level != GPT2:
+            super().check_options(options)
+            return
+        super().check_options(replace(options, level=None))
+        if options.tokenizer is None:
+            raise UserError(
+                "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
+            )
 
     def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
         from repro.data.dialogue_store import fill_dialogues

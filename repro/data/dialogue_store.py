@@ -15,10 +15,12 @@ import numpy as np
 from repro.data.data_set import TRAIN, SubwordSet
 from repro.data.dialogue_files import Conversation, read_conversations, read_documents
 from repro.data.dialogue_sources import PARTS
+from repro.data.gpt2_bpe import Gpt2Bpe, load_gpt2
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.store import token_dtype
 from repro.data.store_writer import StoreWriter
+from repro.data.text_sets import GPT2
 from repro.data.tokenizers import Subwords, subwords
 
 
@@ -34,7 +36,11 @@ def fill_dialogues(data_set: SubwordSet, writer: StoreWriter, variant: str, opti
     for split, read in splits.items():
         data_set.compare(split, read.sha256, f"--from {folder}, conversations of {split}")
     said = (text for talk in splits[TRAIN].found for text in talk.utterances)
-    tokenizer = subwords(options.tokenizer, chain(documents.values(), said), data_set.learned(options))
+    tokenizer: Subwords | Gpt2Bpe
+    if variant == GPT2 and options.tokenizer is not None:
+        tokenizer = load_gpt2(options.tokenizer)
+    else:
+        tokenizer = subwords(options.tokenizer, chain(documents.values(), said), data_set.learned(options))
     counts = {
         split: _write_split(writer, split, documents, read.found, tokenizer) for split, read in splits.items()
     }
@@ -51,7 +57,7 @@ def _write_split(
     split: str,
     documents: dict[int, str],
     talks: list[Conversation],
-    tokenizer: Subwords,
+    tokenizer: Subwords | Gpt2Bpe,
 ) -> dict[str, Any]:
     """Writes every part of a split; returns its counts for the manifest."""
     places = {number: place for place, number in enumerate(documents)}

@@ -14,7 +14,7 @@ from repro.errors import UserError
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
 # What a stream of random numbers is for: streams of different purposes share nothing.
-WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE, NOISE, SORTING = range(8)
+WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE, NOISE, SORTING, DIALOGUE = range(9)
 
 
 def raw(count: int, purpose: int, split: str, epoch: int | None, index: int = 0) -> Raw:

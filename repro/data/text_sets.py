@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from repro.data.store_writer import StoreWriter
 
 HUB_COLUMN = "text"
+GPT2 = "gpt2"
 _NAMED = {TRAIN: ("train.txt",), VAL: ("val.txt", "valid.txt"), TEST: ("test.txt",)}  # splits of books
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 # Where the hash of a file's name falls among twenty decides its split, in every version of Python.
@@ -51,7 +52,8 @@ class Reading:
 @dataclass(frozen=True, kw_only=True)
 class TextSet(DataSet):
     """Text for language models, at the levels ``words``, ``words-min3`` (words seen at least three times in training,
-    the others are the unknown word), ``bytes``, ``bytes-nonl`` (newlines left out), ``chars`` and ``bpe``.
+    the others are the unknown word), ``bytes``, ``bytes-nonl`` (newlines left out), ``chars``, ``bpe`` and ``gpt2``
+    (GPT-2's subwords under its own numbers, ends of lines left out).
 
     Attributes:
         vocab_size: default size of a learned vocabulary of subwords.
@@ -78,9 +80,13 @@ class TextSet(DataSet):
     def variant(self, options: Options) -> str:
         if options.level == "bpe" or options.vocab_size is not None:
             return Variant(options.vocab_size or self.vocab_size).name
+        if options.level == GPT2:
+            return GPT2
         return given_variant_of(options) or options.level or self.levels[0]
 
     def options_of(self, variant: str) -> Options:
+        if variant == GPT2:
+            return Options(level=GPT2, tokenizer=Path("FILE"))
         return subword_options(variant) if is_subwords(variant) else Options(level=variant)
 
     def check_variant(self, variant: str) -> None:
@@ -92,6 +98,12 @@ class TextSet(DataSet):
 
     def check_options(self, options: Options) -> None:
         super().check_options(options)
+        if options.level == GPT2 and GPT2 in self.levels:
+            if options.tokenizer is None:
+                raise UserError(
+                    "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
+                )
+            return
         if options.vocabulary and "bpe" not in self.levels:
             raise UserError(f"{self.name} has the vocabulary of its text; leave out {options.vocabulary}")
         if options.level is not None and options.level not in self.levels:
@@ -125,6 +137,7 @@ class SplitText(TextSet):
     Attributes:
         names: names that people have for the files of each split, without what they are packed with; may be patterns.
         shards: how many files a pattern must find, by split.
+        first: how many of these are taken, in the order of their names; all where it says nothing.
         folders: folders below the given one to look in as well.
         vocabulary: names of a file with the official words, which the level ``words`` needs.
         hub_blank: what an empty line on the hub is in the original files.
@@ -132,6 +145,7 @@ class SplitText(TextSet):
 
     names: Mapping[str, tuple[str, ...]]
     shards: dict[str, int] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
     hub_blank: str = ""
@@ -151,6 +165,7 @@ class SplitText(TextSet):
 
     def _shards(self, folder: Path, split: str) -> list[Path]:
         paths, wanted = need_files(folder, self.folders, self.names[split]), self.shards.get(split)
+        paths = paths[: self.first.get(split)]
         if wanted not in (None, len(paths)):
             raise UserError(f"--from {folder}: {len(paths)} of the {wanted} files {self.names[split][0]}")
         return paths

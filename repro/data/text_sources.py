@@ -24,6 +24,20 @@ _WIKITEXT103 = SplitText(
     hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-103-v1", splits=_HUB_SPLITS),
 )
+_WIKITEXT103_RAW = SplitText(
+    name="wikitext-103-raw",
+    title="WikiText-103 as raw text, without unknown words (Merity et al. 2016)",
+    licence=_WIKITEXT_LICENCE,
+    size="550 MB",
+    levels=("bytes", "gpt2"),
+    names={
+        split: (f"wiki.{name}.raw",)
+        for split, name in (("train", "train"), ("val", "valid"), ("test", "test"))
+    },
+    folders=("wikitext-103-raw",),
+    hub_blank="",
+    hub=Hub("Salesforce/wikitext", "wikitext-103-raw-v1", splits=_HUB_SPLITS),
+)
 _WIKITEXT2 = SplitText(
     name="wikitext-2",
     title="WikiText-2: Wikipedia articles as words, 33,278 of them (Merity et al. 2016)",
@@ -119,8 +133,19 @@ _BOOKS = Books(
     title="a folder of books as .txt files: your own, or the Toronto Book Corpus where you have it",
     licence="that of your files",
     size="any",
-    levels=("bytes", "words-min3", "bpe"),
+    levels=("bytes", "words-min3", "bpe", "gpt2"),
     vocab_size=29_000,
+)
+_PG19 = SplitText(
+    name="pg19-2000",
+    title="PG-19 (Rae et al. 2020), of training only the first 2,000 books by file name; whole books as .txt files",
+    licence="public domain in the United States",
+    size="1 GB of 12",
+    levels=("bytes", "gpt2"),
+    names={"train": ("train/*.txt",), "val": ("validation/*.txt",), "test": ("test/*.txt",)},
+    shards={"train": 2000, "val": 50, "test": 100},
+    first={"train": 2000},
+    folders=("pg19",),
 )
 _SHAKESPEARE = WholeText(
     name="tinyshakespeare",
@@ -142,5 +167,6 @@ _STDLIB = StandardLibrary(
     levels=("bytes",),
 )
 TEXTS = (
-    _WIKITEXT103, _WIKITEXT2, _ENWIK8, _ENWIK8_PREFIX, _TEXT8, _PTB, _LM1B, _BOOKS, _SHAKESPEARE, _STDLIB,
+    _WIKITEXT103, _WIKITEXT103_RAW, _WIKITEXT2, _ENWIK8, _ENWIK8_PREFIX, _TEXT8, _PTB, _LM1B, _BOOKS, _PG19,
+    _SHAKESPEARE, _STDLIB,
 )  # fmt: skip

@@ -12,11 +12,12 @@ import numpy as np
 
 from repro.data.corpus import Corpus
 from repro.data.data_set import TRAIN
+from repro.data.gpt2_bpe import Gpt2Bpe, load_gpt2
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.store import token_dtype
 from repro.data.store_writer import StoreWriter
-from repro.data.text_sets import Reading, TextSet
+from repro.data.text_sets import GPT2, Reading, TextSet
 from repro.data.tokenizers import AnyTokenizer, subwords
 from repro.data.variants import is_subwords
 from repro.data.vocabulary import Bytes, Chars, Ids, Words, characters
@@ -119,9 +120,8 @@ class _Coder:
 
 def _subwords(tokenizer: AnyTokenizer, piece: bytes) -> Ids:
     lines = piece.decode(errors="replace").removesuffix("\n").split("\n")
-    return np.fromiter(
-        (i for ids in tokenizer.encode_batch(lines) for i in (*ids, tokenizer.eos_id)), np.int32
-    )
+    ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
+    return np.fromiter((i for ids in tokenizer.encode_batch(lines) for i in (*ids, *ends)), np.int32)
 
 
 def _lines(piece: bytes) -> list[str]:
@@ -136,7 +136,9 @@ def fill_text(data_set: TextSet, writer: StoreWriter, variant: str, options: Opt
     """
     corpus = data_set.corpus(variant, options.from_dir)
     tokenizer: AnyTokenizer
-    if is_subwords(variant):
+    if variant == GPT2 and options.tokenizer is not None:
+        tokenizer = load_gpt2(options.tokenizer)
+    elif is_subwords(variant):
         lines = (line for piece in corpus.splits[TRAIN]() for line in _lines(piece))
         tokenizer = subwords(options.tokenizer, lines, options.vocab_size or data_set.vocab_size)
     else:

@@ -14,10 +14,12 @@ from repro.data.vocabulary import VOCABULARIES, Bytes, Chars, Filed, Words
 from repro.errors import UserError
 
 if TYPE_CHECKING:
+    from repro.data.gpt2_bpe import Gpt2Bpe
     from repro.data.parse_symbols import WordsAndSymbols
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 SPECIALS = 4
+GPT2_KIND = "gpt2-bpe"
 MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
 
 
@@ -59,7 +61,12 @@ class _Special(Filed):
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
 
-def _well_formed(texts: Sequence[str]) -> None:
+def well_formed(texts: Sequence[str]) -> None:
+    """Refuses texts that are not valid Unicode.
+
+    Raises:
+        UserError: one is not; names the character.
+    """
     for text in texts:
         try:
             text.encode()
@@ -143,7 +150,7 @@ class ByteBpe(_Special):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of many texts, in their order."""
-        _well_formed(texts)
+        well_formed(texts)
         found = self._library.encode_batch(list(texts), add_special_tokens=False)
         return [[i + SPECIALS for i in one.ids] for one in found]
 
@@ -194,7 +201,7 @@ class SentencePiece(_Special):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of many texts, in their order."""
-        _well_formed(texts)
+        well_formed(texts)
         return [[self._ours[i] for i in ids] for ids in self._library.encode(list(texts), out_type=int)]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -203,7 +210,7 @@ class SentencePiece(_Special):
 
 
 Subwords = ByteBpe | SentencePiece
-AnyTokenizer = Union[Subwords, Words, Bytes, Chars, "WordsAndSymbols"]
+AnyTokenizer = Union[Subwords, "Gpt2Bpe", Words, Bytes, Chars, "WordsAndSymbols"]
 
 
 def _read_json(content: bytes) -> AnyTokenizer:
@@ -216,6 +223,10 @@ def _read_json(content: bytes) -> AnyTokenizer:
         from repro.data.parse_symbols import WordsAndSymbols
 
         return WordsAndSymbols(content)
+    if named == GPT2_KIND:
+        from repro.data.gpt2_bpe import Gpt2Bpe
+
+        return Gpt2Bpe(content)
     return VOCABULARIES.get(str(named), ByteBpe)(content)
 
 

@@ -78,6 +78,7 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
 
 def check_makers(task: AnyTask) -> None:
     """Calls the makers that would run later, so that their errors come now."""
+    task.trained_parameters()
     task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
 
 

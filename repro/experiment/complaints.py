@@ -13,6 +13,11 @@ from repro.errors import nearest
 _KEY = re.compile(r'(?:Parser key|Problem with given key) "([^"]+)":')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':")
 _MAKER = re.compile(r"callable class: .*Got value: Namespace\(class_path='([^']+)'")
+# A complaint about one branch of a maker, above one that says what is wrong with the class that was meant.
+_BRANCH = re.compile(
+    r"^ *- .*callable class: Expected '[^']+' to be a subclass.*\n(?= *- (?!Import path))", re.MULTILINE
+)
+_GIVEN = re.compile(r"\s*Given value: ([^{\[].*)")  # below the alternatives of a union; no mapping, no list
 _LIMIT = 400
 
 
@@ -34,12 +39,13 @@ def one_line(
         top: the top-level keys.
     """
     text = re.sub(r"^usage:.*?error: ", "", message, flags=re.DOTALL)
-    place: list[str] = []
+    place, causes = list[str](), list[str]()
     owner = ""
-    causes: list[str] = []
-    for line in text.splitlines():
+    for line in _BRANCH.sub("", text).splitlines():
         if re.match(r"\s*(Given value|Subtypes)", line):
-            if causes:
+            if causes and " type:" not in line:
+                if (given := _GIVEN.match(line)) and re.fullmatch(r"Expected a <class '[\w.]+'>", causes[0]):
+                    causes[0] += f". Got value: {given[1]}"
                 break
             continue
         if found := _KEY.search(line):

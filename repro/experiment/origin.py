@@ -11,6 +11,7 @@ from repro.experiment.build import AnyTask
 from repro.experiment.resume import Resume
 from repro.experiment.session import MODEL_FILE, RECORD_FILE
 from repro.models.body import Body
+from repro.models.decoder_lm import DecoderLM
 from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
@@ -85,19 +86,19 @@ def _body_of(recipe: Recipe, task: AnyTask) -> Body:
     if not isinstance(body, Body):
         raise UserError(
             f"{recipe.experiment}: {recipe.origin} gives weights to a body, which {type(task.net).__name__} does not "
-            "have; repro.models.Classifier does"
+            "have; repro.models.Classifier does, and repro.models.DecoderLM takes weights of GPT-2"
         )
     return body
 
 
 def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str, str]:
     """Begins with pretrained weights, or with random ones that share their statistics."""
-    body = _body_of(recipe, task)
+    net = task.module if isinstance(task.module, DecoderLM) else _body_of(recipe, task)
     found = open_weights(name)
     of = found.architecture
     redraw = seed if recipe.start_with == "statistics" else None
     try:
-        begin_with(body, of.family, found.tensors, of.n_heads, redraw)
+        begin_with(net, of.family, found.tensors, of.n_heads, redraw)
     except ValueError as error:
         raise UserError(f"{recipe.experiment} cannot begin with {name}: {error}") from None
     return {"weights": name, "sha256": found.sha256, "revision": found.revision or "unpinned"}

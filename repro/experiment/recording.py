@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ from repro.data.datamodule import DataModule
 from repro.experiment import facts
 from repro.experiment.attention import attention_sheet, short_sample
 from repro.experiment.build import AnyTask
+from repro.experiment.memory_pictures import profiles, read_example
 from repro.experiment.session import RECORD_FILE, Run
 from repro.models import EncoderDecoder
 from repro.paths import results_dir
@@ -39,6 +41,7 @@ def record(
     made = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
         made.wandb_url = tracking.url(current.logger)
+        made.profiles = profiles_of(current)
         write_record(made, results_dir() / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (made.to_json() + "\n").encode())
         current.status.write("done", step=made.steps, max_steps=made.steps)
@@ -81,6 +84,15 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         code_sha256=current.source.sha256,
         overrides=list(recipe.overrides),
     )
+
+
+def profiles_of(current: Run) -> dict[str, list[float]]:
+    """What the continuous memories of the network do with one example; no run is lost for it."""
+    try:
+        return profiles(read_example(current.parts.task, current.parts.data))
+    except Exception as error:
+        print(f"no profiles of memories: {type(error).__name__}: {error}", file=sys.stderr)
+        return {}
 
 
 def data_facts(data: DataModule) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, knows_memo
 from repro.nn.shortcut import weighted_stacks
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
+from repro.tasks.dialogue import DialogueModel
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.translated import one_line
 from repro.tasks.translation import Search, Translation, decode_batch
@@ -200,7 +201,11 @@ class Sampling:
 
 
 def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, seed: int) -> list[str]:
-    """Samples for one line: translations from an encoder-decoder, continuations from a language model."""
+    """Samples for one line: translations from an encoder-decoder, continuations from a language model.
+
+    Raises:
+        UserError: a model of conversations, or more tokens than there are positions.
+    """
     net, tokenizer = trained.task.net, trained.tokenizer
     draw = partial(
         sample,
@@ -216,6 +221,11 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         drawn = draw(net, state, first, sampling.max_new, tokenizer.eos_id)
         rows = [ids[:length] for ids, length in zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)]
         return [one_line(tokenizer.decode(ids)) for ids in rows]
+    if isinstance(trained.task, DialogueModel):
+        raise UserError(
+            f"{trained.folder} holds a model of conversations, which continues no plain text; the test of "
+            "`repro run` draws and scores its replies"
+        )
     prompt = tokenizer.encode(line)
     end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
     trained.require_places(len(prompt) + sampling.max_new)

@@ -1,4 +1,4 @@
-"""Pretrained weights under our names: one table of names for each family of models, and how a body takes them."""
+"""Pretrained weights under our names: one table of names for each family of models, and how a network takes them."""
 
 import hashlib
 import itertools
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.body import Bert, Body, Gpt2, VisionTransformer
+from repro.models.decoder_lm import DecoderLM
+from repro.models.placing import layer_of, memories, placed, require_gpt2, short_term, with_more_rows
 
 Tensors = Mapping[str, Tensor]
 
@@ -137,9 +139,7 @@ def translate(family: str, tensors: Tensors, n_layers: int | None = None) -> dic
     if theirs:
         name, surplus = next(iter(theirs.items()))
         raise ValueError(f"{name} {list(surplus.shape)} is no known tensor of {family}")
-    return {
-        name: _join(name, found) for name, found in parts.items() if _layer_of(name) < (n_layers or there)
-    }
+    return {name: _join(name, found) for name, found in parts.items() if layer_of(name) < (n_layers or there)}
 
 
 def _plain(known: Family, tensors: Tensors) -> dict[str, Tensor]:
@@ -160,12 +160,6 @@ def _plain(known: Family, tensors: Tensors) -> dict[str, Tensor]:
 def _count_layers(known: Family, tensors: Tensors) -> int:
     starts = (known.layer.replace("#", str(layer)) for layer in itertools.count())
     return next(n for n, start in enumerate(starts) if not any(name.startswith(start) for name in tensors))
-
-
-def _layer_of(name: str) -> int:
-    """The number of the layer that one of our tensors belongs to; -1 outside of layers."""
-    found = re.match(r"stack\.layers\.(\d+)\.", name)
-    return int(found[1]) if found else -1
 
 
 def _join(ours: str, parts: dict[str, Tensor]) -> Tensor:
@@ -226,26 +220,39 @@ def fill(body: nn.Module, weights: Tensors, own: tuple[str, ...] = ()) -> None:
 
 
 def begin_with(
-    body: nn.Module, family: str, tensors: Tensors, n_heads: int, redraw: int | None = None
+    net: nn.Module, family: str, tensors: Tensors, n_heads: int, redraw: int | None = None
 ) -> None:
-    """Gives a body the first layers of official weights, its positions, and the norm before or behind the layers.
+    """Gives a network the first layers of official weights, its positions, and the norm before or behind the layers.
+
+    A language model gets the vectors of tokens, too. Where it has more tokens than the weights, those behind them keep
+    their vectors, and so do memories around its attention.
 
     Args:
-        body: of the family; vision transformers keep their own positions.
+        net: the body of the family, whose vision transformers keep their own positions; or a language model of GPT-2.
         family: one of :data:`FAMILIES`.
         tensors: by official name.
         n_heads: H of the weights, which no shape tells.
-        redraw: a seed; the body then gets the :func:`statistics` of the weights only.
+        redraw: a seed; the network then gets the :func:`statistics` of the weights only.
 
     Raises:
-        ValueError: another body, number of heads or positions, or whatever else does not fit; the body is as before.
+        ValueError: another network, number of heads or positions, or whatever else does not fit; it is as before.
     """
     known = FAMILIES[family]
-    if not isinstance(body, known.body):
-        raise ValueError(f"{family} weights are for a body {known.body.__name__}, not {type(body).__name__}")
-    heads = body.stack.each()[0]["mix"].body.n_heads
+    language_model = isinstance(net, DecoderLM) and known.body is Gpt2
+    if isinstance(net, DecoderLM) and language_model:
+        require_gpt2(net)
+    elif not isinstance(net, known.body):
+        raise ValueError(f"{family} weights are for a body {known.body.__name__}, not {type(net).__name__}")
+    mixers = [layer["mix"].body for layer in net.stack.each()]
+    heads = short_term(mixers[0]).n_heads
     if heads != n_heads:
         raise ValueError(f"the weights are of {n_heads} heads, the network has n_heads {heads}")
-    ours = translate(family, tensors, len(body.stack.layers))
-    ours.pop(TOKENS, None)
-    fill(body, ours if redraw is None else statistics(ours, redraw), known.own)
+    ours = translate(family, tensors, len(mixers))
+    if not language_model:
+        ours.pop(TOKENS, None)
+    if redraw is not None:
+        ours = statistics(ours, redraw)
+    if language_model:
+        ours[TOKENS] = with_more_rows(ours[TOKENS], net.state_dict()[TOKENS])
+    ours = {placed(name, mixers): value for name, value in ours.items()}
+    fill(net, ours, (*known.own, *memories(mixers)))

@@ -13,6 +13,7 @@ R     hash rounds
 """
 
 from repro.nn.adaptive import AdaptiveVocabulary
+from repro.nn.attention.compressed import CompressedMemory
 from repro.nn.attention.compression import (
     Compression,
     ConvolutionCompression,
@@ -69,6 +70,7 @@ __all__ = [
     "BidirectionalLSTM",
     "Blocks",
     "CallSettings",
+    "CompressedMemory",
     "Compression",
     "CompressiveAttention",
     "Concatenated",

@@ -27,6 +27,13 @@ def watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         called, in the order of their calls.
     """
     found: dict[str, Tensor] = {}
+    with tables_told(model, lambda name, weights: found.update({name: weights})):
+        yield found
+
+
+@contextmanager
+def tables_told(model: nn.Module, tell: Callable[[str, Tensor], object]) -> Iterator[None]:
+    """Tells of every table of weights that :func:`watched` sees, as it is made: the module's name, and the table."""
     inside: list[str] = []
 
     def enter(name: str, *_: object) -> None:
@@ -39,8 +46,8 @@ def watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         for name, module in model.named_modules():
             hooks.callback(module.register_forward_pre_hook(partial(enter, name)).remove)
             hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
-        with _Watch(lambda weights: found.update({inside[-1] if inside else "": weights})):
-            yield found
+        with _Watch(lambda weights: tell(inside[-1] if inside else "", weights)):
+            yield
 
 
 def weights_of(

@@ -24,6 +24,7 @@ MAX_TEXT = 100_000  # characters of one text; the longest of ours is a command o
 MAX_DEPTH = 40
 MAX_METRICS = 2_000
 MAX_CURVES = 500
+MAX_PROFILES = 10_000  # numbers of all together
 MAX_NUMBER = 2**63
 MAX_SEED = 10**6
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -203,6 +204,8 @@ def _check_numbers(record: RunRecord) -> None:
     for m in record.metrics:
         if m.count is not None and m.count < 0:
             raise UserError(f"metric {m.name[:80]}: count {m.count} is below 0")
+    if sum(map(len, record.profiles.values())) > MAX_PROFILES:
+        raise UserError(f"profiles of more than {MAX_PROFILES} numbers are too many")
     for name, points in record.curves.items():
         if len(points) > MAX_CURVE_POINTS:
             raise UserError(

@@ -9,12 +9,15 @@ from repro.report import text
 SWEEPS = "Sweeps"
 SIDES = "Points of a grid side by side"
 DRAWN = "Drawn by the models"
+MEMORIES = "Continuous memories"
 CURVES = "Learning curves"
 # How each kind is to be read, in the order in which a paper's page shows them.
 KINDS = {
     SWEEPS: "Lines are points of the grid: means over seeds, with a dot for each seed where there are several.",
     SIDES: "Lines are points of the grid: means over seeds at the steps that all have; thin lines are seeds.",
     DRAWN: "What the trained models drew: a sheet for each recorded run.",
+    MEMORIES: "What continuous memories hold in one example of the test split, and where the attention of its last "
+    "queries falls (means over heads and queries). Positions go from the oldest token to the newest; lines are layers.",
     CURVES: "",
 }
 UNITS = {"loss": "nats per token", "nll": "nats per token", "ppl": "perplexity", "bpc": "bits per character",

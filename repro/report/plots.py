@@ -1,4 +1,4 @@
-"""Every figure of the records, by kind: sweeps, points side by side, drawn pictures, learning curves."""
+"""Every figure of the records, by kind: sweeps, points side by side, drawn pictures, memories, learning curves."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from repro.report.compare import Comparison
 from repro.report.curves import curves
 from repro.report.figures import Plot
 from repro.report.gallery import gallery
+from repro.report.memories import memories
 from repro.report.sides import sides
 from repro.report.sweeps import sweeps
 
@@ -20,4 +21,10 @@ def plots(comparison: Comparison, runs: Path) -> list[Plot]:
     Raises:
         UserError: a record that cannot be drawn as it asks to be.
     """
-    return [*sweeps(comparison), *sides(comparison), *gallery(comparison, runs), *curves(comparison)]
+    return [
+        *sweeps(comparison),
+        *sides(comparison),
+        *gallery(comparison, runs),
+        *memories(comparison),
+        *curves(comparison),
+    ]

@@ -1,12 +1,14 @@
 """Language modelling: memory carried over batches, exact likelihoods under any number of protocols."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
+from typing import Protocol as Interface
 
 import torch
 from torch import Tensor, nn
 
-from repro.batches import Evaluation, StreamBatch, scored_places
+from repro.batches import Data, Evaluation, StreamBatch, scored_places
+from repro.errors import UserError
 from repro.nn.mixer import State, detach, tree_map
 from repro.nn.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory, knows_memory
@@ -17,6 +19,15 @@ from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult, join_row
 
 Unit = Literal["word", "subword", "character", "byte", "symbol"]
 IN_BITS = {"character": "bpc", "byte": "bpb"}  # all others are given as a perplexity
+
+
+class StreamsData(Data, Interface):
+    """What a language model reads of its datamodule."""
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How much the splits hold, ``tokens`` among it."""
+        ...
 
 
 class LanguageModel(EvaluatedTask[TokenNetwork]):
@@ -90,6 +101,27 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             raise ValueError(
                 f"a protocol has seq_len {protocol.seq_len}, but the network learns {longest} positions only"
             )
+
+    def setup(self, stage: str) -> None:
+        """Refuses a protocol whose memory is longer than the split that it reads.
+
+        Raises:
+            UserError: there is one.
+        """
+        super().setup(stage)
+        for one in (self.validation(), *self.tests()) if self.data is not None else ():
+            mem_len, split = protocol_of(one).mem_len, self.data.split(one.kind)
+            there = self.data.counts[split]["tokens"]
+            if mem_len > there:
+                raise UserError(
+                    f"mem_len {mem_len} of a protocol is more than the {there} tokens of the split {split}; "
+                    f"set it to {there} or less"
+                )
+
+    @property
+    def data(self) -> StreamsData:
+        """The datamodule of the trainer."""
+        return cast(StreamsData, super().data)
 
     @property
     def vocabulary_size(self) -> int:

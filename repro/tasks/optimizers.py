@@ -1,10 +1,11 @@
-"""Optimisers that papers used and torch does not have as they are."""
+"""Optimisers that papers used and torch does not have as they are, and learning rates by the names of parameters."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import RAdam
+from torch.optim import Optimizer, RAdam
 
 
 class ClippedRAdam(RAdam):
@@ -49,3 +50,57 @@ class ClippedRAdam(RAdam):
             nn.utils.clip_grad_norm_(parameter, self.max_norm)
         super().step()
         return loss
+
+
+class RatesByName:
+    """Makes an optimiser in which parameters that are chosen by name have learning rates of their own.
+
+    A schedule multiplies all rates alike. Parameters that no name chooses are the first group, whose rate is logged.
+
+    Args:
+        optimizer: maker of the optimiser; its ``lr`` is the rate of all other parameters.
+        rates: learning rates by a dotted part of a parameter's name: ``long`` chooses
+            ``net.stack.layers.0.mix.body.long.key.weight``. The first part that fits a name counts. None is no rate of
+            its own, for a point of a recipe whose network does not have a part.
+
+    Raises:
+        ValueError: no rates, or one that is not above 0.
+    """
+
+    def __init__(
+        self, optimizer: Callable[[Iterable[nn.Parameter]], Optimizer], rates: dict[str, float | None]
+    ) -> None:
+        self.rates = {part: rate for part, rate in rates.items() if rate is not None}
+        if not self.rates:
+            raise ValueError("rates is empty; name a part of the network, or give the optimiser alone")
+        for part, rate in self.rates.items():
+            if not rate > 0:
+                raise ValueError(f"rates.{part} must be above 0, not {rate}")
+        self.optimizer = optimizer
+
+    def __call__(self, parameters: Iterable[Any]) -> Optimizer:
+        """The optimiser of parameters, or of :meth:`groups` of them."""
+        return self.optimizer(parameters)
+
+    def groups(self, named: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+        """Parameters in groups: those without a rate of their own first, then as ``rates`` has them.
+
+        Raises:
+            ValueError: a part chooses no parameter, or none is left over.
+        """
+        found: dict[str, list[nn.Parameter]] = {part: [] for part in ("", *self.rates)}
+        for name, parameter in named.items():
+            found[next((part for part in self.rates if f".{part}." in f".{name}."), "")].append(parameter)
+        for part, chosen in found.items():
+            if not chosen:
+                said = f"rates.{part} chooses no parameter" if part else "rates choose every parameter"
+                raise ValueError(
+                    f"{said} that is trained; name a part of the network, such as {_example(named)}"
+                )
+        rates = {part: {"lr": rate} for part, rate in self.rates.items()}
+        return [{"params": chosen, **rates.get(part, {})} for part, chosen in found.items()]
+
+
+def _example(named: Mapping[str, nn.Parameter]) -> str:
+    """A dotted part of some parameter's name."""
+    return next(iter(named), "net").rpartition(".")[0].rpartition(".")[2] or "net"

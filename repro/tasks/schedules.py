@@ -107,6 +107,25 @@ class WarmupCosine(LambdaLR):
         super().__init__(optimizer, share)
 
 
+class LinearDecay(LambdaLR):
+    """A straight line from the optimiser's learning rate at the first update to 0 behind the last.
+
+    Args:
+        optimizer: its ``lr`` is the first rate.
+        steps: updates of the whole schedule; behind them the rate stays at 0.
+
+    Raises:
+        ValueError: ``steps`` is below 1.
+
+    Source: the default of the trainer that Martins et al. 2022 use, without its warmup.
+    """
+
+    def __init__(self, optimizer: Optimizer, steps: int) -> None:
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, not {steps}")
+        super().__init__(optimizer, lambda done: max(0.0, 1.0 - done / steps))
+
+
 class Constant(LambdaLR):
     """The optimiser's own learning rate, unchanged."""
 

@@ -1,12 +1,17 @@
 """Models of the next token over separate sequences (puzzles, pictures), scored under any number of hashings."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.batches import Evaluation, ExampleBatch, Examples, scored_places
+from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_places
+from repro.errors import UserError
+from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.hashing import Hashing
 from repro.nn.mixer import Mixed
 from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
@@ -14,6 +19,16 @@ from repro.tasks.evaluated import Scored
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.networks import TokenNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
+
+
+class SequenceData(Data, Protocol):
+    """What a sequence model reads of its datamodule."""
+
+    seq_len: int
+
+    def reader(self, split: str) -> Callable[[Any, int | None], Examples]:
+        """Makes examples of a split, by their numbers ``(B,)``."""
+        ...
 
 
 class SequenceModel(ExampleTask[TokenNetwork]):
@@ -31,7 +46,9 @@ class SequenceModel(ExampleTask[TokenNetwork]):
             ``test/accuracy_<name>``. The weights stay the same.
 
     Raises:
-        ValueError: hashings for a network without attention by hashing.
+        ValueError: hashings for a network without attention by hashing, or a segment below 1.
+        UserError: when training or a test begins, a segment that is longer than the sequences, or a target that counts
+            before the last segment.
 
     Source: Kitaev et al. 2020, table 2; Katharopoulos et al. 2020, section 4.1.1.
     """
@@ -59,6 +76,23 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     def vocabulary_size(self) -> int:
         """Symbols that the network knows."""
         return self.net.vocabulary.size
+
+    @property
+    def data(self) -> SequenceData:
+        """The datamodule of the trainer."""
+        return cast(SequenceData, super().data)
+
+    def setup(self, stage: str) -> None:
+        """Refuses segments that do not fit the data; says where a continuous memory is never used."""
+        super().setup(stage)
+        if self.data is None:
+            return
+        length = self.data.seq_len
+        if self.segment is not None:
+            require_scored_last(self.data.reader(self.data.split("test"))(np.arange(1), None), self.segment)
+        if stage == "fit" and self.trainer.is_global_zero:
+            for note in unused_memories(self.module, length, self.segment or length):
+                print(note, file=sys.stderr)
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """One micro-batch."""
@@ -96,7 +130,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
     def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[Mixed, int]:
         """What the network makes of the last segment of ids ``(B, T)``, and where that begins."""
-        first = (ids.shape[1] - 1) // segment * segment
+        first = last_segment(ids.shape[1], segment)
         state = self.net.init_state(len(ids), settings=settings)
         with torch.no_grad():
             for piece in ids[:, :first].split(segment, dim=1):
@@ -145,3 +179,52 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     def counted(self, metric: str, scored: Scored) -> int:
         """Targets that count."""
         return round(scored.sums["targets"])
+
+
+def last_segment(length: int, segment: int) -> int:
+    """Where the last segment of a sequence begins."""
+    return (length - 1) // segment * segment
+
+
+def require_scored_last(examples: Examples, segment: int) -> None:
+    """Refuses segments that do not fit sequences.
+
+    Args:
+        examples: some, on the host.
+        segment: tokens of a segment.
+
+    Raises:
+        UserError: it is longer than the sequences, or a target counts before the last segment.
+    """
+    length = examples.targets.shape[1]
+    if segment > length:
+        raise UserError(
+            f"segment {segment} is longer than the {length} tokens of a sequence; set model.segment to {length} or less"
+        )
+    least, first = int((examples.targets >= 0).nonzero()[:, 1].min()), last_segment(length, segment)
+    if least < first:
+        fits = next(size for size in range(segment + 1, length + 1) if last_segment(length, size) <= least)
+        raise UserError(
+            f"segment {segment}: the last one of {length} tokens begins with token {first}, but token {least} is "
+            f"scored, too; set model.segment to {fits}"
+        )
+
+
+def unused_memories(net: nn.Module, length: int, segment: int) -> list[str]:
+    """A line if a continuous memory of the network is empty to the end of a sequence.
+
+    Args:
+        net: the network.
+        length: tokens of a sequence.
+        segment: tokens of a segment.
+    """
+    first = last_segment(length, segment)
+    for mixer in net.modules():
+        if isinstance(mixer, ContinuousMemory):
+            last = first + last_segment(length - first, mixer.block)
+            if last < mixer.memory.mem_len:
+                return [
+                    f"a continuous memory is never used: its first block enters it behind {mixer.memory.mem_len} "
+                    f"tokens, mem_len and block together; the last piece of {length} tokens begins behind {last}"
+                ]
+    return []

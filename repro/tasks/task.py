@@ -16,10 +16,11 @@ from repro.errors import UserError
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
 from repro.tasks.lightning_private import trainer_of
+from repro.tasks.optimizers import RatesByName
 from repro.tasks.profiling import profile, profiled
 from repro.tasks.schedules import Plateau
 
-OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
+OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer] | RatesByName
 ScheduleMaker = Callable[[Optimizer], LRScheduler]
 Net = TypeVar("Net")
 Item = TypeVar("Item")
@@ -109,9 +110,18 @@ class Task(LightningModule, Generic[Net]):
         self.carried = tree_map(lambda t: t.to(self.device), self._loaded)
         profile(self)
 
+    def trained_parameters(self) -> list[Any]:
+        """What the optimiser is given: parameters, or groups of them where some have a learning rate of their own.
+
+        Raises:
+            ValueError: a rate for a part that the network does not have.
+        """
+        named = {name: p for name, p in self.named_parameters() if p.requires_grad}
+        maker = self.optimizer_maker
+        return maker.groups(named) if isinstance(maker, RatesByName) else list(named.values())
+
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        trained = [p for p in self.parameters() if p.requires_grad]
-        optimizer = self.optimizer_maker(trained)
+        optimizer = self.optimizer_maker(self.trained_parameters())
         schedule = self.schedule_maker(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

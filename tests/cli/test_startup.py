@@ -53,7 +53,7 @@ def test_a_heavy_import_would_be_seen(workshop: Workshop) -> None:
 def test_help_names_every_verb(workshop: Workshop) -> None:
     text = call("--help").out
     verbs = "list config params run reproduce show data tables dashboard sync translate generate recl doctor submit"
-    verbs += " status logs cancel"
+    verbs += " status logs cancel attention"
     for verb in (*verbs.split(), "completion", "fit", "validate", "test", "predict"):
         assert re.search(rf"^ +{verb}\b", text, re.MULTILINE), verb
 

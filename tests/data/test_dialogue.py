@@ -1,10 +1,10 @@
-"""Conversations about documents: the published files, the store, rows and what counts in them, blocks, refusals."""
+"""Conversations about documents: the published files, the store, rows and what counts in them, refusals."""
 
 import gzip
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,60 +13,22 @@ import pytest
 import torch
 
 from repro.data import DialogueData
-from repro.data.dialogue import blocks, token_types
+from repro.data.gpt2_bpe import Gpt2Bpe
 from repro.data.registry import DATA_SETS
 from repro.data.sources import list_sources, prepare
 from repro.data.store import Store, open_store
 from repro.data.tokenizers import ByteBpe, load_tokenizer
 from repro.errors import UserError
+from tests.data.dialogue_folder import TEXT, write_folder
 
 SIZE = 270
 DOC, FIRST, SECOND = SIZE, SIZE + 1, SIZE + 2
-FACTS = {
-    "movieName": "The Kite", "year": "1999", "director": "A. Poet", "genre": "Drama",
-    "cast": ["B. Lamp as the cat", "C. Dog"], "rating": ["Tomatoes: 9%"],
-    "critical_response": [" a  kite! ", "no\nkite"], "introduction": "The Kite is a film.",
-}  # fmt: skip
-TEXT = (
-    "Movie: The Kite\nYear: 1999\nDirector: A. Poet\nGenre: Drama\nCast: B. Lamp as the cat; C. Dog\n"
-    "Rating: Tomatoes: 9%\nCritical response: a kite!; no kite\nIntroduction: The Kite is a film.\n"
-    "A cat sees a kite.\nThe kite falls.\nThe end."
-)
-SAID = {
-    "train": {
-        "b": (5, [(0, "a cat"), (0, "a kite"), (1, "the end")]),
-        "a": (9, [(1, "hello there"), (0, "  hello\n there  "), (1, " \n"), (1, "the kite falls")]),
-        "c": (9, [(0, "bye")]),
-    },
-    "valid": {"d": (5, [(0, "hello"), (1, "the film"), (0, "é 🪁")])},
-    "test": {"e": (9, [(1, "the cat sees the kite"), (0, "the kite")])},
-}
-
-
-def conversation(topic: int, said: list[tuple[int, str]]) -> dict[str, Any]:
-    history = [
-        {"docIdx": 0, "text": text, "uid": f"user{1 + speaker}", "utcTimestamp": "2018"}
-        for speaker, text in said
-    ]
-    return {"date": "2018", "history": history, "rating": 1, "status": 1, "wikiDocumentIdx": topic}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files in the published layout, whose hashes are not the known ones."""
-    monkeypatch.setitem(DATA_SETS, "cmu-dog", replace(DATA_SETS["cmu-dog"], sha256={}))
-    files: dict[str, Any] = {}
-    for name, number, facts in (("Alpha", 9, FACTS), ("Beta", 5, {**FACTS, "year": "2001"})):
-        scenes = {"1": "A cat  sees a kite. ", "2": "The kite falls.", "3": "The end."}
-        files[f"WikiData/{name}.json"] = {"0": facts, **scenes, "wikiDocumentIdx": number}
-    for split, conversations in SAID.items():
-        for name, (topic, said) in conversations.items():
-            files[f"Conversations/{split}/{name}.json"] = conversation(topic, said)
-    for name, content in files.items():
-        path = tmp_path / "files" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content))
-    return tmp_path / "files"
+    return write_folder(monkeypatch, tmp_path / "files")
 
 
 def made(folder: Path, **options: Any) -> Store:
@@ -146,6 +108,28 @@ def test_a_tokeniser_can_be_given(store: Store, folder: Path, tmp_path: Path) ->
     assert module.tokenizer.decode(ids[ids < 265].tolist()).startswith(TEXT + "the cat sees the kite")
 
 
+def test_gpt2_keeps_its_own_numbers(
+    data_folder: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = json.loads(ByteBpe.train([TEXT], 264).content)
+    vocab = {"<|endoftext|>": 260, **body["model"]["vocab"]}
+    body["model"]["vocab"] = vocab | {"!": 0, next(t for t, i in vocab.items() if i == 0): vocab["!"]}
+    (tmp_path / "gpt2.json").write_text(json.dumps(body))
+    monkeypatch.setattr(Gpt2Bpe, "vocab_size", 261)
+    assert made(folder, level="gpt2", tokenizer=tmp_path / "gpt2.json").name == "cmu-dog/gpt2"
+    module = data(store="cmu-dog/gpt2", vocab_size=264)
+    assert (module.doc_id, module.ends) == (261, (260, 260, 260))
+    ids = module.reader("test")(np.array([0]), None).inputs[0].tolist()
+    assert (ids[0], ids.count(260)) == (261, 1)
+    end = ids.index(260)
+    assert ids[1:end] == module.tokenizer.encode(TEXT)
+    assert module.words(ids[end + 2 : ids.index(262, end + 2)]) == "the cat sees the kite"
+    with pytest.raises(UserError, match="--tokenizer FILE"):
+        made(folder, level="gpt2")
+    with pytest.raises(UserError, match="bytes"):
+        made(folder, level="bytes")
+
+
 def test_other_files_than_the_published_are_refused(data_folder: Path, folder: Path) -> None:
     for key in ("documents", "train", "val", "test"):
         DATA_SETS["cmu-dog"] = replace(DATA_SETS["cmu-dog"], sha256={key: 64 * "0"})
@@ -221,24 +205,6 @@ def test_what_a_run_reads_of_the_data(store: Store) -> None:
     assert [batch.indices.tolist() for batch in module.test_dataloader()[0]] == [[0]]
     none = module.reader("val")(np.zeros(0, np.int64), None)
     assert none.inputs.shape == none.targets.shape == (0, 1)
-
-
-@pytest.mark.parametrize(("length", "first"), [(1, 1), (4, 4), (5, 1), (8, 4), (10, 2)])
-def test_blocks_are_cut_from_the_end(length: int, first: int) -> None:
-    found = [list(range(length))[block] for block in blocks(length, 4)]
-    assert list(chain.from_iterable(found)) == list(range(length))
-    assert [len(block) for block in found] == [first] + [4] * ((length - first) // 4)
-    assert blocks(0, 4) == []
-
-
-def test_a_token_has_the_type_of_the_mark_before_it() -> None:
-    ids = torch.tensor(
-        [[DOC, 5, 2, SECOND, 7, 8, FIRST, SECOND, 9], [FIRST, 5, 5, FIRST, 6, SECOND, 4, 0, 0]]
-    )
-    assert token_types(ids, DOC).tolist() == [
-        [DOC, DOC, DOC, SECOND, SECOND, SECOND, FIRST, SECOND, SECOND],
-        [FIRST, FIRST, FIRST, FIRST, FIRST, SECOND, SECOND, SECOND, SECOND],
-    ]
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

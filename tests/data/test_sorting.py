@@ -1,6 +1,7 @@
 """Sorting by frequency: the order, the drift of the distribution, what is fixed, what a window of tokens can give."""
 
 import hashlib
+import re
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,9 @@ import torch
 from repro.data import SortingData
 from repro.data.sorting import by_frequency, counting_oracle
 from repro.errors import UserError
+from repro.paths import PROJECT
+from repro.recipe import experiments, load_recipe, scales_of
+from repro.tasks.sequence_model import last_segment, require_scored_last
 
 
 def by_hand(tokens: list[int], symbols: int) -> list[int]:
@@ -131,6 +135,39 @@ def test_the_oracle_at_small_scale() -> None:
     assert found == pytest.approx([0.41, 0.46, 0.51, 0.55, 1, 1], abs=0.02)
     with pytest.raises(UserError, match="not 0"):
         counting_oracle(examples, 0)
+
+
+SCALE = PROJECT / "configs" / "infinity-former" / "sorting.cpu.yaml"
+LENGTHS = (76, 236, 460)  # of the three bars
+
+
+def test_the_oracle_beside_the_rows_of_the_small_scale() -> None:
+    """The table in the recipe's header, recomputed."""
+    text = SCALE.read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if re.match(r"#   \d+:", line)]
+    table = {int(words[1][:-1]): [float(word) for word in words[-3:]] for words in rows}
+    assert sorted(table) == [12, 44, 108, 204, 460]
+    for place, (row, length) in enumerate(zip((4000, 8000, 16000), LENGTHS, strict=True)):
+        recipe = load_recipe(f"infinity-former/sorting@infinity-former-{row}", "cpu")
+        module = SortingData(**recipe.config["data"]["init_args"])
+        segment = recipe.config["model"]["init_args"]["segment"]
+        assert module.seq_len - module.n_targets == length
+        assert length - last_segment(module.seq_len, segment) == 12
+        examples = module.reader("test")(np.arange(module.size("test")), None)
+        for window, said in table.items():
+            assert round(100 * counting_oracle(examples, window), 1) == said[place], (length, window)
+    guess = 100 * sum(1 / left for left in range(1, 11)) / 10
+    assert f"a guess has {guess:.1f}" in text
+
+
+ROWS = [(e, s) for e in experiments() if e.startswith("infinity-former/sorting@") for s in scales_of(e)]
+
+
+@pytest.mark.parametrize(("experiment", "scale"), ROWS)
+def test_the_last_segment_of_every_row_holds_its_answers(experiment: str, scale: str) -> None:
+    recipe = load_recipe(experiment, scale)
+    examples = SortingData(**recipe.config["data"]["init_args"]).reader("test")(np.arange(1), None)
+    require_scored_last(examples, recipe.config["model"]["init_args"]["segment"])
 
 
 @pytest.mark.parametrize("settings", [{"length": 0}, {"symbols": 1}, {"train_examples": 0}])

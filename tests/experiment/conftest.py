@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.experiment.runner import Forks, Runner
-from tests.workshop import BITS, STREAM
+from tests.workshop import BITS, STICKY, STREAM, TALK
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,18 @@ def runner(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: 
 def streams(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
     """The same for a language model with a memory."""
     return Runner(forks, tmp_path_factory.mktemp("streams"), small_store, STREAM)
+
+
+@pytest.fixture(scope="session")
+def sticky(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
+    """The same for a language model with a sticky continuous memory."""
+    return Runner(forks, tmp_path_factory.mktemp("sticky"), small_store, STICKY)
+
+
+@pytest.fixture(scope="session")
+def talk(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
+    """The same for conversations, each with a memory of its own."""
+    return Runner(forks, tmp_path_factory.mktemp("talk"), small_store, TALK)
 
 
 @pytest.fixture(scope="session")

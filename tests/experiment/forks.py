@@ -19,7 +19,7 @@ from repro.experiment.build import build
 from repro.recipe import Recipe
 from repro.yamls import parse_yaml
 from tests.experiment import interruptions, ranks
-from tests.workshop import BITS_RECIPE, RECIPE, STREAM_RECIPE
+from tests.workshop import BITS_RECIPE, RECIPE, STICKY_RECIPE, STREAM_RECIPE, TALK_RECIPE
 
 # What a rank can be asked to do; each is given the question and its rank.
 PROGRAMS = {"interrupted": interruptions.main, "compared": ranks.forked}
@@ -73,7 +73,7 @@ def attempt(asked: dict[str, Any]) -> list[int]:
 
 def warm_up() -> None:
     """Builds a network of each kind, so that what constructors are asked for is known before the ranks are forked."""
-    for text in (RECIPE, STREAM_RECIPE, BITS_RECIPE):
+    for text in (RECIPE, STREAM_RECIPE, STICKY_RECIPE, TALK_RECIPE, BITS_RECIPE):
         build(Recipe("any/recipe", "paper", parse_yaml(text, "recipe")), meta=True)
 
 

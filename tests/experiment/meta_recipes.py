@@ -31,7 +31,9 @@ LOOKS = {
     "BitMemoryData": Look(hidden=True),
     "BitXorData": Look(),
     "CopyData": Look(ids=True, scored=True),
+    "DialogueData": Look(ids=True, lengths=True, scored=True),
     "DuplicationData": Look(ids=True, scored=True),
+    "GeneratedDialogueData": Look(ids=True, lengths=True),
     "HomologyData": Look(ids=True, lengths=True),
     "ListOpsData": Look(ids=True, lengths=True),
     "NoiseData": Look(),
@@ -44,7 +46,7 @@ LOOKS = {
 
 # Settings of a model that decide no more than sizes, probabilities, updates and what follows the training.
 _NUMBERS = re.compile(
-    r".*init_args\.(optimizer|schedule|timings|sampled)\b.*"
+    r".*init_args\.(optimizer|schedule|timings|sampled|generation)\b.*"
     r"|.*\.(unit|label_smoothing|beam|length_penalty|max_extra|train_limit|drawn|rows|lr|std|eps)"
     r"|.*\.(tokens|repeats|longest|shortest|memory|fitted_from|draws)"
     r"|.*\.(\w*dropout|d_model|d_head|d_value|d_ff|n_heads|\w+_layers|size|shape|widths|n_classes|n_read)"

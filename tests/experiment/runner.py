@@ -16,7 +16,8 @@ from repro.paths import PROJECT
 from tests.workshop import TINY, Workshop, make_workshop
 
 TIMED = "tokens_per_s"  # what no resume can repeat
-DATA = ("TranslationData", "EchoData", "BitMemoryData")  # checkpoints hold their positions by these names
+# Checkpoints hold their positions by these names.
+DATA = ("TranslationData", "EchoData", "BitMemoryData", "GeneratedDialogueData")
 
 
 class Forks:
@@ -126,6 +127,8 @@ class Runner:
         """A new project that holds the experiment."""
         made = make_workshop(root, self.data)
         made.stream()
+        made.sticky()
+        made.talk()
         made.bits()
         return made
 

@@ -18,7 +18,7 @@ from repro.batches import Batch, Evaluation, StreamBatch
 from repro.experiment.build import Parts, build
 from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention, host
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
-from repro.tasks import LanguageModel, Transcription, Translation
+from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.language_model import protocol_of
 from repro.tasks.measuring import Measuring
 from repro.tasks.profiling import first_batch
@@ -48,8 +48,8 @@ def matrices(task: nn.Module) -> int:
 
 # Generated data, of which the fields of a batch can be seen.
 GENERATED = (
-    "AlignmentData", "BitMemoryData", "BitXorData", "CopyData", "DuplicationData", "EchoData", "ListOpsData",
-    "NoiseData", "NoisePixelData", "SortingData",
+    "AlignmentData", "BitMemoryData", "BitXorData", "CopyData", "DuplicationData", "EchoData", "GeneratedDialogueData",
+    "ListOpsData", "NoiseData", "NoisePixelData", "SortingData",
 )  # fmt: skip
 
 
@@ -91,9 +91,11 @@ def _ctc() -> Iterator[None]:
 def built(recipe: Recipe) -> Parts:
     """The parts of a recipe on the CPU; the task knows the padding of its data."""
     parts = build(recipe)
-    tokenizer = SimpleNamespace(pad_id=0)
+    data: Any = parts.data
+    said = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2)}
+    said |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id")}
     parts.task._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=SimpleNamespace(tokenizer=tokenizer), world_size=1, accumulate_grad_batches=1
+        datamodule=SimpleNamespace(**said), world_size=1, accumulate_grad_batches=1
     )
     return parts
 
@@ -141,6 +143,8 @@ def decodes(task: Any, evaluation: Evaluation) -> bool:
     A search asks whether it has come to an end, transcripts are compared on the host, and attention with slots for a
     memory (as for decoding) asks how many of them are taken.
     """
+    if isinstance(task, DialogueModel):
+        return task.replied(evaluation)
     if isinstance(task, LanguageModel):
         slots = any(isinstance(module, InfusedAttention) for module in task.modules())
         return slots and protocol_of(evaluation).mem_len > 0

@@ -11,7 +11,7 @@ import pytest
 
 from repro.paths import PROJECT
 from tests.experiment.runner import Forks, said
-from tests.workshop import BITS, STREAM, TINY, Workshop, make_workshop
+from tests.workshop import BITS, STICKY, STREAM, TALK, TINY, Workshop, make_workshop
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("ranks.py")
@@ -41,7 +41,8 @@ class Launcher:
 @pytest.fixture(scope="module")
 def launch(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Launcher:
     workshop = make_workshop(tmp_path_factory.mktemp("ranks") / "workshop", small_store)
-    assert (workshop.stream(), workshop.bits()) == (STREAM, BITS)
+    assert (workshop.stream(), workshop.sticky(), workshop.bits()) == (STREAM, STICKY, BITS)
+    assert workshop.talk() == TALK
     return Launcher(forks, workshop)
 
 
@@ -87,8 +88,9 @@ def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, 
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
 
 
-def test_every_token_counts_once_at_any_world_size(launch: Launcher) -> None:
-    one, two, three = (launch("test", world, experiment=STREAM) for world in (1, 2, 3))
+@pytest.mark.parametrize("experiment", [STREAM, STICKY])
+def test_every_token_counts_once_at_any_world_size(launch: Launcher, experiment: str) -> None:
+    one, two, three = (launch("test", world, experiment=experiment) for world in (1, 2, 3))
     kinds = [
         f"{split}/{name}" for split in ("test", "val") for name in ("loss", "loss_alone", "accuracy", "ppl")
     ]
@@ -99,12 +101,13 @@ def test_every_token_counts_once_at_any_world_size(launch: Launcher) -> None:
     assert one["test/loss"][1] < one["test/loss_alone"][1], "82 targets in 4 streams leave two over"
 
 
+@pytest.mark.parametrize("experiment", [STREAM, STICKY])
 @pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2), (2, 2)])
 def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
-    launch: Launcher, world: int, parts: int
+    launch: Launcher, world: int, parts: int, experiment: str
 ) -> None:
-    whole = launch("train", 1, experiment=STREAM)
-    shares = launch("train", world, parts, experiment=STREAM)
+    whole = launch("train", 1, experiment=experiment)
+    shares = launch("train", world, parts, experiment=experiment)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == 20, "more than two epochs"
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -131,3 +134,25 @@ def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launc
         assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
     losses = [value for _, value in one["loss"]]
     assert sum(losses[-5:]) < sum(losses[:5]), "nothing was learnt, so nothing was compared"
+
+
+def test_replies_and_their_scores_are_the_same_at_any_world_size(launch: Launcher) -> None:
+    one, two, three = (launch("test", world, experiment=TALK) for world in (1, 2, 3))
+    assert len(one["outputs"].splitlines()) == 5 * 2
+    assert one["test/f1"][0] > 0
+    for many in (two, three):
+        assert many["outputs"] == one["outputs"]
+        for name in set(one) - {"outputs"}:
+            (value, count, beside), (ours, counted, ours_beside) = one[name], many[name]
+            assert (ours, counted) == (pytest.approx(value, rel=1e-6), count), name
+            assert ours_beside == (None if beside is None else pytest.approx(beside, rel=1e-6)), name
+
+
+@pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2), (2, 2)])
+def test_conversations_of_ranks_and_micro_batches_follow_the_whole_batch(
+    launch: Launcher, world: int, parts: int
+) -> None:
+    whole, shares = launch("train", 1, experiment=TALK), launch("train", world, parts, experiment=TALK)
+    assert shares["tokens"] == whole["tokens"]
+    for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
+        assert found == pytest.approx(wanted, rel=1e-4), step

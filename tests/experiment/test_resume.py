@@ -90,6 +90,42 @@ def test_memories_survive_an_interruption(
     assert float(memory.abs().max()) > 0.1
 
 
+# A sticky continuous memory: what it draws follows from a counter that is carried, too.
+STICKY = [
+    (POINTS[3], 1, 0, "SIGKILL"),
+    (POINTS[5], 2, 0, "SIGUSR1"),
+    ("step 12", 1, 2, "SIGUSR1"),
+]
+
+
+@pytest.mark.parametrize(("point", "ranks", "workers", "how"), STICKY)
+def test_sticky_memories_and_their_draws_survive_an_interruption(
+    sticky: Runner, tmp_path: Path, point: str, ranks: int, workers: int, how: str
+) -> None:
+    check(sticky, tmp_path, ranks, workers, [(point, how)])
+    state = sticky.whole(ranks).checkpoint["carried"]["memory"]["stream"]["mix"][0]
+    assert state["coefficients"].shape == (8, 8, 8), "all streams, in one order for any number of ranks"
+    assert state["draws"].tolist() == state["updates"].tolist() == [1] * 8, (
+        "17 updates end 3 batches into an epoch"
+    )
+    assert float(state["attended"].min()) >= 0
+    assert float(state["attended"].max()) > 0.1
+
+
+# Conversations: nothing is carried from one update to the next, and replies are drawn from the seed alone.
+TALKS = [(POINTS[3], 2, 0, "SIGUSR1"), (POINTS[5], 1, 2, "SIGKILL")]
+
+
+@pytest.mark.parametrize(("point", "ranks", "workers", "how"), TALKS)
+def test_conversations_go_on(
+    talk: Runner, tmp_path: Path, point: str, ranks: int, workers: int, how: str
+) -> None:
+    check(talk, tmp_path, ranks, workers, [(point, how)])
+    whole = talk.whole(ranks)
+    assert whole.checkpoint["carried"] == {}
+    assert len(whole.outputs.splitlines()) == 10
+
+
 # A classifier: its examples are drawn anew in every epoch, and most of its network never changes.
 CLASSIFIERS = [(POINTS[2], 2, 0, "SIGKILL"), (POINTS[5], 1, 2, "SIGUSR1")]
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import (
+    CompressedMemory,
     CompressiveAttention,
     ContinuousMemory,
     ContinuousSignal,
@@ -31,6 +32,7 @@ from repro.nn import (
 from repro.nn.settings import AS_BUILT, CallSettings
 from tests.nn import (
     reference,
+    reference_compressed,
     reference_compressive,
     reference_continuous,
     reference_infused,
@@ -128,6 +130,14 @@ MIXERS = {
     "compressive, max": Case(
         lambda: CompressiveAttention(D_MODEL, 2, 20, 3, partial(MaxCompression, rate=4)),
         reference_compressive.covering,
+        directions=(True,),
+    ),
+    # Blocks of one token, so that every call ends where a block ends; the rest is in test_attention_compressed.py.
+    "compressed, single tokens": Case(
+        lambda: CompressedMemory(
+            D_MODEL, lambda d: FullAttention(d, 3), 1, 4, partial(ConvolutionCompression, rate=1)
+        ),
+        reference_compressed.compressed,
         directions=(True,),
     ),
     # Some of the distances lie beyond the table.

@@ -9,7 +9,7 @@ from torch import nn
 
 from repro.nn import Blocks, FeedForward, InfusedAttention, Layout, NormedLSTM, PreNorm, RelativeAttention
 from repro.nn.attention.continuous import ContinuousMemory, ContinuousSignal
-from repro.nn.attention.continuous.memory import pieces
+from repro.nn.attention.pieces import pieces
 from repro.nn.mixer import detach, leaves, nbytes
 from repro.nn.settings import CallSettings, MemorySettings, has_memory
 from tests.nn.mixers import difference, randomise

@@ -198,6 +198,7 @@ BAD = {
     "metric with more": (in_metric(more=1), "malformed"),
     "curve of words": (changed(curves={"val/bleu": [["a", "b"]]}), "curve val/bleu"),
     "curve of triples": (changed(curves={"val/bleu": [[1, 2, 3]]}), "curve val/bleu"),
+    "profiles too long": (changed(profiles={"d/layer 1": [0.5] * 10_001}), "10000"),
     "curve too long": (changed(curves={"val/bleu": [[i, 1] for i in range(201)]}), "at most 200"),
     "no Unicode": (changed(precision="\ud800"), "no Unicode"),
     "long text": (changed(command="x" * 200_000), "too long"),

@@ -12,6 +12,7 @@ NAMES = [
     "toy--grid--by-rounds--cpu.svg",
     "toy--grid--points--cpu.svg",
     "toy--grid@a--cpu--drawn-s1.png",
+    "toy--grid@a--cpu--memory-s1.svg",
     "toy--grid@a--cpu.svg",
     "toy--grid@b--cpu.svg",
 ]
@@ -21,7 +22,8 @@ OUTPUTS = to_line(Picture(1, 1, 1, b"\x07"))
 def fill(house):
     """A grid with every kind of figure."""
     grid(house, "a", "b")
-    record(house, "toy/grid@a", metrics=swept("rounds", "test/accuracy", {1: 1.0, 2: 2.0}), outputs=OUTPUTS)
+    swept_a = swept("rounds", "test/accuracy", {1: 1.0, 2: 2.0})
+    record(house, "toy/grid@a", metrics=swept_a, outputs=OUTPUTS, profiles={"density/layer 1": [0.5, 1.5]})
     record(house, "toy/grid@b", metrics=swept("rounds", "test/accuracy", {1: 1.0, 2: 3.0}))
 
 
@@ -45,8 +47,8 @@ def test_a_papers_page_shows_them_by_kind(house):
 
 
 def _kind(name):
-    first, second, third, last = KINDS
-    return first if "--by-" in name else second if "--points" in name else third if "drawn" in name else last
+    marks = ("--by-", "--points", "--drawn", "--memory")
+    return next((kind for kind, mark in zip(KINDS, marks, strict=False) if mark in name), [*KINDS][-1])
 
 
 def test_no_heading_without_a_figure(house):

@@ -1,5 +1,6 @@
 """Sequences read in segments with carried memory, and auxiliary losses of networks."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 from repro.data.sorting import SortingData
+from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.nn import (
     Blocks,
@@ -25,6 +27,7 @@ from tests.tasks.streams import trainer
 
 SYMBOLS, LENGTH = 4, 17  # rows of 21 tokens, the last 4 scored
 SIGNAL = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=6, ridge=0.3, kl_weight=0.7)
+STICKY = replace(SIGNAL, bins=7)
 
 
 def short(mem_len: int) -> Any:
@@ -37,8 +40,8 @@ def network(mixer: Any, symbols: int = SYMBOLS + 1) -> DecoderLM:
     return DecoderLM(8, 2, partial(Vocabulary, size=symbols), blocks, NoPositions, dropout=0.0).double()
 
 
-def continuous(mem_len: int = 4) -> Any:
-    return partial(ContinuousMemory, short_term=short(mem_len), block=4, signal=SIGNAL)
+def continuous(mem_len: int = 4, signal: ContinuousSignal = SIGNAL) -> Any:
+    return partial(ContinuousMemory, short_term=short(mem_len), block=4, signal=signal)
 
 
 def data() -> SortingData:
@@ -49,7 +52,7 @@ def task(net: nn.Module, segment: int | None) -> SequenceModel:
     return SequenceModel(net, partial(torch.optim.SGD, lr=0.1), Constant, segment=segment)
 
 
-@pytest.mark.parametrize("segment", [7, 8, 21, 40])
+@pytest.mark.parametrize("segment", [7, 8, 21])
 def test_a_memory_that_covers_all_scores_as_if_it_were_read_whole(segment: int) -> None:
     net = network(short(LENGTH + SYMBOLS))
     found = []
@@ -97,6 +100,65 @@ def test_a_language_model_learns_from_the_auxiliary_loss_too() -> None:
     assert max(float((a - b).abs().max()) for a, b in zip(*moved, strict=True)) > 1e-6
 
 
-def test_a_segment_below_one_is_refused() -> None:
+def test_segments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="segment must be at least 1, not 0"):
         task(network(short(4)), 0)
+    with pytest.raises(UserError, match=r"segment 22 .* 21 tokens"):
+        trainer(1).test(task(network(short(4)), 22), datamodule=data(), verbose=False)
+
+
+@pytest.mark.parametrize(("segment", "fits"), [(1, 7), (5, 7), (6, 7), (9, 11), (10, 11), (18, 21), (20, 21)])
+def test_targets_before_the_last_segment_are_refused(segment: int, fits: int) -> None:
+    """Of 21 tokens the last 4 are scored, from token 17 on."""
+    for run in (trainer(1).fit, trainer(1).test):
+        with pytest.raises(UserError, match=f"segment {segment}: .* token 17 .* to {fits}$"):
+            run(task(network(short(4)), segment), datamodule=data())
+    trainer(1).test(task(network(short(4)), fits), datamodule=data(), verbose=False)
+
+
+@pytest.mark.parametrize(("segment", "kept", "used"), [(7, 4, True), (7, 14, True), (7, 15, False), (None, 16, True),
+                                                       (None, 17, False)])  # fmt: skip
+def test_a_memory_that_is_never_used_is_said(
+    segment: int | None, kept: int, used: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With blocks of 4, 21 tokens are read in pieces: the last one begins with token 18 (segments of 7), or 20."""
+    made = task(network(continuous(kept)), segment)
+    trainer(1, limit_val_batches=0).fit(made, datamodule=data())
+    mixer = next(m for m in made.net.modules() if isinstance(m, ContinuousMemory))
+    state = made.net.init_state(1)
+    batch = next(iter(data().train_dataloader())).examples.inputs[:1]
+    for part in batch.split(segment or 21, dim=1):
+        state = made.net(part, state).state
+    assert (int(state["stream"]["mix"][0]["updates"]) > 0) == used
+    said = capsys.readouterr().err
+    assert (f" {kept + mixer.block} tokens" in said) == (not used)
+    assert said.count("never used") == int(not used)
+
+
+def test_every_sequence_begins_with_an_empty_memory() -> None:
+    made = task(network(continuous(signal=STICKY)), 7)
+    examples = next(iter(data().train_dataloader())).examples
+    first, again = (made.hidden(examples)[0].detach() for _ in range(2))
+    assert torch.equal(first, again)
+    alone = made.hidden(examples._replace(inputs=examples.inputs[2:3], targets=examples.targets[2:3],
+                                          scored=examples.scored[:SYMBOLS]))[0]  # fmt: skip
+    assert float((alone - first[2 * SYMBOLS : 3 * SYMBOLS]).abs().max()) < 1e-12
+
+
+def test_sticky_memories_of_a_text_begin_anew_for_every_split() -> None:
+    def fitted(**settings: Any) -> LanguageModel:
+        net = network(continuous(signal=STICKY), 5)
+        protocol = Protocol(4, rows=3, mem_len=4)
+        made = LanguageModel(net, partial(torch.optim.SGD, lr=0.1), Constant, protocol, "symbol")
+        trainer(9, **settings).fit(made, datamodule=echo())
+        return made
+
+    made, validated = fitted(limit_val_batches=0), fitted(val_check_interval=2)
+    for a, b in zip(made.net.parameters(), validated.net.parameters(), strict=True):
+        assert torch.equal(a, b), "a validation changed the memory of training"
+    assert made.carried["memory"]["stream"]["mix"][0]["draws"].min() > 2
+    found = []
+    for one in (made, made, validated):
+        trainer(1).test(one, datamodule=echo(), verbose=False)
+        found.append({m.name: m.value for m in one.measurements() if "per_s" not in m.name})
+    assert found[0] == found[1] == found[2]

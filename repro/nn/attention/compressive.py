@@ -5,11 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import scaled_dot_product_attention
 
 from repro.nn.attention.compression import Compression
 from repro.nn.attention.distance import Norm
 from repro.nn.attention.past import remember, valid_memory
+from repro.nn.attention.pieces import touching
+from repro.nn.attention.reconstruction import lost
 from repro.nn.attention.relative import RelativeAttention
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings
@@ -106,9 +107,9 @@ class CompressiveAttention(RelativeAttention):
             raise ValueError("attention by distance looks back only; it needs a causal layout")
         memory = self._told(layout.settings)
         if state is None:
-            return Mixed(self._touching(self._attend(x, None, None, None, memory)))
+            return Mixed(touching(self._attend(x, None, None, None, memory), self.compression))
         past, seen = packed(state)
-        y = self._touching(self._attend(x, past, seen, layout.norm, memory))
+        y = touching(self._attend(x, past, seen, layout.norm, memory), self.compression)
         old, blocks, state = self._moved_on(x, state, layout, memory.mem_len)
         aux = None
         if self.training and self.learns:
@@ -149,37 +150,15 @@ class CompressiveAttention(RelativeAttention):
         return old, blocks, {kind: held, "length": total - blocks * rate, "compressed_length": new["length"]}
 
     def _reconstruction(self, x: Tensor, old: Tensor, blocks: Tensor, layout: Layout) -> Tensor:
-        """Weighted mean square of what attention to ``old (B, N·c, D)`` loses when it is compressed, ``(B,)``.
-
-        The means are over valid queries and channels; 0 for a row of which no block was compressed. Scores are by
-        content alone. Gradients flow into the parameters of the compression only.
-        """
+        """The weighted :func:`~repro.nn.attention.reconstruction.lost` of ``old (B, N·c, D)``, ``(B,)``."""
         width, weight = self.n_heads * self.d_head, self.qkv.weight.detach()
         (query,) = self._project(x.detach(), weight[:width])
-        norm, old = frozen(layout.norm), old.detach()
+        norm = frozen(layout.norm)
 
-        def read(entries: Tensor, count: Tensor) -> Tensor:
-            key, value = self._project(norm(entries), weight[width:])
-            # At least one is seen, since a softmax of nothing has no finite gradient.
-            seen = torch.arange(entries.shape[1], device=x.device) < count.clamp(min=1)[:, None]
-            y = scaled_dot_product_attention(query, key, value, attn_mask=seen[None, :, None])
-            return y.to(torch.promote_types(y.dtype, torch.float32))
+        def read(entries: Tensor) -> tuple[Tensor, ...]:
+            return self._project(norm(entries), weight[width:])
 
-        squares = (read(old, blocks * self.compression.rate) - read(self.compression(old), blocks)).square()
-        losses = squares.mean((0, 3))
-        if layout.lengths is None:
-            loss = losses.mean(1)
-        else:
-            valid = torch.arange(x.shape[1], device=x.device) < layout.lengths[:, None]
-            loss = (losses * valid).sum(1) / layout.lengths.clamp(min=1)
-        return self.reconstruction * torch.where(blocks > 0, loss, 0.0)
-
-    def _touching(self, y: Tensor) -> Tensor:
-        """``y``, with zero gradients for the compression: a parameter without gradient stops DDP."""
-        if torch.is_grad_enabled():
-            for parameter in self.compression.parameters():
-                y = y + 0.0 * parameter.sum()
-        return y
+        return self.reconstruction * lost(query, read, self.compression, old, blocks, layout.lengths)
 
 
 def packed(state: State) -> tuple[Tensor, Tensor | None]:

@@ -1,6 +1,6 @@
 """One section per paper: its tables, claims, figures and runs."""
 
-from repro.report.figures import CURVES, DRAWN, KINDS, Plot
+from repro.report.figures import CURVES, DRAWN, KINDS, MEMORIES, Plot
 from repro.report.published import Paper
 from repro.report.site import anchors, claims, figures, runs, tables
 from repro.report.site.html import Html, bullets, join, outside, tag
@@ -41,7 +41,7 @@ def _figures(material: Material, paper: Paper) -> Html:
     parts = []
     for kind, how in KINDS.items():
         here = [plot for plot in material.plots_of(paper) if plot.kind == kind]
-        if here and kind not in (CURVES, DRAWN):
+        if here and kind not in (CURVES, DRAWN, MEMORIES):
             parts += [tag("h4", kind), tag("p", how, cls="meta"), *map(_figure, here)]
     if not parts:
         return Html()

@@ -71,10 +71,10 @@ def _summary(runs: Runs) -> Html:
 
 
 def _figures(material: Material, runs: Runs) -> Html:
-    """The learning curves of the runs that count, and what they drew."""
+    """The learning curves of the runs that count, what they drew, and their memories."""
     name = file_name(runs.experiment, runs.scale)
-    start = f"{name.removesuffix('.svg')}--drawn-s"
-    here = [plot for plot in material.plots if plot.name == name or plot.name.startswith(start)]
+    starts = tuple(f"{name.removesuffix('.svg')}--{part}-s" for part in ("drawn", "memory"))
+    here = [plot for plot in material.plots if plot.name == name or plot.name.startswith(starts)]
     return join([figures.figure(plot) for plot in here])
 
 

@@ -196,4 +196,4 @@ def test_pictures_are_within_the_page_as_far_as_there_is_room(house):
 def test_every_kind_of_figure_can_be_drawn(house):
     every_kind(house)
     found = [p for p in plots(compare(), house.results / "runs") if p.name.endswith(".svg")]
-    assert len(drawings(found, 10**9)) == len(found) == 4
+    assert len(drawings(found, 10**9)) == len(found) == 5

@@ -1,10 +1,11 @@
 """Attention with a Gaussian density over a continuous signal."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from repro.nn.autograd import Context
 
 # Entries of the table of queries and basis functions that are computed at once: what a CPU's cache holds.
 _CPU_ENTRIES = 1 << 20
@@ -42,7 +43,7 @@ class _Expectation(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, variances: Tensor, values: Tensor, centres: Tensor) -> Tensor:
+    def forward(ctx: Context, mean: Tensor, variances: Tensor, values: Tensor, centres: Tensor) -> Tensor:
         ctx.save_for_backward(mean, variances, values, centres)
         y = values.new_empty(*mean.shape, values.shape[-1])
         for rows in _pieces(mean, values.shape[1]):
@@ -51,7 +52,7 @@ class _Expectation(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         mean, variances, values, centres = ctx.saved_tensors
         d_values, sums = torch.empty_like(values), variances.new_empty(3, *variances.shape)
         for rows in _pieces(mean, values.shape[1]):

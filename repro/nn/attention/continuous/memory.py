@@ -1,7 +1,6 @@
 """A mixer with an unbounded past: a short-term mixer, and a continuous memory of what has left it."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,10 +8,11 @@ from torch import Tensor, nn
 
 from repro.nn.attention.continuous.gaussian import divergence, draw_bins, histogram
 from repro.nn.attention.continuous.long_term import LongTermMemory, may_hold
-from repro.nn.attention.continuous.pending import empty_pending, most, oldest, with_new, without
 from repro.nn.attention.continuous.short_term import queries, remembered, require_short_term
 from repro.nn.attention.continuous.signal import ContinuousSignal
-from repro.nn.mixer import Layout, Mixed, State, tree_map
+from repro.nn.attention.pending import empty_pending, most, oldest, with_new, without
+from repro.nn.attention.pieces import cleared, pieces, touching, valid_tokens
+from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 
@@ -27,7 +27,7 @@ class ContinuousMemory(nn.Module, Remembers):
     The short-term mixer sees M earlier tokens where it has memory settings (those of the call, or its own), else its
     piece alone; decoding in place, a mixer without such a memory sees its block so far.
 
-    State: ``pending``, the inputs that wait, see :mod:`repro.nn.attention.continuous.pending`; where they lie in front
+    State: ``pending``, the inputs that wait, see :mod:`repro.nn.attention.pending`; where they lie in front
     of a norm (``layout.stream``), they are kept so. ``coefficients (B, N, D)``. ``updates (B,)``, blocks in the memory,
     0 for an empty one. ``short``, the state of the short-term mixer where it has one. With sticky memories ``attended
     (B, bins)``, the attention since the last update, and ``draws (B,)``, updates so far. Its size does not grow with
@@ -45,7 +45,7 @@ class ContinuousMemory(nn.Module, Remembers):
             the same random numbers, on every rank and after a resumed run.
 
     Raises:
-        ValueError: ``block`` below 1, or a short-term mixer that offers no queries.
+        ValueError: ``block`` below 1 or above ``forget_after``, or a short-term mixer that offers no queries.
 
     Source: Martins, Marinho and Martins 2022, section 3. Draws: the authors' code takes torch's generator.
     """
@@ -61,6 +61,8 @@ class ContinuousMemory(nn.Module, Remembers):
         super().__init__()
         if block < 1:
             raise ValueError(f"block must be at least 1, not {block}")
+        if signal.forget_after is not None and signal.forget_after < block:
+            raise ValueError(f"signal.forget_after must be at least block {block}, not {signal.forget_after}")
         self.short: Any = require_short_term(short_term(d_model))
         self.long = LongTermMemory(d_model, self.short.n_heads, self.short.d_head, signal)
         self.block, self.seed = block, seed
@@ -175,42 +177,3 @@ class ContinuousMemory(nn.Module, Remembers):
         counts = counted[:, None].expand(mean.shape).flatten(1)
         mass = histogram(mean.flatten(1), variance.flatten(1), counts, bins)
         return {**state, "attended": state["attended"] + mass}
-
-
-def cleared(state: State, rows: Tensor) -> State:
-    """Zeroes the rows ``(B,)`` of a state in place."""
-    return tree_map(lambda t: t.masked_fill_(rows.view(-1, *[1] * (t.dim() - 1)), 0), state)
-
-
-def pieces(x: Tensor, layout: Layout, size: int) -> Iterator[tuple[Tensor, Layout]]:
-    """``x (B, T, D)`` and its layout in pieces of at most ``size`` tokens; all outputs of each are wanted."""
-    layout, steps = replace(layout, last=None), x.shape[1]
-    if steps <= size:
-        yield x, layout
-        return
-    for at in range(0, steps, size):
-        cut = slice(at, at + size)
-        piece = x[:, cut]
-        yield (
-            piece,
-            replace(
-                layout,
-                start=None if layout.start is None else layout.start + at,
-                lengths=None if layout.lengths is None else (layout.lengths - at).clamp(0, piece.shape[1]),
-                positions=None if layout.positions is None else layout.positions[..., cut],
-                stream=None if layout.stream is None else layout.stream[:, cut],
-            ),
-        )
-
-
-def valid_tokens(x: Tensor, layout: Layout) -> Tensor:
-    """Which tokens of ``x (B, T, D)`` are valid, boolean ``(B or 1, T)``."""
-    steps = torch.arange(x.shape[1], device=x.device)
-    return steps[None] >= 0 if layout.lengths is None else steps < layout.lengths[:, None]
-
-
-def touching(y: Tensor, unused: nn.Module | None) -> Tensor:
-    """``y``, with zero gradients for a module that was not used: a parameter without gradient stops DDP."""
-    if unused is None or not torch.is_grad_enabled():
-        return y
-    return y + 0.0 * sum(p.sum() for p in unused.parameters())

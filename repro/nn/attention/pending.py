@@ -1,4 +1,4 @@
-"""Inputs that wait for an update of a continuous memory: the newest of each row.
+"""Inputs that wait until a long-term memory takes them in, block by block: the newest of each row.
 
 In training ``{"memory": (B, C, D), "length": (B,)}``, right-aligned, see :mod:`repro.nn.attention.past`. For decoding
 in place a ring, ``{"slots": (B, S, D), "length": (B,), "total": (B,)}``: the token at place p of its row lies in slot

@@ -1,0 +1,247 @@
+"""Where attention falls on continuous memories, and what sticky ones sample: one example, as a sheet and in numbers."""
+
+import copy
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from repro.batches import FirstExamples, TextCut
+from repro.data.datamodule import DataModule
+from repro.errors import UserError
+from repro.experiment import checkpoint
+from repro.experiment.build import AnyTask, build
+from repro.experiment.session import MODEL_FILE
+from repro.experiment.trained import find_run
+from repro.experiment.trainer import vocabulary_hash
+from repro.heat_maps import Band, HeatMap, draw
+from repro.models.decodable import evaluating
+from repro.nn.attention.continuous import ContinuousMemory
+from repro.nn.attention.continuous.watching import PLACES, Look, watched_memories
+from repro.recipe import Recipe
+from repro.tasks.evaluated import EvaluatedTask
+
+PARTS = 64  # of [0, 1], in which densities are shown
+SEGMENTS = 16  # of a text that are read
+QUERIES = 48  # that are shown: the last ones
+LAYERS = 4  # that a record describes
+_LAYER = re.compile(r"layers\.(\d+)\.")
+_BARS = 20  # rows of the picture of a histogram
+
+Looks = dict[int, Look]  # by the number of the layer, from 1
+
+
+def load_looks(word: str, scale: str | None = None, seed: int | None = None) -> Looks:
+    """Reads the first example of the test split with a finished run, on the CPU.
+
+    Args:
+        word: as :func:`repro.experiment.trained.find_run`.
+        scale: of an experiment.
+        seed: of an experiment.
+
+    Raises:
+        UserError: no such run, one without a continuous memory, data that are missing or not those it was trained on,
+            or an example that is too short.
+    """
+    path = find_run(word, scale, seed) / MODEL_FILE
+    loaded = checkpoint.read(path)
+    checkpoint.check_stamp(path, loaded, None, None)
+    parts = build(Recipe(word, scale or "", loaded["config"]))
+    if not _knows_memory(parts.task):
+        raise UserError(f"{word}: no layer of its network has a continuous memory that could be shown")
+    parts.data.prepare_data()
+    checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
+    parts.data.setup("test")
+    parts.task.load_state_dict(loaded["state_dict"])
+    looks = read_example(parts.task, parts.data)
+    if not looks:
+        raise UserError(
+            f"{word}: the first example of its test split is too short to reach a continuous memory"
+        )
+    return looks
+
+
+@torch.no_grad()
+def read_example(task: AnyTask, data: DataModule) -> Looks:
+    """What the continuous memories of a task's network keep and read of the first example of the test split.
+
+    Of a text the first segments of the test split are read, as one stream. The network is copied to the CPU, where it
+    is watched; the task stays as it was.
+
+    Args:
+        task: as tested.
+        data: set up.
+
+    Returns:
+        By layer; only those whose memory was read. Empty where no example of the data can be read by itself.
+    """
+    if not isinstance(task, EvaluatedTask) or not _knows_memory(task):
+        return {}
+    evaluation = task.tests()[0]
+    cut = evaluation.selection
+    if isinstance(cut, TextCut):
+        tokens = min(SEGMENTS * cut.seq_len, cut.tokens or SEGMENTS * cut.seq_len)
+        evaluation = replace(evaluation, selection=replace(cut, rows=1, tokens=tokens))
+    elif FirstExamples in data.selections:
+        evaluation = replace(evaluation, selection=FirstExamples(1))
+    else:
+        return {}
+    net = task.net
+    task.net = copy.deepcopy(task.module).cpu()
+    try:
+        with evaluating(task.net), watched_memories(task.net) as found:
+            for batch in data.evaluation_loader(evaluation):
+                task.score(batch, evaluation)
+    finally:
+        task.net = net
+    return {_number(name, i): look for i, (name, look) in enumerate(found.items()) if look.mean is not None}
+
+
+def _knows_memory(task: AnyTask) -> bool:
+    return any(isinstance(module, ContinuousMemory) for module in task.module.modules())
+
+
+def _number(name: str, place: int) -> int:
+    """The layer that a module belongs to, from 1; in networks without numbered layers, the memory's own number."""
+    found = _LAYER.search(name)
+    return int(found[1]) + 1 if found else place + 1
+
+
+# --- in numbers -------------------------------------------------------------------------------------------------------
+
+
+def profiles(looks: Mapping[int, Look]) -> dict[str, list[float]]:
+    """What a record says: lists of numbers over equal parts of [0, 1], called ``<what>/layer <number>``.
+
+    The density is the mean over heads and the queries of the last piece. At most four layers, evenly spread, the first
+    and the last among them; a list that is not finite is left out.
+    """
+    numbers = sorted(looks)
+    few = numbers if len(numbers) <= LAYERS else [
+        numbers[round(i * (len(numbers) - 1) / (LAYERS - 1))] for i in range(LAYERS)
+    ]  # fmt: skip
+    found: dict[str, Tensor | None] = {}
+    for number in few:
+        look = looks[number]
+        found[f"density of attention/layer {number}"] = look.density(PARTS).mean((0, 1))
+        found[f"number of the token/layer {number}"] = _at_parts(look)
+        found[f"share of attention by bin/layer {number}"] = (
+            None if look.mass is None else look.mass / look.mass.sum()
+        )
+        found[f"draws by bin/layer {number}"] = look.draws
+    lists = {name: _rounded(values) for name, values in found.items() if values is not None}
+    return {name: values for name, values in lists.items() if all(map(math.isfinite, values))}
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [float(f"{value:.4g}") if isinstance(value, float) else value for value in values.tolist()]
+
+
+def _at_parts(look: Look, parts: int = PARTS) -> Tensor:
+    """Number of the token in the middle of each part."""
+    assert look.tokens is not None
+    return look.tokens[(2 * torch.arange(parts) + 1) * PLACES // (2 * parts)]
+
+
+# --- as a sheet -------------------------------------------------------------------------------------------------------
+
+
+def memory_sheet(
+    title: str, looks: Looks, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+) -> bytes:
+    """Short-term attention, attention to the continuous memory and what sticky memories sample, as a PNG.
+
+    Args:
+        title: above all.
+        looks: by layer.
+        layers: those that are shown, from 1; None for all.
+        heads: those that are shown, from 1; None for all.
+
+    Raises:
+        UserError: a layer or a head that there is not.
+        ReproError: the sheet would be too large.
+    """
+    wrong = [layer for layer in layers or () if layer not in looks]
+    if wrong:
+        raise UserError(f"layer {wrong[0]} has no continuous memory; there are: {', '.join(map(str, looks))}")
+    bands = []
+    for layer in layers or looks:
+        count = looks[layer].n_heads
+        beyond = [head for head in heads or () if not 1 <= head <= count]
+        if beyond:
+            raise UserError(f"head {beyond[0]} is not there; layer {layer} has heads 1 to {count}")
+        bands += _bands(layer, looks[layer], [head - 1 for head in heads or range(1, count + 1)])
+    return draw(title, bands)
+
+
+def _bands(layer: int, look: Look, heads: Sequence[int]) -> list[Band]:
+    """Everything of one layer."""
+    assert look.mean is not None
+    steps = min(look.mean.shape[1], QUERIES)
+    rows = [str(look.held - steps + i) for i in range(steps)]
+    found = []
+    short = look.short
+    if short is not None:
+        maps = [_short(look, head, short[head, -steps:], rows) for head in heads]
+        found.append(
+            Band(f"Layer {layer}: a row is a query, a column a token that short-term attention sees", maps)
+        )
+    density = look.density(PARTS)
+    maps = [_long(look, head, density[head, -steps:], rows) for head in heads]
+    said = (
+        "a row is a query, a column a part of the continuous memory, the oldest left; lines: ends of blocks"
+    )
+    found.append(Band(f"Layer {layer}: {said}", maps))
+    if look.mass is not None and look.draws is not None:
+        said = "above, attention by bin; below, darker where more often, the bins that its last update drew"
+        found.append(Band(f"Layer {layer}: {said}", [_histogram(look.mass, look.draws)]))
+    return found
+
+
+def _short(look: Look, head: int, weights: Tensor, rows: list[str]) -> HeatMap:
+    """Weights ``(R, S)``; every eighth token has its number."""
+    first = look.held - weights.shape[1]
+    columns = [str(n) if n % 8 == 0 else "" for n in range(first, look.held)]
+    peak = float(weights.max())
+    return HeatMap(
+        f"head {head + 1}, darkest {peak:.2g}",
+        (weights / peak).tolist(),
+        rows[-len(weights) :],
+        columns,
+        cell=(6, 11),
+    )
+
+
+def _long(look: Look, head: int, density: Tensor, rows: list[str]) -> HeatMap:
+    """Densities ``(R, parts)``; each block has the number of its first token."""
+    tokens = _at_parts(look, density.shape[1])
+    begins = [True, *(tokens[1:] // look.block != tokens[:-1] // look.block).tolist()]
+    columns = [
+        f"from {n}" if new else ""
+        for n, new in zip((tokens // look.block * look.block).tolist(), begins, strict=True)
+    ]
+    peak, outside = float(density.max()), 1 - float(density.mean())
+    return HeatMap(
+        f"head {head + 1}, darkest {peak:.2g} x uniform, {outside:.0%} outside",
+        (density / peak).tolist(),
+        rows,
+        columns,
+        cell=(6, 11),
+        rules=[i for i, new in enumerate(begins) if new and i],
+    )
+
+
+def _histogram(mass: Tensor, draws: Tensor) -> HeatMap:
+    """Bars of the attention by bin ``(bins,)``, and a strip of how often each was drawn ``(bins,)``."""
+    levels = (torch.arange(_BARS, 0, -1) - 0.5) / _BARS
+    bars = 0.6 * (mass / mass.max() >= levels[:, None]).float()
+    strip = (draws / draws.max()).expand(3, -1)
+    columns = [str(i) if i % 8 == 0 else "" for i in range(len(mass))]
+    rows = ["attention", *[""] * _BARS, "drawn", ""]
+    values: list[Any] = [*bars.tolist(), [0.0] * len(mass), *strip.tolist()]
+    title = f"highest bar {float(mass.max() / mass.sum()):.2g} of all, darkest drawn {int(draws.max())} times"
+    return HeatMap(title, values, [*rows, ""], columns, cell=(8, 4))

@@ -1,0 +1,175 @@
+"""What a network keeps in its continuous memories and reads of them, seen from outside while it reads one row."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from repro.nn.attention.continuous.gaussian import histogram
+from repro.nn.attention.continuous.long_term import Read
+from repro.nn.attention.continuous.memory import ContinuousMemory
+from repro.nn.watching import tables_told
+
+PLACES = 1024  # parts of [0, 1] of which it is known what lies there
+
+
+class Look:
+    """What one continuous memory holds, and what the queries of its last piece read.
+
+    Args:
+        memory: the mixer.
+
+    Attributes:
+        held: tokens that were given so far, those of the last piece included.
+        tokens: number of the token, from 0, that lies in each of :data:`PLACES` equal parts of [0, 1]; None while the
+            memory is empty.
+        mean: of each query's density, ``(H, T)``; None before anything was read.
+        variance: of the same, ``(H, T)``.
+        mass: of a sticky memory, the attention by bin from which the last update drew, ``(bins,)``; else None.
+        draws: of a sticky memory, how often that update drew each bin, ``(bins,)``; else None.
+    """
+
+    def __init__(self, memory: ContinuousMemory) -> None:
+        self.signal, self.block, self.n_heads = memory.long.signal, memory.block, memory.long.n_heads
+        self.clear()
+
+    def clear(self) -> None:
+        """Begins with another row."""
+        self.held = self._written = 0
+        self.tokens: Tensor | None = None
+        self.mean: Tensor | None = None
+        self.variance: Tensor | None = None
+        self.mass: Tensor | None = None
+        self.draws: Tensor | None = None
+        self._attended: Tensor | None = None  # by bin, since the last update
+        self._tables: list[Tensor] = []  # of the short-term mixer's last call
+
+    def take(self, steps: int) -> None:
+        """A piece of ``steps`` tokens comes to the short-term mixer."""
+        self.held += steps
+        self._tables = []
+
+    def update(self, fresh: bool, bins: Tensor | None) -> None:
+        """The next block of tokens goes into the memory.
+
+        Args:
+            fresh: the memory was empty.
+            bins: where a sticky memory's past is read, ascending ``(samples,)``.
+        """
+        block = self._written + torch.arange(self.block)
+        self._written += self.block
+        places = (torch.arange(PLACES) + 0.5) / PLACES
+        if fresh or self.tokens is None:
+            self.tokens = block[(places * self.block).long()]
+        else:
+            tau = self.signal.tau
+            past = self.tokens[(self._read_at((places / tau).clamp(max=1), bins) * PLACES).long()]
+            new = block[((places - tau) / (1 - tau) * self.block).long().clamp(min=0)]
+            self.tokens = torch.where(places > tau, new, past)
+            if bins is not None and self.signal.bins is not None:
+                self.mass, self.draws = self._attended, torch.bincount(bins, minlength=self.signal.bins)
+        self._attended = None
+
+    def _read_at(self, places: Tensor, bins: Tensor | None) -> Tensor:
+        """Where in the past an update reads what comes to ``places`` of the contracted one; in [0, 1)."""
+        samples = self.signal.samples
+        nth = (places * samples).ceil().long().sub(1).clamp(0, samples - 1)
+        read = places if bins is None or self.signal.bins is None else bins[nth] / self.signal.bins
+        return read.clamp(max=1 - 0.5 / PLACES)
+
+    def read(self, found: Read) -> None:
+        """The queries of a piece have read the memory."""
+        self.mean, self.variance = found.mean[0], found.variance[0]
+        if self.signal.bins is not None:
+            mass = masses(self.mean, self.variance, self.signal.bins).sum((0, 1))
+            self._attended = mass if self._attended is None else self._attended + mass
+
+    def hear(self, table: Tensor) -> None:
+        """The short-term mixer has made weights, ``(1, H, T, S)`` or some rows and heads, ``(heads, 1, rows, S)``."""
+        self._tables.append(table[0] if table.shape[:2] == (1, self.n_heads) else table[:, 0])
+
+    def density(self, parts: int) -> Tensor:
+        """The mean density of each query in equal parts of [0, 1], ``(H, T, parts)``; 1 where it is uniform."""
+        assert self.mean is not None
+        assert self.variance is not None
+        return masses(self.mean, self.variance, parts) * parts
+
+    @property
+    def short(self) -> Tensor | None:
+        """Weights of the short-term mixer, ``(H, R, S)``: of the last R queries, over the S tokens up to the last one.
+
+        None where the mixer makes no table, as :func:`repro.nn.watching.watched` says.
+        """
+        heads: list[Tensor] = []
+        for table in self._tables:  # the last queries come first
+            heads.append(table)
+            if sum(map(len, heads)) == self.n_heads:
+                weights = torch.cat(heads)
+                used = int(weights.sum((0, 1)).nonzero().max()) + 1  # behind it are places for tokens to come
+                return weights[..., :used]
+        return None
+
+
+def masses(mean: Tensor, variance: Tensor, parts: int) -> Tensor:
+    """Mass of each density in equal parts of [0, 1]: of shape ``(..., parts)`` for means and variances ``(...)``."""
+    counts = torch.ones(mean.numel(), 1, dtype=torch.bool, device=mean.device)
+    found = histogram(mean.reshape(-1, 1), variance.reshape(-1, 1), counts, parts)
+    return found.unflatten(0, mean.shape)
+
+
+@contextmanager
+def watched_memories(model: nn.Module) -> Iterator[dict[str, Look]]:
+    """Watches every continuous memory of a model on a CPU that is given one row at a time, without gradients.
+
+    Args:
+        model: any module.
+
+    Yields:
+        By the name of each :class:`ContinuousMemory`, what was seen of the row that was read last.
+
+    Raises:
+        ValueError: in a call of the model, with more than one row.
+    """
+    found = {name: module for name, module in model.named_modules() if isinstance(module, ContinuousMemory)}
+    looks = {name: Look(module) for name, module in found.items()}
+    with ExitStack() as hooks:
+        of_short = {f"{name}.short".removeprefix("."): look for name, look in looks.items()}
+        hooks.enter_context(tables_told(model, lambda name, table: _pass_on(of_short.get(name), table)))
+        for name, module in found.items():
+            hooks.enter_context(_watched(module, looks[name]))
+        yield looks
+
+
+def _pass_on(look: Look | None, table: Tensor) -> None:
+    if look is not None:
+        look.hear(table)
+
+
+@contextmanager
+def _watched(memory: ContinuousMemory, look: Look) -> Iterator[None]:
+    def begin(_: nn.Module, given: tuple[Any, ...]) -> None:
+        x, state = given[:2]
+        if len(x) != 1:
+            raise ValueError(f"a continuous memory is watched with one row, not {len(x)}")
+        if state is None or not int(state["pending"]["length"][0]):
+            look.clear()
+
+    def update(past: Tensor, block: Tensor, fresh: Tensor, bins: Tensor | None) -> Tensor:
+        look.update(bool(fresh[0]), None if bins is None else bins[0])
+        return original(past, block, fresh, bins)
+
+    original = memory.long.update
+    hooks = (
+        memory.register_forward_pre_hook(begin),
+        memory.short.register_forward_pre_hook(lambda _, given: look.take(given[0].shape[1])),
+        memory.long.register_forward_hook(lambda _, __, found: look.read(found)),
+    )
+    memory.long.__dict__["update"] = update  # it is a method, which no hook of torch sees
+    try:
+        yield
+    finally:
+        del memory.long.__dict__["update"]
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,52 @@
+"""What continuous memories hold and how they are read: one panel per quantity, one line per layer."""
+
+from repro.record import RunRecord
+from repro.report.axes import linear
+from repro.report.compare import Comparison
+from repro.report.figures import MEMORIES, Plot, caption, file_name
+from repro.report.panels import Line, Panel, draw
+
+POSITION = "position, from oldest to newest"
+
+
+def memories(comparison: Comparison) -> list[Plot]:
+    """A figure ``<paper>--<recipe>--<scale>--memory-s<seed>.svg`` per experiment and scale.
+
+    It is of the first seed among the records that count and have profiles.
+    """
+    found = []
+    for (experiment, scale), selection in comparison.selections.items():
+        record = next((one for one in selection.used if any(one.profiles.values())), None)
+        if record is not None:
+            said = f"continuous memories in one example of the test split, seed {record.seed}"
+            svg = by_position(f"{experiment}, scale {scale}, seed {record.seed}", record)
+            name = file_name(experiment, scale, f"memory-s{record.seed}")
+            found.append(Plot(name, MEMORIES, caption(experiment, scale, said), svg.encode()))
+    return found
+
+
+def by_position(title: str, record: RunRecord) -> str:
+    """One figure.
+
+    Args:
+        title: above all panels.
+        record: one with at least one profile that is not empty, called ``<what>/<line>``.
+    """
+    panels: dict[str, dict[str, list[float]]] = {}
+    for name, values in sorted(record.profiles.items()):
+        if values:
+            what, _, line = name.rpartition("/")
+            panels.setdefault(what, {})[line] = values
+    names = sorted({line for lines in panels.values() for line in lines}, key=lambda name: (len(name), name))
+    return draw(
+        title, "by position in the memory", names, [_panel(what, names, panels[what]) for what in panels]
+    )
+
+
+def _panel(what: str, names: list[str], lines: dict[str, list[float]]) -> Panel:
+    drawn = [
+        Line(names.index(name), [((i + 0.5) / len(values), y) for i, y in enumerate(values)])
+        for name, values in sorted(lines.items())
+    ]
+    y = linear([0.0, *(value for values in lines.values() for value in values)])
+    return Panel(POSITION, what, linear((0.0, 1.0)), y, drawn)

@@ -1,0 +1,131 @@
+"""How close a text is to the one that was wanted: means over pairs of texts, in percent.
+
+Stems and synonyms come from nltk (``pip install repro[dialogue]``), which is imported where it is needed only.
+"""
+
+import re
+import string
+from abc import abstractmethod
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from repro.errors import UserError
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
+
+
+class TextScore(Metric):
+    """Base of scores of a text that was found against the one that was wanted; their mean in percent.
+
+    Its states are sums, so ranks add up.
+    """
+
+    full_state_update = False
+    total: Tensor
+    pairs: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("pairs", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    @abstractmethod
+    def score(self, found: str, wanted: str) -> float:
+        """The score of one pair, in [0, 1]."""
+
+    def update(self, found: str, wanted: str) -> None:
+        """Adds a pair."""
+        self.total += self.score(found, wanted)
+        self.pairs += 1
+
+    def compute(self) -> Tensor:
+        """Percent; 0 where there is no pair."""
+        return 100.0 * self.total / self.pairs.clamp(min=1)
+
+
+class UnigramF1(TextScore):
+    """Harmonic mean of the precision and recall of words, without order, see :func:`words_of`.
+
+    Source: Martins et al. 2022, the dialogue experiment; the same as in ParlAI and SQuAD.
+    """
+
+    def score(self, found: str, wanted: str) -> float:
+        ours, theirs = words_of(found), words_of(wanted)
+        same = sum((Counter(ours) & Counter(theirs)).values())
+        return 2.0 * same / (len(ours) + len(theirs)) if same else 0.0
+
+
+class Rouge(TextScore):
+    """F measure of ROUGE with Porter's stems.
+
+    Args:
+        kind: ``rouge1`` (words without order) or ``rougeL`` (longest common subsequence).
+
+    Source: Lin 2004; torchmetrics, which follows the package rouge-score.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def score(self, found: str, wanted: str) -> float:
+        from torchmetrics.functional.text.rouge import rouge_score
+
+        scores = rouge_score(found, wanted, use_stemmer=True, rouge_keys=self.kind)
+        return float(scores[f"{self.kind}_fmeasure"])
+
+
+class Meteor(TextScore):
+    """METEOR of words between blanks, lower-cased, as nltk computes it.
+
+    Args:
+        synonyms: words also match by WordNet, which must be on disk; else as they are and by stems only.
+
+    Source: Lavie and Agarwal 2007.
+    """
+
+    def __init__(self, synonyms: bool = True) -> None:
+        super().__init__()
+        self.synonyms = synonyms
+
+    def score(self, found: str, wanted: str) -> float:
+        from nltk.translate.meteor_score import single_meteor_score
+
+        other: dict[str, Any] = {} if self.synonyms else {"wordnet": _NO_SYNONYMS}
+        return float(single_meteor_score(wanted.split(), found.split(), **other))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation and articles."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def require_wordnet(synonyms: bool) -> None:
+    """Refuses to begin where nltk or its WordNet is missing, since nothing is downloaded in a run.
+
+    Args:
+        synonyms: whether WordNet is needed.
+
+    Raises:
+        UserError: says what to install or to set.
+    """
+    try:
+        import nltk
+    except ImportError:
+        raise UserError("METEOR and ROUGE need the package nltk: pip install 'repro[dialogue]'") from None
+    if not synonyms:
+        return
+    try:
+        nltk.data.find("corpora/wordnet/index.noun")
+    except LookupError:
+        raise UserError(
+            "METEOR with synonyms: true needs WordNet: python -m nltk.downloader -d FOLDER wordnet, then set "
+            "NLTK_DATA=FOLDER; or --model.generation.synonyms=false"
+        ) from None

@@ -1,0 +1,131 @@
+"""Reading rows block by block, from the first to the last, with a memory that goes from block to block."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from repro.nn.mixer import State, detach
+from repro.tasks.networks import TokenNetwork
+
+
+def token_types(ids: Tensor, first: int) -> Tensor:
+    """The mark that each token stands behind, which is itself for a mark: the token whose embedding GPT-2 adds.
+
+    Args:
+        ids: whole rows ``(B, T)``, not blocks of them.
+        first: the lowest id of a mark.
+
+    Returns:
+        ``(B, T)`` ids of marks; for tokens in front of the first mark of a row, the row's first token.
+    """
+    places = torch.arange(ids.shape[1], device=ids.device)
+    return ids.gather(1, torch.where(ids >= first, places, 0).cummax(1).values)
+
+
+class Cut(NamedTuple):
+    """Where the blocks of rows lie. Rows are cut from their ends, so that only the first block may be shorter.
+
+    Rows that are shorter than others have empty blocks in front.
+
+    Attributes:
+        begins: place of the first token of each block, ``(B, n)``.
+        sizes: tokens of each block, ``(B, n)``, at most the window.
+        window: W.
+    """
+
+    begins: Tensor
+    sizes: Tensor
+    window: int
+
+    @classmethod
+    def of(cls, lengths: Tensor, longest: int, window: int) -> "Cut":
+        """Cuts rows.
+
+        Args:
+            lengths: of the rows, ``(B,)``.
+            longest: a bound of them, which decides the number of blocks n.
+            window: W.
+        """
+        behind = window * torch.arange(-(-longest // window) - 1, -1, -1, device=lengths.device)
+        ends = (lengths[:, None] - behind).clamp(min=0)
+        begins = (ends - window).clamp(min=0)
+        return cls(begins, ends - begins, window)
+
+    def take(self, rows: Tensor) -> Tensor:
+        """The blocks ``(B, n, W, ...)`` of rows ``(B, T, ...)``; what lies behind a block's tokens means nothing."""
+        steps = torch.arange(self.window, device=rows.device)
+        places = (self.begins[..., None] + steps).clamp(max=rows.shape[1] - 1)
+        row = torch.arange(len(rows), device=rows.device)[:, None, None]
+        return rows[row, places]
+
+    def places(self, row: Tensor, at: Tensor) -> Tensor:
+        """Where tokens lie among the flattened blocks ``(B·n·W,)``.
+
+        Args:
+            row: of each token, ``(M,)``.
+            at: its place in the row, ``(M,)``.
+        """
+        ends = self.begins + self.sizes
+        block = (ends[row] <= at[:, None]).sum(1)
+        inside = at - self.begins[row, block]
+        return (row * self.begins.shape[1] + block) * self.window + inside
+
+
+class ReadBlocks(NamedTuple):
+    """What a network makes of blocks.
+
+    Attributes:
+        y: hidden states ``(B, n, W, D)``, meaningless behind a block's tokens.
+        state: behind the last block; None where there is no memory.
+        aux: auxiliary loss of each row, the mean over its blocks, ``(B,)``; or None.
+    """
+
+    y: Tensor
+    state: State
+    aux: Tensor | None
+
+
+def read_blocks(net: TokenNetwork, ids: Tensor, cut: Cut, remembers: bool, pad: int) -> ReadBlocks:
+    """Reads the blocks of rows in order.
+
+    The memory is empty at the first block and carried without gradient. A memory takes whole windows: padding that
+    stands alone in front of a row fills its first block up, so that every block is in the memory when the next one is
+    read. Each row is read as if it were alone.
+
+    Args:
+        net: the network; learned positions restart in each call (:class:`repro.nn.Added`).
+        ids: what it takes for a token, ``(B, T, ...)``.
+        cut: where the blocks lie.
+        remembers: whether the network has a memory; one without reads all blocks at once.
+        pad: id of padding.
+    """
+    blocks = cut.take(ids)
+    if not remembers:
+        mixed = net(blocks.flatten(0, 1), None, cut.sizes.flatten())
+        return ReadBlocks(mixed.y.unflatten(0, cut.sizes.shape), None, _mean(mixed.aux, cut))
+    state, hidden, losses = empty_memory(net, ids, cut, pad), [], []
+    for block, sizes in zip(blocks.unbind(1), cut.sizes.unbind(1), strict=True):
+        mixed = net(block, state, sizes)
+        state = detach(mixed.state)
+        hidden.append(mixed.y)
+        losses.append(mixed.aux)
+    aux = None if losses[0] is None else torch.stack([one for one in losses if one is not None], 1)
+    return ReadBlocks(torch.stack(hidden, 1), state, _mean(aux, cut))
+
+
+@torch.no_grad()
+def empty_memory(net: TokenNetwork, ids: Tensor, cut: Cut, pad: int) -> State:
+    """A memory that has read as much padding as the first block of each row lacks; arguments as :func:`read_blocks`."""
+    missing = -cut.sizes.sum(1) % cut.window
+    padding = ids.new_full((len(ids), cut.window, *ids.shape[2:]), pad)
+    state: State = net(padding, net.init_state(len(ids)), missing).state
+    return state
+
+
+def _mean(aux: Tensor | None, cut: Cut) -> Tensor | None:
+    """The mean over the blocks of each row, of losses of all blocks in order."""
+    if aux is None:
+        return None
+    there = cut.sizes > 0
+    return (aux.view(there.shape) * there).sum(1) / there.sum(1).clamp(min=1)

@@ -1,0 +1,177 @@
+"""Replies of a model of conversations: what it would say where somebody did, drawn from the nucleus."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro.models.decodable import evaluating
+from repro.models.sampling import sample
+from repro.nn.mixer import Mixed, State
+from repro.tasks.networks import TokenNetwork
+from repro.tasks.reading import Cut, empty_memory, read_blocks, token_types
+
+
+@dataclass(frozen=True)
+class Generation:
+    """How replies are drawn and compared.
+
+    Args:
+        top_p: mass of the nucleus, in (0, 1].
+        temperature: divides the log-probabilities, above 0.
+        max_new: most tokens of a reply.
+        history: utterances that must stand in front of one, at least 0.
+        synonyms: METEOR knows synonyms, from WordNet on disk.
+
+    Raises:
+        ValueError: a number out of range.
+    """
+
+    top_p: float = 0.9
+    temperature: float = 1.0
+    max_new: int = 50
+    history: int = 2
+    synonyms: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, not {self.temperature}")
+        if self.max_new < 1 or self.history < 0:
+            raise ValueError(
+                f"max_new must be at least 1, not {self.max_new}, and history at least 0, not {self.history}"
+            )
+
+
+class Ids(NamedTuple):
+    """Ids with a meaning.
+
+    Attributes:
+        pad: padding, never drawn.
+        bos: begin symbol, never drawn.
+        eos: end of a document; stands for the end of a reply.
+        doc: the lowest of the marks, which are the highest ids. A reply ends where a mark would come.
+    """
+
+    pad: int
+    bos: int
+    eos: int
+    doc: int
+
+
+class Turn(NamedTuple):
+    """An utterance of a conversation: the row up to its speaker's mark, and what was said."""
+
+    before: list[int]
+    said: list[int]
+
+
+def turns(row: list[int], doc: int, history: int) -> list[Turn]:
+    """The utterances of a whole row that have at least ``history`` others in front of them."""
+    marks = [at for at, token in enumerate(row) if token > doc]
+    ends = [*marks[1:], len(row)]
+    found = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
+    return found[history:]
+
+
+class _Speaker:
+    """What sampling drives: a network that reads the last block of each row anew for every token.
+
+    So a drawn token has exactly the distribution that it has in training, whatever the mixers are. Its hidden states
+    are log-probabilities already, with all ways to end as one, and none at the first token.
+    """
+
+    def __init__(self, net: TokenNetwork, ids: Ids) -> None:
+        self.net, self.ids = net, ids
+        self.vocabulary = self
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+    def modules(self) -> Iterator[nn.Module]:
+        net: Any = self.net
+        return net.modules()
+
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+        now = state["stream"]
+        rows, at = torch.arange(len(ids), device=ids.device), now["length"]
+        block = now["block"].index_put((rows, at), torch.stack([ids[:, 0], now["speaker"]], -1))
+        y = self.net(block, now["memory"], at + 1).y[rows, at]
+        log_probs = self._replies(self.net.vocabulary.log_probs(y), now["length"] == now["first"])
+        stream = {**now, "block": block, "length": at + 1}
+        return Mixed(log_probs[:, None], {"stream": stream, "memory": {}})
+
+    def _replies(self, log_probs: Tensor, first: Tensor) -> Tensor:
+        """Of the next token ``(R, V)``, where a reply may not end at its ``first (R,)`` token."""
+        pad, bos, eos, doc = self.ids
+        end = torch.cat([log_probs[:, eos, None], log_probs[:, doc:]], -1).logsumexp(-1)
+        kept = log_probs.clone()
+        kept[:, [pad, bos]] = -torch.inf
+        kept[:, doc:] = -torch.inf
+        kept[:, eos] = end.masked_fill(first, -torch.inf)
+        return kept
+
+
+def replies(
+    net: TokenNetwork,
+    rows: list[list[int]],
+    ids: Ids,
+    window: int,
+    remembers: bool,
+    how: Generation,
+    seed: tuple[int, int],
+) -> list[list[int]]:
+    """A reply to each of some rows, without the end symbol.
+
+    A row and the longest reply to it are cut into blocks together, from their end.
+
+    Args:
+        net: in any mode; dropout is off meanwhile.
+        rows: token ids up to the mark of who shall speak.
+        ids: with a meaning.
+        window: tokens of a block, more than ``how.max_new``.
+        remembers: whether the network has a memory.
+        how: tokens are drawn.
+        seed: run and conversation: the reply to row i depends on these and on i, not on how many rows there are.
+    """
+    if not rows:
+        return []
+    device = next(net.parameters()).device
+    known = torch.tensor([len(row) - 1 for row in rows], device=device)
+    longest = max(map(len, rows))
+    padded = torch.tensor([[*row, *[ids.pad] * (longest - len(row))] for row in rows], device=device)
+    typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
+    last = padded.gather(1, known[:, None])[:, 0]
+    cut = Cut.of(known + how.max_new, longest - 1 + how.max_new, window)
+    earlier = Cut(cut.begins[:, :-1], cut.sizes[:, :-1], window)
+    speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
+    with evaluating(speaker):
+        memory = empty_memory(net, typed, cut, ids.pad) if remembers else None
+        if remembers and earlier.sizes.shape[1]:
+            memory = read_blocks(net, typed, earlier, True, ids.pad).state
+        stream = {
+            "block": cut.take(typed)[:, -1], "length": known - begins, "first": known - begins,
+            "speaker": last, "memory": memory,
+        }  # fmt: skip
+        state = {"stream": stream, "memory": {}}
+        drawn = sample(
+            speaker,
+            state,
+            last,
+            how.max_new,
+            ids.eos,
+            how.temperature,
+            top_p=how.top_p,
+            generator=_generator(seed),
+        )
+    pairs = zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)
+    return [[token for token in row[:length] if token != ids.eos] for row, length in pairs]
+
+
+def _generator(seed: tuple[int, int]) -> torch.Generator:
+    """Random numbers of the replies of one conversation in one run."""
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
