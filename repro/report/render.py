@@ -6,15 +6,18 @@ from repro import paths
 from repro.errors import UserError
 from repro.paths import results_dir
 from repro.record import write_atomic
-from repro.report import latex, markdown, page, sheet
+from repro.report import latex, markdown, sheet
 from repro.report.claims import Claim, claims
 from repro.report.claims_document import claims_document
 from repro.report.compare import Comparison, compare
 from repro.report.documents import paper_document, runs_document
 from repro.report.headline import headline
 from repro.report.plots import plots
+from repro.report.plots.chart import Chart
+from repro.report.plots.files import content, is_locked
 from repro.report.published import validate_published
 from repro.report.record_ledger import append_missing, check_records
+from repro.report.site import page
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png")
@@ -30,16 +33,24 @@ def render_all(results: Path) -> dict[Path, bytes]:
     return _everything(results)[0]
 
 
-def _everything(results: Path) -> tuple[dict[Path, bytes], str]:
+def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], str]:
     """The generated files, and the README's block."""
     comparison = compare()
     found = claims(comparison)
-    return _files(comparison, found, results), _headline(comparison, found)
+    return _files(comparison, found, results, check), _headline(comparison, found)
 
 
-def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Path, bytes]:
+def _files(comparison: Comparison, found: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
+    """The generated files. A figure that is there and shows the same data is taken as it is.
+
+    A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
+    """
     figures = plots(comparison, results / "runs")
-    files: dict[Path, bytes] = {results / "plots" / plot.name: plot.data for plot in figures}
+    again = {kind: check and is_locked(library) for kind, library in ((Chart, "matplotlib"), (list, "pillow"))}
+    drawn = {
+        plot.name: content(plot, results / "plots" / plot.name, again[type(plot.content)]) for plot in figures
+    }
+    files = {results / "plots" / name: data for name, data in drawn.items()}
     tables = results / "tables"
     for paper in comparison.papers:
         mine = [plot for plot in figures if plot.name.startswith(f"{paper.key}--")]
@@ -49,7 +60,7 @@ def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Pa
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
     files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
-    files[results / "index.html"] = page.render(comparison, found, figures).encode()
+    files[results / "index.html"] = page.render(comparison, found, figures, drawn).encode()
     return files
 
 
@@ -96,7 +107,7 @@ def check_tables() -> list[str]:
     results = results_dir()
     validate_published()
     problems = check_records(results / "runs")
-    files, block = _everything(results)
+    files, block = _everything(results, check=True)
     for path, data in files.items():
         name = path.relative_to(results).as_posix()
         if not path.is_file():
