@@ -11,7 +11,10 @@ from typing import NamedTuple
 from repro.errors import UserError
 
 GAP = 128  # level of what lies between pictures
-_MODES: dict[int, tuple[str, int | tuple[int, ...]]] = {1: ("L", GAP), 3: ("RGB", (GAP, GAP, GAP))}  # by channels
+_MODES: dict[int, tuple[str, int | tuple[int, ...]]] = {
+    1: ("L", GAP),
+    3: ("RGB", (GAP, GAP, GAP)),
+}  # by channels
 _LINE = re.compile(r"(\d{1,5})x(\d{1,5})x([13]):([A-Za-z0-9+/=]*)")
 
 

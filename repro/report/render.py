@@ -46,10 +46,8 @@ def _files(comparison: Comparison, found: list[Claim], results: Path, check: boo
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
     """
     figures = plots(comparison, results / "runs")
-    again = {kind: check and is_locked(library) for kind, library in ((Chart, "matplotlib"), (list, "pillow"))}
-    drawn = {
-        plot.name: content(plot, results / "plots" / plot.name, again[type(plot.content)]) for plot in figures
-    }
+    again = {library: check and is_locked(library) for library in ("matplotlib", "pillow")}
+    drawn = {p.name: content(p, results / "plots" / p.name, again[p.library]) for p in figures}
     files = {results / "plots" / name: data for name, data in drawn.items()}
     tables = results / "tables"
     for paper in comparison.papers:
@@ -100,6 +98,18 @@ def write_tables() -> list[Path]:
         write_atomic(readme[0], readme[2].encode())
         changed.append(readme[0])
     return changed
+
+
+def write_pdfs(folder: Path) -> list[Path]:
+    """Writes every chart as PDF into a folder, which is made; returns the paths."""
+    from repro.report.plots.drawing import pdf
+
+    found = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
+    paths = [(folder / plot.name).with_suffix(".pdf") for plot in found]
+    for path, plot in zip(paths, found, strict=True):
+        assert isinstance(plot.content, Chart)
+        write_atomic(path, pdf(plot.content))
+    return paths
 
 
 def check_tables() -> list[str]:

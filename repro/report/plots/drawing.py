@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib import ticker
@@ -20,7 +21,6 @@ from repro.report.plots.chart import Chart, Line, Panel, Value
 from repro.report.text import clean
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
-DASHES = ("-", (0, (4, 2)), (0, (1.2, 1.2)), (0, (5, 2, 1.2, 2)))
 MARKERS = ("o", "s", "^", "D", "v")
 COLUMNS = 3  # panels in a row
 WIDTH, HEIGHT, ROW, NOTE = 330, 215, 17, 14  # pixels: of a panel, of a line of the legend, of a note
@@ -50,7 +50,9 @@ def svg(chart: Chart, name: str, caption: str, colours: dict[str, str], attribut
                    out.getvalue())  # fmt: skip
     drawn = re.sub(r"<[^<>]+>", lambda found: _tag(found[0], colours), drawn)
     drawn = re.sub(r"\s*\n\s*", "\n", drawn)
-    return drawn.replace("<svg", f'<svg role="img" aria-label="{html.escape(clean(caption))}" {attributes}', 1)
+    return drawn.replace(
+        "<svg", f'<svg role="img" aria-label="{html.escape(clean(caption))}" {attributes}', 1
+    )
 
 
 def pdf(chart: Chart) -> bytes:
@@ -112,17 +114,21 @@ def _keys_in_a_row(widths: list[float], room: float) -> int:
 
 def _key(look: int, name: str, marked: bool, line: bool = True) -> Line2D:
     """An entry of a legend."""
-    drawn = Line2D([], [], color=f"C{look % 6}", linestyle=_dash(look) if line else "none", label=clean(name))
-    drawn.set_marker(_marker(look) if marked else "none")
+    drawn = Line2D([], [], **_style_of(look), label=clean(name))
+    drawn.set_marker(MARKERS[look % len(MARKERS)] if marked else "none")
+    if not line:
+        drawn.set_linestyle("none")
     return drawn
 
 
-def _dash(look: int) -> "str | tuple[float, Sequence[float]]":
-    return DASHES[look // 6 % len(DASHES)]  # type: ignore[return-value]
-
-
-def _marker(look: int) -> str:
-    return MARKERS[look % len(MARKERS)]
+def _style_of(look: int) -> dict[str, Any]:
+    """Colour and dashes: a look beyond the style's colours has another one's dashes."""
+    cycle = matplotlib.rcParams["axes.prop_cycle"].by_key()
+    colours, dashes = cycle["color"], cycle["linestyle"]
+    return {
+        "color": colours[look % len(colours)],
+        "linestyle": dashes[(look + look // len(colours)) % len(dashes)],
+    }
 
 
 def _panel(axes: Axes, panel: Panel) -> None:
@@ -138,7 +144,11 @@ def _panel(axes: Axes, panel: Panel) -> None:
     _y_axis(axes, panel)
     for x, words in panel.rules:
         axes.axvline(x, color="#7d8590", linestyle=(0, (3, 3)), linewidth=1)
-        axes.annotate(words, (x, 0), (4, 6), xycoords=("data", "axes fraction"), textcoords="offset points")
+        left = axes.transLimits.transform(axes.transScale.transform((x, axes.get_ylim()[1])))[0] < 0.5
+        side: dict[str, Any] = (
+            {"xytext": (4, 6), "ha": "left"} if left else {"xytext": (-4, 6), "ha": "right"}
+        )
+        axes.annotate(words, (x, 0), xycoords=("data", "axes fraction"), textcoords="offset points", **side)
     if panel.notes:
         handles = [_key(look, words, True, line=False) for look, words in panel.notes]
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), handlelength=0.8)
@@ -160,16 +170,16 @@ def _y_axis(axes: Axes, panel: Panel) -> None:
 
 def _line(axes: Axes, panel: Panel, line: Line, across: "Across") -> None:
     """A stroke per stretch of numbers; markers where the panel has them, or where points are few."""
-    colour, size = f"C{line.look % 6}", 6.0 if panel.settings else 3.6
-    marker = _marker(line.look) if panel.settings else "o" if len(line.points) <= FEW else "none"
+    style = _style_of(line.look)
+    few = "o" if len(line.points) <= FEW else "none"
+    marker = MARKERS[line.look % len(MARKERS)] if panel.settings else few
     for words, stretch in groupby(line.points, key=lambda point: isinstance(point[0], str)):
         points = [(across.place(x, line.look), math.nan if y is None else y) for x, y in stretch]
         axes.plot(
             *zip(*points, strict=True),
-            color=colour,
-            linestyle="none" if words else _dash(line.look),
+            **style | ({"linestyle": "none"} if words else {}),
             marker="none" if line.thin else marker,
-            markersize=size,
+            markersize=6 if panel.settings else 3.6,
             markeredgewidth=0,
             linewidth=0.8 if line.thin else 1.6,
             alpha=0.45 if line.thin else None,
@@ -177,7 +187,9 @@ def _line(axes: Axes, panel: Panel, line: Line, across: "Across") -> None:
         )
     if line.dots:
         dots = [(across.place(x, line.look), y) for x, y in line.dots]
-        axes.plot(*zip(*dots, strict=True), "o", color=colour, markersize=3.2, markeredgewidth=0, alpha=0.6)
+        axes.plot(
+            *zip(*dots, strict=True), "o", color=style["color"], markersize=3.2, markeredgewidth=0, alpha=0.6
+        )
 
 
 class Across:

@@ -11,7 +11,9 @@ from repro.contact_sheet import to_png
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import Plot
 
-VERSION = 1  # of drawing.py and of contact sheets: raised where a figure changes though its data and style do not
+VERSION = (
+    1  # of drawing.py and of contact sheets: raised where a figure changes though its data and style do not
+)
 SIDE = 84  # pixels of the longer side of a picture on a sheet, at least
 STYLE = Path(__file__).with_name("figures.mplstyle")
 PAGE_STYLE = Path(__file__).parent.parent / "site" / "page.css"
@@ -65,9 +67,7 @@ def _colours() -> dict[str, tuple[str, str]]:
 
 def _theme() -> str:
     """The style sheet of a figure's file, which follows the reader's choice of light or dark."""
-    light, dark = (
-        "".join(f"--{name}:{pair[side]};" for name, pair in _colours().items()) for side in (0, 1)
-    )
+    light, dark = ("".join(f"--{name}:{pair[side]};" for name, pair in _colours().items()) for side in (0, 1))
     return (
         f"svg{{{light}font-family:system-ui,sans-serif}}"
         f"@media (prefers-color-scheme:dark){{svg{{{dark}}}}}"

@@ -39,6 +39,11 @@ class Plot:
     caption: str
     content: Chart | list[Picture]
 
+    @property
+    def library(self) -> str:
+        """What draws it."""
+        return "matplotlib" if isinstance(self.content, Chart) else "pillow"
+
 
 def file_name(experiment: str, *parts: str, suffix: str = "svg") -> str:
     """``<paper>--<recipe>--<part>.svg``; ``@`` of a grid's point stays, what no file name holds becomes a dash."""

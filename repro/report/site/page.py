@@ -33,9 +33,7 @@ NUMBERS = frozenset(
 )
 
 
-def render(
-    comparison: Comparison, found: list[Claim], plots: list[Plot], drawn: dict[str, bytes]
-) -> str:
+def render(comparison: Comparison, found: list[Claim], plots: list[Plot], drawn: dict[str, bytes]) -> str:
     """The page; the same records and figures give the same bytes.
 
     Args:
@@ -127,9 +125,7 @@ def _several(material: Material, paper: Paper) -> list[Plot]:
 def _figures(material: Material, drawn: dict[str, bytes]) -> dict[str, dict[str, Any]]:
     """Each figure as the page shows it: the first of each paper within the page, as far as there is room."""
     found, room = {}, INLINE
-    first = {
-        next((plot.name for plot in _several(material, p)), "") for p in material.comparison.papers
-    }
+    first = {next((plot.name for plot in _several(material, p)), "") for p in material.comparison.papers}
     for plot in material.plots:
         width, height = size(drawn[plot.name])
         inline = plot.name in first and plot.name.endswith(".svg") and len(drawn[plot.name]) <= room
