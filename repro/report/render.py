@@ -124,6 +124,8 @@ def check_tables() -> list[str]:
             problems.append(f"{name} is missing")
         elif not _same(path, data):
             problems.append(f"{name} differs from the records{_first_difference(path.read_bytes(), data)}")
+            if path.parent.name == "plots":
+                problems[-1] += "; if repro tables leaves it so, delete it first"
     leftovers = _leftovers(results, files)
     problems += [f"{path.relative_to(results).as_posix()} belongs to no record" for path in leftovers]
     readme = _readme(block)

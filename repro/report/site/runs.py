@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from repro.recipe import SECTIONS, TAKEN, Config
 from repro.record import RunRecord
 from repro.report import text
@@ -15,6 +13,7 @@ from repro.report.plots.plot import Plot, file_name
 from repro.report.site import anchors, badges
 from repro.report.site.material import Material, Runs
 from repro.report.statistics import estimate
+from repro.yamls import to_yaml
 
 MAY_BE_SHARED = ("n", "Split", "Items")  # said once where all numbers agree in it
 OWN = ("State", "Wall time", "Finished")  # each run says these of itself, also where all agree
@@ -210,12 +209,4 @@ def _configurations(records: tuple[RunRecord, ...]) -> list[tuple[str, str]]:
 
 def as_yaml(config: Config) -> str:
     """What decides a run: trainer, model, data, checkpoints, and where it began; ASCII characters only."""
-    kept = {key: config[key] for key in (*TAKEN, "start_with", *SECTIONS) if key in config}
-    return yaml.dump(kept, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96).rstrip("\n")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Safe YAML without anchors: equal parts are written twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    return to_yaml({key: config[key] for key in (*TAKEN, "start_with", *SECTIONS) if key in config}).strip()
