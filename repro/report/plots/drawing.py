@@ -23,7 +23,7 @@ from repro.report.text import clean
 STYLE = Path(__file__).with_name("figures.mplstyle")
 MARKERS = ("o", "s", "^", "D", "v")
 COLUMNS = 3  # panels in a row
-WIDTH, HEIGHT, ROW, NOTE = 330, 215, 17, 14  # pixels: of a panel, of a line of the legend, of a note
+WIDTH, HEIGHT, ROW, NOTE = 330, 230, 17, 14  # pixels: of a panel, of a line of the legend, of a note
 LETTER, KEY = 6.5, 42  # pixels: of a letter, of what stands beside a name in the legend
 FEW = 30  # a line of at most so many points has markers
 TICKS = 8  # at most so many settings are the ticks themselves
