@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from tabulate import tabulate
@@ -32,7 +31,9 @@ from repro.nn import (
     Vocabulary,
 )
 from repro.nn.mixer import State, detach, leaves, nbytes, tree_map
-from repro.report import axes, panels
+from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.files import content
+from repro.report.plots.plot import SWEEPS, Plot
 
 WIDTH, LAYERS, HEADS, SYMBOLS, BASIS, SAMPLES, BINS = 64, 2, 4, 100, 64, 64, 32
 CONTEXTS = (1_000, 10_000, 100_000, 1_000_000)
@@ -122,20 +123,17 @@ def measure(args: argparse.Namespace) -> list[dict[str, float]]:
     ]
 
 
-def figure(found: list[dict[str, float]]) -> str:
-    """Bytes and times against the context, as SVG."""
-    x = axes.logarithmic([one["context"] for one in found], 10)
+def figure(found: list[dict[str, float]]) -> Plot:
+    """Bytes and times against the context."""
 
-    def panel(upwards: str, factor: float, *names: str, **more: Any) -> panels.Panel:
+    def panel(upwards: str, factor: float, *names: str) -> Panel:
         values = [[(one["context"], one[name] * factor) for one in found] for name in names]
-        flat = [value for points in values for _, value in points]
-        axis = axes.logarithmic(flat, 10) if len(names) > 1 else axes.linear([0.0, *flat])
-        lines = [panels.Line(look, points) for look, points in enumerate(values)]
-        return panels.Panel("context in tokens", upwards, x, axis, lines, marked=True, **more)
+        lines = [Line(look, points) for look, points in enumerate(values)]
+        several = len(names) > 1
+        return Panel("context in tokens", upwards, lines, log_x=True, log_y=several, from_zero=not several)
 
-    return panels.draw(
+    chart = Chart(
         "A continuous memory behind a long context",
-        "bytes and times against the context",
         ["continuous memory", "all keys and values"],
         [
             panel("KiB of state", 1 / 1024, "bytes", "keys_and_values"),
@@ -143,6 +141,7 @@ def figure(found: list[dict[str, float]]) -> str:
             panel("ms for a token", 1e3, "token_s"),
         ],
     )
+    return Plot(f"{FILE}.svg", SWEEPS, "bytes and times against the context", chart)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,4 +172,5 @@ def main(args: argparse.Namespace) -> None:
     if args.write is not None:
         args.write.mkdir(parents=True, exist_ok=True)
         (args.write / f"{FILE}.jsonl").write_text(line + "\n", encoding="utf-8")
-        (args.write / f"{FILE}.svg").write_text(figure(found), encoding="utf-8")
+        path = args.write / f"{FILE}.svg"
+        path.write_bytes(content(figure(found), path))

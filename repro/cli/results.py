@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
@@ -22,6 +23,7 @@ def register(verbs: Verbs) -> None:
 
     tables = verbs.add_parser("tables", help="regenerate results/ from the records")
     tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    tables.add_argument("--pdf", metavar="FOLDER", help="also write every figure there as PDF, for papers")
     tables.add_argument(
         "--from-wandb",
         metavar="ENTITY/PROJECT",
@@ -73,10 +75,11 @@ def name_damaged(damaged: list[Damage]) -> int:
 
 def make_tables(args: argparse.Namespace) -> int:
     from repro.report.record_ledger import withdraw
-    from repro.report.render import check_tables, write_tables
+    from repro.report.render import check_tables, write_pdfs, write_tables
 
-    if args.check and (args.from_wandb or args.withdraw is not None):
-        other = "--from-wandb" if args.from_wandb else "--withdraw"
+    writing = {"--from-wandb": args.from_wandb, "--withdraw": args.withdraw, "--pdf": args.pdf}
+    other = next((name for name, value in writing.items() if value is not None), None)
+    if args.check and other:
         raise UserError(f"--check writes nothing and {other} does; give one of them")
     if args.reason is not None and args.withdraw is None:
         raise UserError(f"--reason {args.reason!r} says why a record is withdrawn; add --withdraw RECORD")
@@ -90,7 +93,7 @@ def make_tables(args: argparse.Namespace) -> int:
     good = pull_records(args.from_wandb) if args.from_wandb else True
     if args.withdraw is not None:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
-    for path in write_tables():
+    for path in [*write_tables(), *(write_pdfs(Path(args.pdf)) if args.pdf is not None else [])]:
         print(path)
     return name_damaged(read_records(results_dir() / "runs").damaged) or (0 if good else 1)
 

@@ -17,8 +17,8 @@ from repro.report.claims import Claim, claims
 from repro.report.claims_document import claims_document
 from repro.report.compare import Comparison, compare
 from repro.report.documents import paper_document
-from repro.report.figures import grid_of
 from repro.report.header import Goal, Header
+from repro.report.plots.plot import grid_of
 from repro.report.published import Paper
 
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment

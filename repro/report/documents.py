@@ -8,7 +8,7 @@ from repro.record import Measurement, RunRecord
 from repro.report import text
 from repro.report.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.compare import Cell, Comparison, Entry
-from repro.report.figures import DRAWN, KINDS, Plot
+from repro.report.plots.plot import DRAWN, KINDS, Plot
 from repro.report.published import Metric, Paper, Row, Table
 from repro.report.samples import protocol_of
 from repro.report.statistics import estimate

@@ -6,15 +6,18 @@ from repro import paths
 from repro.errors import UserError
 from repro.paths import results_dir
 from repro.record import write_atomic
-from repro.report import latex, markdown, page, sheet
+from repro.report import latex, markdown, sheet
 from repro.report.claims import Claim, claims
 from repro.report.claims_document import claims_document
 from repro.report.compare import Comparison, compare
 from repro.report.documents import paper_document, runs_document
 from repro.report.headline import headline
 from repro.report.plots import plots
+from repro.report.plots.chart import Chart
+from repro.report.plots.files import content, is_locked
 from repro.report.published import validate_published
 from repro.report.record_ledger import append_missing, check_records
+from repro.report.site import page
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png")
@@ -30,16 +33,22 @@ def render_all(results: Path) -> dict[Path, bytes]:
     return _everything(results)[0]
 
 
-def _everything(results: Path) -> tuple[dict[Path, bytes], str]:
+def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], str]:
     """The generated files, and the README's block."""
     comparison = compare()
     found = claims(comparison)
-    return _files(comparison, found, results), _headline(comparison, found)
+    return _files(comparison, found, results, check), _headline(comparison, found)
 
 
-def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Path, bytes]:
+def _files(comparison: Comparison, found: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
+    """The generated files. A figure that is there and shows the same data is taken as it is.
+
+    A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
+    """
     figures = plots(comparison, results / "runs")
-    files: dict[Path, bytes] = {results / "plots" / plot.name: plot.data for plot in figures}
+    again = {library: check and is_locked(library) for library in ("matplotlib", "pillow")}
+    drawn = {p.name: content(p, results / "plots" / p.name, again[p.library]) for p in figures}
+    files = {results / "plots" / name: data for name, data in drawn.items()}
     tables = results / "tables"
     for paper in comparison.papers:
         mine = [plot for plot in figures if plot.name.startswith(f"{paper.key}--")]
@@ -49,7 +58,7 @@ def _files(comparison: Comparison, found: list[Claim], results: Path) -> dict[Pa
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
     files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
-    files[results / "index.html"] = page.render(comparison, found, figures).encode()
+    files[results / "index.html"] = page.render(comparison, found, figures, drawn).encode()
     return files
 
 
@@ -91,18 +100,32 @@ def write_tables() -> list[Path]:
     return changed
 
 
+def write_pdfs(folder: Path) -> list[Path]:
+    """Writes every chart as PDF into a folder, which is made; returns the paths."""
+    from repro.report.plots.drawing import pdf
+
+    found = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
+    paths = [(folder / plot.name).with_suffix(".pdf") for plot in found]
+    for path, plot in zip(paths, found, strict=True):
+        assert isinstance(plot.content, Chart)
+        write_atomic(path, pdf(plot.content))
+    return paths
+
+
 def check_tables() -> list[str]:
     """What is wrong with the records and their ledger, and which generated files differ; empty when all is in order."""
     results = results_dir()
     validate_published()
     problems = check_records(results / "runs")
-    files, block = _everything(results)
+    files, block = _everything(results, check=True)
     for path, data in files.items():
         name = path.relative_to(results).as_posix()
         if not path.is_file():
             problems.append(f"{name} is missing")
         elif not _same(path, data):
             problems.append(f"{name} differs from the records{_first_difference(path.read_bytes(), data)}")
+            if path.parent.name == "plots":
+                problems[-1] += "; if repro tables leaves it so, delete it first"
     leftovers = _leftovers(results, files)
     problems += [f"{path.relative_to(results).as_posix()} belongs to no record" for path in leftovers]
     readme = _readme(block)

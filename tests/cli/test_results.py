@@ -1,10 +1,12 @@
 """list, tables, completion, submit --dry-run, doctor."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
+from repro.paths import results_dir
 from repro.record import LEDGER
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, TINY, Workshop, call
@@ -63,6 +65,16 @@ def test_tables_are_up_to_date_after_a_run_and_check_sees_a_change(own_run: Trai
     assert said.out.splitlines() == [str(changed)]
     assert changed.read_bytes() == before
     assert call("tables", "--check").code == 0
+
+
+def test_figures_as_pdf_for_papers(trained: TrainedRun, tmp_path: Path) -> None:
+    said = call("tables", "--pdf", str(tmp_path / "figures"))
+    made = sorted((tmp_path / "figures").iterdir())
+    assert said.code == 0
+    assert {path.stem for path in made} == {path.stem for path in (results_dir() / "plots").glob("*.svg")}
+    assert all(path.read_bytes().startswith(b"%PDF") for path in made)
+    assert str(made[0]) in said.out
+    call("tables", "--check", "--pdf", "x").refused("--pdf")
 
 
 def test_a_run_at_reduced_scale_is_never_a_row(trained: TrainedRun) -> None:

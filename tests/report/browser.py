@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over the pipe of its debugging protocol: nothing but the standard library."""
+"""A headless Chromium, driven over the pipe of its debugging protocol: no driver needed."""
 
 import fcntl
 import json
@@ -8,7 +8,10 @@ import shutil
 import subprocess
 import time
 from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
+
+from PIL import Image
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
@@ -123,6 +126,11 @@ class Browser:
 
     def screenshot(self, path):
         path.write_bytes(b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def pixel(self, x, y):
+        """Red, green and blue of a place of the window."""
+        data = b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+        return Image.open(BytesIO(data)).convert("RGB").getpixel((round(x), round(y)))
 
     def pdf(self, path, **options):
         path.write_bytes(b64decode(self.call("Page.printToPDF", **options)["data"]))

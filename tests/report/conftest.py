@@ -1,12 +1,34 @@
+import html
 from pathlib import Path
 
 import pytest
 
+from repro.report.plots import files
+from repro.report.plots.chart import Chart
+from repro.report.text import clean
 from tests.report.fakes import House
+
+_drawn = files._drawn
 
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A small house whose figures are not drawn: each is an empty SVG with its hash, in no time."""
     monkeypatch.setenv("REPRO_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("REPRO_CONFIGS", str(tmp_path / "configs"))
+    monkeypatch.setattr(files, "_drawn", _empty)
     return House(tmp_path)
+
+
+@pytest.fixture
+def drawn(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A small house with figures as they are."""
+    monkeypatch.setattr(files, "_drawn", _drawn)
+    return house
+
+
+def _empty(plot: files.Plot, wanted: str) -> bytes:
+    if not isinstance(plot.content, Chart):
+        return _drawn(plot, wanted)
+    label = html.escape(clean(plot.caption))
+    return f'<svg role="img" aria-label="{label}" data-sha256="{wanted}" width="9" height="9">\n</svg>\n'.encode()

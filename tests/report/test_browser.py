@@ -4,6 +4,7 @@ import pytest
 
 from repro.report.render import write_tables
 from tests.report import browser
+from tests.report.fakes import House
 from tests.report.test_plots import fill as every_kind
 from tests.report.test_render import fill
 
@@ -27,19 +28,32 @@ def chromium(tmp_path_factory):
     made.close()
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The results of the small house, with every kind of figure."""
+    root = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_RESULTS", str(root / "results"))
+        patch.setenv("REPRO_CONFIGS", str(root / "configs"))
+        house = House(root)
+        fill(house)
+        every_kind(house)
+        write_tables()
+    return root / "results"
+
+
 @pytest.fixture
-def site(house, chromium):
+def site(folder, chromium):
     """The browser with the small house's page open, and nothing to complain of at the end."""
-    fill(house)
-    every_kind(house)
-    write_tables()
-    url = (house.results / "index.html").as_uri()
+    url = (folder / "index.html").as_uri()
     chromium.events.clear()
     chromium.look(1280)
     chromium.open(url)
     yield chromium, url
     assert chromium.complaints() == []
-    assert {u.partition("#")[0] for u in chromium.requests()} == {url}
+    figures = (folder / "plots").as_uri()
+    others = {u.partition("#")[0] for u in chromium.requests() if not u.startswith(figures)}
+    assert others == {url}
 
 
 def choose(page, name, value):
@@ -131,6 +145,22 @@ def test_filters_work_by_keyboard_and_the_focus_is_seen(site):
     assert page.run(SHOWN) == ["table1--rival"]
 
 
+def test_figures_load_when_they_are_seen_and_follow_the_theme(site):
+    page, _ = site
+    assert not any("big--paper" in url for url in page.requests())
+    page.run("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+    image = "document.querySelector('img[src$=\"toy--big--paper.svg\"]')"
+    page.run(f"{image}.scrollIntoView()")
+    assert page.run(f"{image}.decode().then(() => {image}.naturalWidth)") > 300
+    place = page.run(f"(({{x, y}}) => [x + 2, y + 2])({image}.getBoundingClientRect())")
+    shades = []
+    for theme in ("light", "dark"):
+        page.run(f"document.documentElement.dataset.theme = {theme!r}")
+        page.settle()
+        shades.append(page.pixel(*place))
+    assert shades == [(255, 255, 255), (19, 23, 28)]
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window(site, width):
     page, url = site
@@ -153,7 +183,8 @@ def test_light_and_dark_and_a_choice_that_is_kept(site):
     back = "getComputedStyle(document.body).backgroundColor"
     page.look(1280, dark=True)
     assert page.run(back) == "rgb(19, 23, 28)"
-    assert page.run("getComputedStyle(document.querySelector('.k0')).stroke") == "rgb(74, 168, 224)"
+    line = "getComputedStyle(document.querySelector('figure path[stroke*=k0]')).stroke"
+    assert page.run(line) == "rgb(74, 168, 224)"
     click(page, "#theme")
     assert page.run(back) == "rgb(255, 255, 255)"
     page.open(url)

@@ -11,7 +11,7 @@ from repro.report.listing import list_rows
 from repro.report.render import render_all
 from repro.report.terminal import diff_runs, rows_table, show_run, terminal_table
 from repro.verify import DIFFERS, Outcome, keep
-from tests.report.fakes import PUBLISHED, make_record
+from tests.report.fakes import PUBLISHED, House, make_record
 from tests.report.markup import read
 
 TEXTS = {
@@ -30,9 +30,9 @@ TEXTS = {
 }
 ELEMENTS = {
     "html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer", "section", "div",
-    "p", "span", "small", "a", "b", "code", "pre", "h1", "h2", "h3", "h4", "h5", "ul", "ol", "li", "dl", "dt",
+    "p", "span", "img", "small", "a", "b", "code", "pre", "h1", "h2", "h3", "h4", "h5", "ul", "ol", "li", "dl", "dt",
     "dd", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption", "svg", "g",
-    "path", "text", "circle", "rect", "use", "defs", "marker", "form", "label", "select", "optgroup", "option",
+    "path", "text", "circle", "rect", "use", "defs", "clippath", "form", "label", "select", "optgroup", "option",
     "input", "button", "output",
 }  # fmt: skip
 
@@ -85,14 +85,21 @@ def poison(house, text):
     return made
 
 
-@pytest.fixture(params=TEXTS.values(), ids=TEXTS)
-def poisoned(house, request):
+@pytest.fixture(params=TEXTS.values(), ids=TEXTS, scope="module")
+def poisoned(tmp_path_factory, request):
     """The text, a record that holds it, and every generated file."""
-    made = poison(house, request.param)
-    files = {
-        p.relative_to(house.results).as_posix(): d.decode() for p, d in render_all(house.results).items()
-    }
-    return request.param, made, files
+    root = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_RESULTS", str(root / "results"))
+        patch.setenv("REPRO_CONFIGS", str(root / "configs"))
+        house = House(root)
+        made = poison(house, request.param)
+        files = render_all(house.results)
+        yield (
+            request.param,
+            made,
+            {p.relative_to(house.results).as_posix(): d.decode() for p, d in files.items()},
+        )
 
 
 def controls(said):
@@ -126,7 +133,7 @@ def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
     for said in figures.values():
         root = ElementTree.fromstring(said)
         assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
-            "svg", "title", "style", "rect", "text", "line", "g", "path", "polyline", "circle",
+            "svg", "style", "defs", "clipPath", "rect", "text", "g", "path", "use",
         }  # fmt: skip
         assert not any(name.startswith("on") for e in root.iter() for name in e.attrib)
 

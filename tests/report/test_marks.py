@@ -162,7 +162,7 @@ def test_signatures_that_differ_are_not_averaged(house, scale):
     said = "protocols differ between seeds: signature case:mixed (seeds 1, 2); signature case:lc (seed 3): not averaged"
     assert said in cell.notes
     files = tables(house)
-    assert "31.00" not in files["index.html"].split("<details class=runs")[0]
+    assert "31.00" not in files["index.html"].split('<details class="runs"')[0]
     metrics = group(read(files["index.html"]), name, scale)
     assert "only seeds 1, 2" in metrics.text
     if scale == "cpu":

@@ -1,12 +1,9 @@
-import pytest
-
 from repro.report.compare import compare
-from repro.report.figures import MEMORIES
-from repro.report.memories import memories
-from repro.report.page import render
-from repro.report.panels import LEFT, RIGHT, WIDTH
+from repro.report.plots.memories import memories
+from repro.report.plots.plot import MEMORIES
 from tests.report.grids import grid, record
-from tests.report.svg import lines, panels, words
+from tests.report.markup import read
+from tests.report.pages import page_of
 
 PROFILES = {
     "density/layer 1": [0.5, 1.5],
@@ -27,28 +24,26 @@ def test_a_figure_of_the_first_seed_that_has_profiles(house):
     assert (plot.name, plot.kind) == ("toy--grid@a--cpu--memory-s2.svg", MEMORIES)
     assert plot.caption.startswith("toy · grid@a · cpu: ")
     assert "seed 2" in plot.caption
-    assert {"density", "draws", "layer 1", "layer 2", "layer 10"} <= set(words(plot.data))
-    assert "nothing" not in words(plot.data)
-    density, draws = panels(plot.data)
-    assert (len(lines(density)), len(lines(draws))) == (3, 1)
+    chart = plot.content
+    assert list(chart.names) == ["layer 1", "layer 2", "layer 10"]
+    assert [panel.y_label for panel in chart.panels] == ["density", "draws"]
+    density, draws = chart.panels
+    assert [line.look for line in density.lines] == [0, 2, 1]
+    assert [line.look for line in draws.lines] == [1]
 
 
 def test_points_lie_in_the_middle_of_their_parts(house):
     record(house, house.recipe("big"), scale="paper", profiles={"density/layer 1": [0.0, 1.0, 0.0, 0.0]})
     (plot,) = memories(compare())
-    (panel,) = panels(plot.data)
-    (places,) = lines(panel)
-    shares = [(x - LEFT) / (WIDTH - RIGHT - LEFT) * 1.04 for x, _ in places]  # the axis is wider by 0.04
-    assert shares == pytest.approx([0.125, 0.375, 0.625, 0.875], abs=0.003)
-    assert min(places, key=lambda place: place[1]) == places[1], "the peak"
+    ((line,),) = [panel.lines for panel in plot.content.panels]
+    assert line.points == [(0.125, 0.0), (0.375, 1.0), (0.625, 0.0), (0.875, 0.0)]
 
 
-def test_the_page_shows_it_with_its_run(house):
-    record(house, house.recipe("big"), scale="paper", profiles=PROFILES)
-    comparison = compare()
-    plots = memories(comparison)
-    said = render(comparison, [], plots)
-    assert said.count(f'aria-label="{plots[0].caption}"') == 1
+def test_the_page_shows_it_with_its_run(drawn):
+    record(drawn, drawn.recipe("big"), scale="paper", profiles=PROFILES)
+    (plot,) = memories(compare())
+    said = page_of(drawn)
+    assert [e.get("alt") for e in read(said).all("img")].count(plot.caption) == 1
     assert f"<h4>{MEMORIES}</h4>" not in said, "figures of a single experiment stand with its runs"
 
 

@@ -1,11 +1,9 @@
 import pytest
 
 from repro.report.compare import compare
-from repro.report.figures import SIDES
-from repro.report.panels import COLOURS
-from repro.report.sides import mean_curve, sides
+from repro.report.plots.plot import SIDES
+from repro.report.plots.sides import mean_curve, sides
 from tests.report.grids import grid, record
-from tests.report.svg import labels, lines, panels, root_of, words
 
 FALLING = {"train/loss": [[0, 3.0], [50, 2.0], [100, 1.0]], "val/loss": [[50, 2.0], [100, 1.0]]}
 
@@ -25,10 +23,13 @@ def test_two_points_at_a_scale_make_a_figure(house):
     assert plot.name == "toy--grid--points--cpu.svg"
     assert plot.kind == SIDES
     assert plot.caption == "toy · grid · cpu: learning curves of 2 points side by side, 1 seed"
-    said = words(plot.data)
-    assert {"toy/grid, scale cpu, 1 seed", "a", "b", "train/loss (nats per token)"} <= set(said)
-    assert "c" not in said
-    assert [len(lines(panel)) for panel in panels(plot.data)] == [2, 2]
+    chart = plot.content
+    assert (chart.title, chart.names) == ("toy/grid, scale cpu, 1 seed", ["a", "b"])
+    assert [panel.y_label for panel in chart.panels] == [
+        "train/loss (nats per token)",
+        "val/loss (nats per token)",
+    ]
+    assert [[line.look for line in panel.lines] for panel in chart.panels] == [[0, 1], [0, 1]]
 
 
 def test_a_panel_for_what_two_points_share_in_one_look_per_point(house):
@@ -38,13 +39,9 @@ def test_a_panel_for_what_two_points_share_in_one_look_per_point(house):
     record(house, "toy/grid@b", curves={"train/loss": FALLING["train/loss"], "train/lr": [[0, 1.0]]})
     record(house, "toy/grid@c", curves=FALLING)
     (plot,) = drawn().values()
-    assert {w for w in words(plot.data) if "/" in w and "grid" not in w} == {
-        "train/loss (nats per token)",
-        "val/loss (nats per token)",
-    }
-    _, val = panels(plot.data)
-    strokes = [p.get("stroke") for p in val.iter() if p.tag.endswith("polyline")]
-    assert strokes == [COLOURS[0], COLOURS[2]]  # b has its colour without a line here
+    train, val = plot.content.panels
+    assert (train.y_label, val.y_label) == ("train/loss (nats per token)", "val/loss (nats per token)")
+    assert [line.look for line in val.lines] == [0, 2]  # b has its look without a line here
 
 
 def test_points_that_share_no_curve_make_no_figure(house):
@@ -71,11 +68,9 @@ def test_seeds_are_thin_lines_about_their_mean(house):
     three_seeds(house, "a")
     record(house, "toy/grid@b", curves={"val/loss": [[0, 2.0], [10, 2.0]]})
     (plot,) = drawn().values()
-    (panel,) = panels(plot.data)
-    thin = [stroke[0][1] for stroke in lines(panel, thin=True)]
-    mean, other = (stroke[0][1] for stroke in lines(panel, thin=False))
-    assert len(thin) == 3
-    assert mean == other == pytest.approx(sum(thin) / 3, abs=0.1)  # the mean of 1, 2, 3 is 2
+    (panel,) = plot.content.panels
+    assert [line.points[0][1] for line in panel.lines if line.thin] == [1.0, 2.0, 3.0]
+    assert [(line.look, line.points[0][1]) for line in panel.lines if not line.thin] == [(0, 2.0), (1, 2.0)]
     assert "means of 1 to 3 seeds" in plot.caption
 
 
@@ -85,9 +80,8 @@ def test_seeds_of_many_points_are_not_drawn(house):
     for point in points:
         three_seeds(house, point)
     (plot,) = drawn().values()
-    assert lines(root_of(plot.data), thin=True) == []
-    assert len(lines(root_of(plot.data))) == 5
-    assert "toy/grid, scale cpu, means of 3 seeds" in words(plot.data)
+    assert [line.thin for line in plot.content.panels[0].lines] == [False] * 5
+    assert plot.content.title == "toy/grid, scale cpu, means of 3 seeds"
 
 
 def test_seeds_without_a_common_step_are_drawn_themselves(house):
@@ -97,17 +91,16 @@ def test_seeds_without_a_common_step_are_drawn_themselves(house):
         record(house, f"toy/grid@{point}", 1, curves={"val/loss": [[0, 1.0], [2, 1.0]]})
     record(house, "toy/grid@p0", 2, curves={"val/loss": [[1, 3.0], [3, 3.0]]})
     (plot,) = drawn().values()
-    assert len(lines(root_of(plot.data), thin=True)) == 2
-    assert len(lines(root_of(plot.data), thin=False)) == 4
+    assert sorted(line.thin for line in plot.content.panels[0].lines) == [False] * 4 + [True] * 2
 
 
-@pytest.mark.parametrize(("low", "ticks"), [(0.01, {"0.01", "0.1", "1"}), (0.5, {"0.5", "1", "1.5", "2"})])
-def test_a_wide_range_is_logarithmic(house, low, ticks):
+@pytest.mark.parametrize(("low", "log"), [(0.01, True), (0.5, False)])
+def test_a_wide_range_is_logarithmic(house, low, log):
     grid(house, "a", "b")
     for point in "ab":
         record(house, f"toy/grid@{point}", curves={"val/loss": [[0, 2.0], [10, low]]})
     (plot,) = drawn().values()
-    assert set(labels(panels(plot.data)[0])[1]) >= ticks
+    assert plot.content.panels[0].log_y is log
 
 
 def test_superseded_records_are_left_out(house):

@@ -1,15 +1,11 @@
-import itertools
-
 import pytest
 
 from repro.errors import UserError
 from repro.record import Measurement
 from repro.report.compare import compare
-from repro.report.figures import SWEEPS
-from repro.report.panels import COLOURS
-from repro.report.sweeps import sweeps
+from repro.report.plots.plot import SWEEPS
+from repro.report.plots.sweeps import sweeps
 from tests.report.grids import grid, record, swept
-from tests.report.svg import dots, labels, lines, marks, panels, words
 
 
 def drawn():
@@ -35,19 +31,20 @@ def test_a_figure_per_grid_scale_and_key(house):
     assert {plot.kind for plot in found.values()} == {SWEEPS}
     by_length, by_rounds = found["toy--grid--by-length--cpu.svg"], found["toy--grid--by-rounds--cpu.svg"]
     assert by_length.caption == "toy · grid · cpu: cost/time by length (tokens), 1 seed"
-    assert {"toy/grid, scale cpu, 1 seed", "cost/time", "us", "length (tokens)", "a"} <= set(
-        words(by_length.data)
-    )
-    assert {"test/accuracy", "percent", "rounds", "a", "b", "1", "2"} <= set(words(by_rounds.data))
-    assert [label for label in words(by_length.data) if label in ("128", "1K", "64K", "65,536")] != []
-    assert len(lines(panels(by_rounds.data)[0])) == 2
+    chart = by_rounds.content
+    assert (chart.title, chart.names) == ("toy/grid, scale cpu, 1 seed", ["a", "b"])
+    (panel,) = chart.panels
+    assert (panel.title, panel.x_label, panel.y_label) == ("test/accuracy", "rounds", "percent")
+    assert [line.look for line in panel.lines] == [0, 1]
+    assert by_length.content.panels[0].x_label == "length (tokens)"
 
 
 def test_a_recipe_without_points_and_an_odd_key(house):
     record(house, house.recipe("big"), scale="paper", metrics=swept("d/k v", "x", {1: 1.0, 2: 2.0}))
     (plot,) = drawn().values()
     assert plot.name == "toy--big--by-d-k-v--paper.svg"
-    assert {"big", "d/k v"} <= set(words(plot.data))
+    assert plot.content.names == ["big"]
+    assert plot.content.panels[0].x_label == "d/k v"
 
 
 def test_no_sweep_no_figure(house):
@@ -60,14 +57,10 @@ def test_values_are_where_they_belong(house):
     record(house, "toy/grid@a", metrics=list(reversed(rounds(20.0, 40.0, 60.0, 80.0))))
     record(house, "toy/grid@b", metrics=rounds(100.0))
     (plot,) = drawn().values()
-    (panel,) = panels(plot.data)
-    below, left = labels(panel)
-    mine = [(x, y) for colour, x, y in marks(panel) if colour == COLOURS[0]]
-    assert [x for x, _ in mine[:3]] == [below["1"], below["2"], below["4"]]
-    assert mine[3][0] > below["4"]
-    assert [y for _, y in mine] == [left["20"], left["40"], left["60"], left["80"]]
-    (joined, _) = lines(panel)  # in the order of the numbers, whatever that of the record; without the word
-    assert joined == mine[:3]
+    (panel,) = plot.content.panels
+    assert panel.lines[0].points == [(1, 20.0), (2, 40.0), (4, 60.0), ("exact", 80.0)]
+    assert panel.lines[1].points == [(1, 100.0)]
+    assert panel.settings
 
 
 def test_means_with_a_dot_per_seed(house):
@@ -76,11 +69,12 @@ def test_means_with_a_dot_per_seed(house):
         record(house, "toy/grid@a", seed, metrics=rounds(20.0 + shift, 40.0 + shift))
     record(house, "toy/grid@b", metrics=rounds(21.0, 41.0))
     (plot,) = drawn().values()
-    (panel,) = panels(plot.data)
-    means = {(x, y) for colour, x, y in marks(panel) if colour == COLOURS[0]}
-    assert means == {(x, y) for colour, x, y in marks(panel) if colour == COLOURS[1]}
-    assert len(dots(panel)) == 6  # a single seed is no dot
-    assert {x for x, _ in dots(panel)} == {x for x, _ in means}
+    (panel,) = plot.content.panels
+    assert panel.lines[0].points == panel.lines[1].points == [(1, 21.0), (2, 41.0)]
+    assert panel.lines[0].dots == [
+        (x, y + shift) for x, y in ((1, 20.0), (2, 40.0)) for shift in (-6.0, 0.0, 9.0)
+    ]
+    assert panel.lines[1].dots == []  # a single seed is no dot
     assert plot.caption.endswith("means of 1 to 3 seeds")
 
 
@@ -93,24 +87,18 @@ def test_a_panel_for_each_name_unit_and_split(house):
     ]
     record(house, "toy/big", scale="paper", metrics=metrics)
     (plot,) = drawn().values()
-    assert len(panels(plot.data)) == 3
-    assert {"loss, test", "loss, val", "bpd", "bits"} <= set(words(plot.data))
+    assert [panel.title for panel in plot.content.panels] == ["loss, test", "loss, val", "bpd"]
+    assert plot.content.panels[2].y_label == "bits"
 
 
-def test_wide_ranges_are_logarithmic(house):
-    grid(house, "a", "b")
-    times = {2**n: 0.01 * 2**n for n in range(7, 17)}
-    record(house, "toy/grid@a", metrics=swept("length", "time", times))
+@pytest.mark.parametrize(
+    ("values", "log"), [({1: 1.0, 8: 30.0}, (False, False)), ({1: 1.0, 9: 30.1, "none": 5.0}, (True, True))]
+)
+def test_wide_ranges_are_logarithmic(house, values, log):
+    record(house, house.recipe("big"), scale="paper", metrics=swept("length", "time", values))
     (plot,) = drawn().values()
-    (panel,) = panels(plot.data)
-    places = [(x, y) for _, x, y in marks(panel)]
-    across = [b[0] - a[0] for a, b in itertools.pairwise(places)]
-    up = [a[1] - b[1] for a, b in itertools.pairwise(places)]
-    assert across == pytest.approx([across[0]] * 9, abs=0.2)
-    assert up == pytest.approx([up[0]] * 9, abs=0.2)
-    below, left = labels(panel)
-    assert list(below) == ["128", "512", "2K", "8K", "32K"]
-    assert set(left) == {"1", "10", "100"}
+    (panel,) = plot.content.panels
+    assert (panel.log_x, panel.log_y) == log
 
 
 @pytest.mark.parametrize(
@@ -139,7 +127,7 @@ def test_two_values_at_one_place_are_refused(house):
 def test_truths_are_words(house):
     record(house, house.recipe("big"), scale="paper", metrics=swept("causal", "x", {True: 1.0, False: 2.0}))
     (plot,) = drawn().values()
-    assert {"true", "false"} <= set(words(plot.data))
+    assert {x for x, _ in plot.content.panels[0].lines[0].points} == {"true", "false"}
 
 
 def fitted(of, by, value, name="test/exponent"):
@@ -154,13 +142,10 @@ def test_fitted_exponents_stand_in_their_panel_beside_those_of_the_paper(house):
         record(house, "toy/grid@a", seed, metrics=[*costs, fitted("cost", "length", value, "test/bleu")])
         record(house, "toy/grid@b", seed, metrics=[*costs, fitted("cost", "length", 1.0)])
     (plot,) = drawn().values()
-    cost, other = panels(plot.data)
-    said = [t.text for t in cost.iter() if t.text and t.text.startswith("exponent")]
+    cost, other = plot.content.panels
     published = compare().entries["toy", "table1", "big", "bleu"].published
-    assert said == [f"exponent 1.99, paper {published:g}", "exponent 1.00"]
-    assert not [t.text for t in other.iter() if t.text and t.text.startswith("exponent")]
-    colours = [colour for colour, _, _ in marks(cost)]
-    assert colours[-2:] == list(COLOURS[:2])
+    assert cost.notes == [(0, f"exponent 1.99, paper {published:g}"), (1, "exponent 1.00")]
+    assert other.notes == []
 
 
 def test_where_lines_cross_a_rule_stands(house):
@@ -173,10 +158,7 @@ def test_where_lines_cross_a_rule_stands(house):
     record(house, "toy/grid@a", metrics=[*costs, crossing[0]])
     record(house, "toy/grid@a", 2, metrics=[*costs, crossing[1]])
     (plot,) = drawn().values()
-    (panel,) = panels(plot.data)
-    assert "cross at 10" in words(plot.data)
-    (rule,) = [e for e in panel if e.get("stroke-dasharray") == "3 3"]
-    assert float(rule.get("x1")) == marks(panel)[1][1]
+    assert plot.content.panels[0].rules == [(10.0, "cross at 10")]
 
 
 def test_an_exponent_of_nothing_that_is_drawn_is_no_figure(house):
@@ -190,4 +172,4 @@ def test_an_exponent_of_nothing_that_is_drawn_is_no_figure(house):
     assert drawn() == {}
     record(house, "toy/grid@a", 2, metrics=[*swept("length", "cost", {1: 1.0, 100: 10.0}), far])
     (plot,) = drawn().values()
-    assert not [word for word in words(plot.data) if word.startswith("cross")]
+    assert plot.content.panels[0].rules == []

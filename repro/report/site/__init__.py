@@ -1,4 +1,4 @@
-"""The results site: ``results/index.html``, one file that needs neither network nor JavaScript.
+"""The results site: ``results/index.html``, readable without JavaScript; figures are files beside it.
 
-A text becomes markup in :mod:`repro.report.site.html` only, which escapes it; every other module here builds trees.
+The modules here compute what the page says; the templates, which escape every text, say it in HTML.
 """

@@ -1,6 +1,4 @@
-"""Verdicts as badges, each with a sentence that explains it."""
-
-from repro.report.site.html import Html, join, tag
+"""Verdicts, each with a sentence that explains it."""
 
 NUMBERS = {
     "reproduced": "At the paper's scale, from at least three seeds of committed code, the 90 % interval of the "
@@ -44,27 +42,6 @@ def key(verdict: str) -> str:
 def keys(verdicts: "set[str] | list[str]") -> str:
     """Several verdicts, for a filter."""
     return " ".join(sorted(set(map(key, verdicts))))
-
-
-def badge(verdict: str) -> Html:
-    """A verdict with its sign: shape and word say it, colour only repeats it."""
-    return tag("b", verdict, cls=f"v v-{key(verdict)}")
-
-
-def mark(words: str) -> Html:
-    """A remark that weakens a number."""
-    return tag("b", words, cls="m")
-
-
-def legend() -> Html:
-    """Each verdict with its sentence."""
-    lists = []
-    for title, sentences in (("Verdicts of numbers", NUMBERS), ("Verdicts of ordering claims", CLAIMS)):
-        items = [tag("div", tag("dt", badge(word)), tag("dd", said)) for word, said in sentences.items()]
-        if sentences is NUMBERS:
-            items += [tag("div", tag("dt", mark(word)), tag("dd", said)) for word, said in MARKS.items()]
-        lists.append(join([tag("h4", title), tag("dl", *items, cls="legend")]))
-    return join(lists)
 
 
 def rank(verdict: str) -> int:

@@ -7,7 +7,7 @@ from repro.recipe import SCALES
 from repro.record import RunRecord
 from repro.report.claims import Claim
 from repro.report.compare import Cell, Comparison
-from repro.report.figures import Plot
+from repro.report.plots.plot import Plot
 from repro.report.published import Paper
 
 Place = tuple[str, str]  # experiment, scale

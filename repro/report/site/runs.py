@@ -1,63 +1,79 @@
 """The runs of an experiment at one scale: their numbers and curves, what they share, in what they differ."""
 
+from dataclasses import dataclass
 from typing import Any
 
+from repro.recipe import SECTIONS, TAKEN, Config
 from repro.record import RunRecord
 from repro.report import text
 from repro.report.compare import Comparison
 from repro.report.documents import Group, commit, measurements, shared_protocol, some_seeds
-from repro.report.figures import file_name
 from repro.report.headline import named
-from repro.report.published import Paper
-from repro.report.site import anchors, badges, figures
-from repro.report.site.config import as_yaml
-from repro.report.site.html import Html, bullets, columns, join, outside, scroll, tag, verbatim
+from repro.report.plots.plot import Plot, file_name
+from repro.report.site import anchors, badges
 from repro.report.site.material import Material, Runs
 from repro.report.statistics import estimate
+from repro.yamls import to_yaml
 
-NUMBERS = frozenset(
-    ("Mean ± 95 %", "n", "Parameters", "Updates", "Tokens", "Wall time", "GPU hours", "Peak memory")
-)
 MAY_BE_SHARED = ("n", "Split", "Items")  # said once where all numbers agree in it
 OWN = ("State", "Wall time", "Finished")  # each run says these of itself, also where all agree
 
 
-def section(material: Material, paper: Paper) -> Html:
-    """Every run of a paper, by experiment and scale."""
-    groups = material.runs_of(paper)
-    if not groups:
-        return Html()
-    said = tag(
-        "p", "Every record, by experiment and scale, also those that count for nothing, and why.", cls="meta"
-    )
-    folded = [group(material, runs) for runs in groups]
-    return tag(
-        "section", tag("h3", "Runs"), said, *folded, id=f"runs-of-{anchors.slug(paper.key)}", data_box=True
-    )
+@dataclass(frozen=True)
+class Grid:
+    """A table whose lines begin with a heading.
+
+    Attributes:
+        name: for those who hear it.
+        titles: of its columns.
+        rows: heading, marks behind it, the other cells, and the address of the line, which may be empty.
+        shared: what all lines have in common.
+    """
+
+    name: str
+    titles: list[str]
+    rows: list[tuple[str, list[str], list[str], str]]
+    shared: str = ""
 
 
-def group(material: Material, runs: Runs) -> Html:
+@dataclass(frozen=True)
+class RunsView:
     """One experiment at one scale; its address is within the fold, so that a browser opens it on the way there."""
-    parts = [
-        bullets(runs.weaknesses, "marks"),
-        _figures(material, runs),
-        _metrics(runs),
-        _table(material.comparison, runs),
-        _deviations(runs.records),
-        _configurations(runs.records),
-    ]
-    return tag(
-        "details",
-        _summary(runs),
-        tag("div", *parts, id=anchors.runs(runs.experiment, runs.scale), cls="body"),
-        cls="runs",
-        data_k="g",
-        data_v=badges.keys(set(runs.verdicts)) or None,
-        data_s=runs.scale,
+
+    id: str
+    experiment: str
+    scale: str
+    verdicts: str
+    summary: str
+    weaknesses: tuple[str, ...]
+    plots: list[Plot]
+    metrics: Grid | None
+    runs: Grid
+    facts: dict[str, str]
+    deviations: list[str]
+    configurations: list[tuple[str, str]]
+
+
+def group(material: Material, runs: Runs) -> RunsView:
+    """What the page says of one experiment at one scale."""
+    grid, shared = _table(material.comparison, runs)
+    return RunsView(
+        id=anchors.runs(runs.experiment, runs.scale),
+        experiment=runs.experiment,
+        scale=runs.scale,
+        verdicts=badges.keys(set(runs.verdicts)),
+        summary=_summary(runs),
+        weaknesses=runs.weaknesses,
+        plots=_plots(material, runs),
+        metrics=_metrics(runs),
+        runs=grid,
+        facts=shared,
+        deviations=list(dict.fromkeys(d for record in runs.records for d in record.deviations)),
+        configurations=_configurations(runs.records),
     )
 
 
-def _summary(runs: Runs) -> Html:
+def _summary(runs: Runs) -> str:
     scale = "paper scale" if runs.scale == "paper" else f"reduced scale: {runs.scale}"
     scores = []
     for found in measurements(runs.used):
@@ -65,25 +81,22 @@ def _summary(runs: Runs) -> Html:
             m = found[0][1]
             scores.append(f"{m.name} {text.plus_minus(estimate([x.value for _, x in found]))} {m.unit}")
     seeds = text.plural(len(runs.used), "seed") if runs.used else "no record counts"
-    weak = badges.mark("see notes") if runs.weaknesses else Html()
-    said = tag("span", " · ".join([scale, seeds, *scores[:2]]), cls="sum")
-    return tag("summary", tag("h4", tag("code", runs.experiment)), said, weak)
+    return " · ".join([scale, seeds, *scores[:2]])
 
 
-def _figures(material: Material, runs: Runs) -> Html:
+def _plots(material: Material, runs: Runs) -> list[Plot]:
     """The learning curves of the runs that count, what they drew, and their memories."""
     name = file_name(runs.experiment, runs.scale)
     starts = tuple(f"{name.removesuffix('.svg')}--{part}-s" for part in ("drawn", "memory"))
-    here = [plot for plot in material.plots if plot.name == name or plot.name.startswith(starts)]
-    return join([figures.figure(plot) for plot in here])
+    return [plot for plot in material.plots if plot.name == name or plot.name.startswith(starts)]
 
 
-def _metrics(runs: Runs) -> Html:
+def _metrics(runs: Runs) -> Grid | None:
     """The numbers of the runs that count; of all, where none does."""
     records = runs.used or runs.records
     found = _without_repeats(measurements(records))
     if not found:
-        return tag("p", "No metric was recorded.")
+        return None
     protocols = [[text.mapping({k: v}) for k, v in sorted(shared_protocol(group).items())] for group in found]
     common = [words for words in protocols[0] if all(words in protocol for protocol in protocols)]
     lines = [_metric(group) for group in found]
@@ -92,11 +105,13 @@ def _metrics(runs: Runs) -> Html:
     once = {t: lines[0][t] for t in MAY_BE_SHARED if all(line[t] == lines[0][t] for line in lines)}
     said = [f"{title.lower()}: {words}" for title, words in once.items() if words != text.NOTHING]
     said += [f"protocol: {', '.join(common)}"] if common else []
-    shared = tag("p", f"All numbers: {'; '.join(said)}.", cls="meta") if said else Html()
     titles = [t for t in lines[0] if t not in once and any(line[t] != text.NOTHING for line in lines)]
-    rows = [_line(line, titles, some_seeds(group, records)) for line, group in zip(lines, found, strict=True)]
+    rows = [
+        (line[titles[0]], some_seeds(group, records), [line[t] for t in titles[1:]], "")
+        for line, group in zip(lines, found, strict=True)
+    ]
     name = f"Metrics of {runs.experiment} at scale {runs.scale}"
-    return join([scroll(name, columns(titles, NUMBERS), tag("tbody", *rows)), shared])
+    return Grid(name, titles, rows, f"All numbers: {'; '.join(said)}." if said else "")
 
 
 def _without_repeats(groups: list[Group]) -> list[Group]:
@@ -129,16 +144,6 @@ def _metric(found: Group) -> dict[str, str]:
     }
 
 
-def _line(line: dict[str, str], titles: list[str], marks: list[str]) -> Html:
-    name, *rest = titles
-    cells = [tag("td", line[title], cls=_class(title)) for title in rest]
-    return tag("tr", tag("th", line[name], *map(badges.mark, marks), scope="row"), *cells)
-
-
-def _class(title: str) -> str | None:
-    return "n" if title in NUMBERS else {"Protocol": "how", "By seed": "s"}.get(title)
-
-
 def facts(comparison: Comparison, record: RunRecord) -> dict[str, str]:
     """What there is to know of a run besides its numbers, each by its title."""
     return {
@@ -154,14 +159,14 @@ def facts(comparison: Comparison, record: RunRecord) -> dict[str, str]:
         "Precision": record.precision,
         "Parameters": text.count(record.parameters),
         "Started from": text.mapping(dict(record.start_from)) if record.start_from else text.NOTHING,
-        "Command": tag("code", record.command.replace(f"--seed {record.seed}", "--seed SEED")),
+        "Command": record.command.replace(f"--seed {record.seed}", "--seed SEED"),
         "Data": _data(record.data),
         "Versions": text.mapping(dict(record.versions)),
         "Configuration": record.config_hash[:8],
         "Code": (record.code_sha256 or text.NOTHING)[:12],
         "Checkpoint": (record.checkpoint_sha256 or text.NOTHING)[:12],
         "Outputs": (record.outputs_sha256 or text.NOTHING)[:12],
-        "W&B": outside(record.wandb_url) if record.wandb_url else text.NOTHING,
+        "W&B": record.wandb_url or text.NOTHING,
     }
 
 
@@ -179,44 +184,29 @@ def _data(data: dict[str, Any]) -> str:
     return "; ".join([*said, *([text.mapping(rest)] if rest else [])])
 
 
-def _table(comparison: Comparison, runs: Runs) -> Html:
-    """A line per run with that in which it differs, then once what all of them share."""
+def _table(comparison: Comparison, runs: Runs) -> tuple[Grid, dict[str, str]]:
+    """A line per run with that in which it differs, then what all of them share."""
     said = [facts(comparison, record) for record in runs.records]
     differing = [title for title in said[0] if title in OWN or len({f[title] for f in said}) > 1]
-    rows = [_run(record, found, differing) for record, found in zip(runs.records, said, strict=True)]
-    shared = {
-        title: value for title, value in said[0].items() if title not in differing and value != text.NOTHING
-    }
-    terms = [tag("div", tag("dt", title), tag("dd", value)) for title, value in shared.items()]
-    name = f"Runs of {runs.experiment} at scale {runs.scale}"
-    grid = scroll(name, columns(["Run", *differing], NUMBERS), tag("tbody", *rows))
-    return join([grid, tag("dl", *terms, cls="facts")])
+    rows: list[tuple[str, list[str], list[str], str]] = [
+        (f"seed {record.seed}", [], [found[title] for title in differing], anchors.run(record))
+        for record, found in zip(runs.records, said, strict=True)
+    ]
+    shared = {t: value for t, value in said[0].items() if t not in differing and value != text.NOTHING}
+    return Grid(f"Runs of {runs.experiment} at scale {runs.scale}", ["Run", *differing], rows), shared
 
 
-def _run(record: RunRecord, found: dict[str, str], titles: list[str]) -> Html:
-    place = anchors.run(record)
-    cells = [tag("td", found[title], cls=_class(title)) for title in titles]
-    return tag(
-        "tr", tag("th", tag("a", f"seed {record.seed}", href=f"#{place}"), scope="row"), *cells, id=place
-    )
-
-
-def _deviations(records: tuple[RunRecord, ...]) -> Html:
-    said = dict.fromkeys(deviation for record in records for deviation in record.deviations)
-    if not said:
-        return Html()
-    return join([tag("h5", "Deviations from the paper"), bullets(list(said), "notes")])
-
-
-def _configurations(records: tuple[RunRecord, ...]) -> Html:
-    """Each configuration once, however many runs had it."""
+def _configurations(records: tuple[RunRecord, ...]) -> list[tuple[str, str]]:
+    """Each configuration once, however many runs had it: its title and its YAML."""
     seeds: dict[tuple[str, str], list[str]] = {}
     for record in records:
         seeds.setdefault((record.config_hash[:8], as_yaml(record.config)), []).append(str(record.seed))
-    folds = []
-    for (digits, lines), those in seeds.items():
-        title = f"Configuration {digits} of seed{'s' if len(those) > 1 else ''} {', '.join(those)}"
-        folds.append(
-            tag("details", tag("summary", title), tag("pre", verbatim(lines), tabindex=0), cls="config")
-        )
-    return join(folds)
+    return [
+        (f"Configuration {digits} of seed{'s' if len(those) > 1 else ''} {', '.join(those)}", lines)
+        for (digits, lines), those in seeds.items()
+    ]
+
+
+def as_yaml(config: Config) -> str:
+    """What decides a run: trainer, model, data, checkpoints, and where it began; ASCII characters only."""
+    return to_yaml({key: config[key] for key in (*TAKEN, "start_with", *SECTIONS) if key in config}).strip()

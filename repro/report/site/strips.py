@@ -1,10 +1,9 @@
-"""Small drawings of intervals, beside the numbers that say the same."""
+"""Small drawings of intervals, beside the numbers that say the same: where their parts lie, in pixels."""
 
 from dataclasses import dataclass, replace
 
 from repro.report.compare import Cell, Entry
 from repro.report.rules import Margin
-from repro.report.site.html import Attribute, Html, leaf, tag
 from repro.report.statistics import Estimate
 
 WIDTH, HEIGHT, EDGE = 150, 18, 5
@@ -19,9 +18,28 @@ class Span:
     high: float
 
     def place(self, value: float) -> float:
-        """Where a number lies, in pixels; one beyond an end stands at that end."""
+        """The x coordinate of a number in pixels; one beyond an end stands at that end."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
-        return EDGE + min(max(share, 0.0), 1.0) * (WIDTH - 2 * EDGE)
+        return round(EDGE + min(max(share, 0.0), 1.0) * (WIDTH - 2 * EDGE), 1)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A mean with its interval.
+
+    Attributes:
+        mean: x coordinate; None where the mean lies beyond an end.
+        beyond: ``left`` or ``right`` where it does.
+        interval: from and to; None of a single run.
+        band: from and to of the margin; None without one.
+        tick: of the published number.
+    """
+
+    mean: float | None
+    beyond: str = ""
+    interval: tuple[float, float] | None = None
+    band: tuple[float, float] | None = None
+    tick: float | None = None
 
 
 def span_of(estimates: list[Estimate]) -> Span:
@@ -30,23 +48,24 @@ def span_of(estimates: list[Estimate]) -> Span:
     return Span(min(ends), max(ends))
 
 
-def interval(best: Estimate, span: Span) -> Html:
-    """A mean with its interval; a mean without one is hollow."""
-    return _strip([], *_mean(best, span))
+def interval(best: Estimate, span: Span) -> Strip:
+    """A mean with its interval."""
+    ends = None if best.low is None or best.high is None else (span.place(best.low), span.place(best.high))
+    if span.low <= best.mean <= span.high:
+        return Strip(span.place(best.mean), interval=ends)
+    return Strip(None, "right" if best.mean > span.high else "left", ends)
 
 
-def difference(entry: Entry, cell: Cell) -> Html:
-    """Where our interval lies, seen from the published number (the tick): the margin is the band around it."""
+def difference(entry: Entry, cell: Cell) -> Strip | None:
+    """Our interval, seen from the published number (the tick): the margin is the band around it."""
     best = cell.estimate
     if best is None or entry.rules is None or entry.rules.margin is None or entry.published is None:
-        return Html()
+        return None
     margin = entry.rules.margin
     middle, size = margin.scaled(entry.published), margin.at(entry.published)
     span = Span(middle - REACH * size, middle + REACH * size)
-    left, right = span.place(middle - size), span.place(middle + size)
-    band = leaf("rect", cls="band", x=_short(left), y=1, width=_short(right - left), height=HEIGHT - 2)
-    tick = leaf("path", cls="tick", d=f"M{_short(span.place(middle))} 1V{HEIGHT - 1}")
-    return _strip([band, tick], *_mean(_scaled(best, margin), span))
+    band = (span.place(middle - size), span.place(middle + size))
+    return replace(interval(_scaled(best, margin), span), band=band, tick=span.place(middle))
 
 
 def _scaled(best: Estimate, margin: Margin) -> Estimate:
@@ -56,26 +75,3 @@ def _scaled(best: Estimate, margin: Margin) -> Estimate:
         for end in (best.low, best.high)
     )
     return replace(best, mean=margin.scaled(best.mean), low=low, high=high)
-
-
-def _mean(best: Estimate, span: Span) -> list[Html]:
-    """The interval as far as the strip reaches, and the mean on it; an arrow where that is further away."""
-    middle, parts = _short(HEIGHT / 2), []
-    if best.low is not None and best.high is not None:
-        left, right = span.place(best.low), span.place(best.high)
-        ends = f"M{_short(left)} 5.5v7M{_short(right)} 5.5v7" if right - left > 8 else ""
-        parts.append(leaf("path", cls="whisker", d=f"M{_short(left)} {middle}H{_short(right)}{ends}"))
-    if span.low <= best.mean <= span.high:
-        shape = "dot" if parts else "dot hollow"
-        return [*parts, leaf("circle", cls=shape, cx=_short(span.place(best.mean)), cy=middle, r="3.2")]
-    tip, back = (WIDTH - 1, -7) if best.mean > span.high else (1, 7)
-    return [*parts, leaf("path", cls="arrow", d=f"M{tip} {middle}l{back} -5v10z")]
-
-
-def _strip(behind: list[Html], *front: Html) -> Html:
-    size: dict[str, Attribute] = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "width": WIDTH, "height": HEIGHT}
-    return tag("svg", *behind, *front, cls="strip", aria_hidden="true", **size)
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}".removesuffix(".0")

@@ -1,6 +1,9 @@
 import dataclasses
 
+import pytest
+
 from repro.record import Measurement, write_record
+from repro.report.site.runs import as_yaml
 from repro.yamls import parse_yaml
 from tests.report.fakes import make_record
 from tests.report.pages import cells, group, tree_of
@@ -36,8 +39,9 @@ def test_a_group_of_runs_shows_all_there_is(house):
     assert (said["Commit"], said["Versions"], said["Data"]) == ("01234567", "torch 2.13.0", "toy-text")
     assert (said["Parameters"], said["Updates"], said["Peak memory"]) == ("1,234", "100", "1.0 MiB")
     assert "Fewer updates" in [li.text for li in made.all("li")]
-    assert made.one("svg").get("aria-label") == "toy · big · paper: learning curves"
-    assert [t.text for t in made.one("svg").all("text")][:2] == ["toy/big, scale paper", "seed 1"]
+    image = made.one("figure").one("img")
+    assert image.get("src") == "plots/toy--big--paper.svg"
+    assert image.get("alt") == made.one("figcaption").text == "toy · big · paper: learning curves"
 
 
 def test_the_configuration_reads_back_and_stands_once(house):
@@ -143,3 +147,22 @@ def test_runs_are_found_by_the_verdicts_that_they_serve(house):
     assert group(tree, "toy/base").get("data-v") == "better does-not"
     assert group(tree, "toy/small").get("data-v") == "does-not reproduced"
     assert group(tree, "toy/base").get("data-s") == "paper"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "yes", "null", "1", "1e3", "2020-01-01", ".inf", "a: b", "- a", "{a", "'a", "a\\b", " a", "a\nb", "a\tb",
+     "\x1b[2J", "\x7f", "\u2028", "\u202eabc", "\ufeff", "\U000e0041", "é中∞", "---", True, None, 0, 10**20, -1e-9,
+     float("inf")],
+)  # fmt: skip
+def test_a_configuration_is_yaml_that_reads_back_and_shows_every_character(value):
+    tree = {"trainer": {"a": value, "b": [value, {"c": value}], "d": {"e": value, "f": {"g": value}}}}
+    said = as_yaml({"title": "left out", **tree})
+    assert parse_yaml(said) == tree
+    assert all(line.isascii() and line.isprintable() for line in said.split("\n"))
+
+
+def test_equal_parts_of_a_configuration_are_written_twice():
+    part = {"x": [1, 2]}
+    said = as_yaml({"trainer": {"a": part}, "model": {"b": part}})
+    assert said.split("\n") == ["trainer:", "  a:", "    x: [1, 2]", "model:", "  b:", "    x: [1, 2]"]

@@ -1,10 +1,9 @@
 """What continuous memories hold and how they are read: one panel per quantity, one line per layer."""
 
 from repro.record import RunRecord
-from repro.report.axes import linear
 from repro.report.compare import Comparison
-from repro.report.figures import MEMORIES, Plot, caption, file_name
-from repro.report.panels import Line, Panel, draw
+from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.plot import MEMORIES, Plot, caption, file_name
 
 POSITION = "position, from oldest to newest"
 
@@ -19,13 +18,13 @@ def memories(comparison: Comparison) -> list[Plot]:
         record = next((one for one in selection.used if any(one.profiles.values())), None)
         if record is not None:
             said = f"continuous memories in one example of the test split, seed {record.seed}"
-            svg = by_position(f"{experiment}, scale {scale}, seed {record.seed}", record)
+            chart = by_position(f"{experiment}, scale {scale}, seed {record.seed}", record)
             name = file_name(experiment, scale, f"memory-s{record.seed}")
-            found.append(Plot(name, MEMORIES, caption(experiment, scale, said), svg.encode()))
+            found.append(Plot(name, MEMORIES, caption(experiment, scale, said), chart))
     return found
 
 
-def by_position(title: str, record: RunRecord) -> str:
+def by_position(title: str, record: RunRecord) -> Chart:
     """One figure.
 
     Args:
@@ -38,9 +37,7 @@ def by_position(title: str, record: RunRecord) -> str:
             what, _, line = name.rpartition("/")
             panels.setdefault(what, {})[line] = values
     names = sorted({line for lines in panels.values() for line in lines}, key=lambda name: (len(name), name))
-    return draw(
-        title, "by position in the memory", names, [_panel(what, names, panels[what]) for what in panels]
-    )
+    return Chart(title, names, [_panel(what, names, lines) for what, lines in panels.items()])
 
 
 def _panel(what: str, names: list[str], lines: dict[str, list[float]]) -> Panel:
@@ -48,5 +45,4 @@ def _panel(what: str, names: list[str], lines: dict[str, list[float]]) -> Panel:
         Line(names.index(name), [((i + 0.5) / len(values), y) for i, y in enumerate(values)])
         for name, values in sorted(lines.items())
     ]
-    y = linear([0.0, *(value for values in lines.values() for value in values)])
-    return Panel(POSITION, what, linear((0.0, 1.0)), y, drawn)
+    return Panel(POSITION, what, drawn, from_zero=True)

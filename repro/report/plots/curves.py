@@ -3,10 +3,9 @@
 from typing import Any
 
 from repro.record import RunRecord
-from repro.report.axes import linear
 from repro.report.compare import Comparison
-from repro.report.figures import CURVES, Plot, caption, file_name, labelled, units_of
-from repro.report.panels import Line, Panel, draw
+from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.plot import CURVES, Plot, caption, file_name, labelled, units_of
 
 STEPS = "optimiser steps"
 
@@ -20,9 +19,9 @@ def curves(comparison: Comparison) -> list[Plot]:
     for (experiment, scale), selection in comparison.selections.items():
         metrics = curves_of(selection.used)
         if metrics:
-            svg = by_seed(f"{experiment}, scale {scale}", metrics, units_of(list(selection.used)))
+            chart = by_seed(f"{experiment}, scale {scale}", metrics, units_of(list(selection.used)))
             said = caption(experiment, scale, "learning curves")
-            found.append(Plot(file_name(experiment, scale), CURVES, said, svg.encode()))
+            found.append(Plot(file_name(experiment, scale), CURVES, said, chart))
     return found
 
 
@@ -37,7 +36,7 @@ def curves_of(records: tuple[RunRecord, ...]) -> Curves:
     return dict(sorted(found.items()))
 
 
-def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> str:
+def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> Chart:
     """One figure.
 
     Args:
@@ -49,7 +48,5 @@ def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> str:
     panels = []
     for name, found in metrics.items():
         lines = [Line(seeds.index(seed), [(x, y) for x, y in curve]) for seed, curve in sorted(found.items())]
-        there = [(x, y) for line in lines for x, y in line.points if y is not None]
-        x, y = linear(float(x) for x, _ in there), linear(y for _, y in there)
-        panels.append(Panel(STEPS, labelled(name, units), x, y, lines))
-    return draw(title, "learning curves", [f"seed {seed}" for seed in seeds], panels)
+        panels.append(Panel(STEPS, labelled(name, units), lines))
+    return Chart(title, [f"seed {seed}" for seed in seeds], panels)

@@ -1,10 +1,12 @@
-"""A figure before it is listed: what it is called, what it shows, its bytes."""
+"""A figure: its file name, its caption and the data that it shows."""
 
 import re
 from dataclasses import dataclass
 
+from repro.contact_sheet import Picture
 from repro.record import RunRecord
 from repro.report import text
+from repro.report.plots.chart import Chart
 
 SWEEPS = "Sweeps"
 SIDES = "Points of a grid side by side"
@@ -32,13 +34,18 @@ class Plot:
         name: of its file in ``results/plots``; begins with ``<paper>--``.
         kind: one of :data:`KINDS`.
         caption: one line.
-        data: its bytes.
+        content: a chart, drawn as SVG, or pictures of one shape, shown on a sheet as PNG.
     """
 
     name: str
     kind: str
     caption: str
-    data: bytes
+    content: Chart | list[Picture]
+
+    @property
+    def library(self) -> str:
+        """What draws it."""
+        return "matplotlib" if isinstance(self.content, Chart) else "pillow"
 
 
 def file_name(experiment: str, *parts: str, suffix: str = "svg") -> str:

@@ -1,12 +1,15 @@
-import zlib
+import io
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from repro.contact_sheet import Picture, to_line
 from repro.errors import UserError
 from repro.report.compare import compare
-from repro.report.figures import DRAWN
-from repro.report.gallery import drawn, gallery
+from repro.report.plots import files
+from repro.report.plots.pictures import drawn, pictures
+from repro.report.plots.plot import DRAWN
 from tests.report.grids import grid, record
 
 PICTURES = [Picture(2, 3, 1, bytes([n, 10, 20, 30, 40, 50])) for n in range(11)]
@@ -14,24 +17,11 @@ TEXT = "".join(f"{to_line(picture)}\n" for picture in PICTURES)
 
 
 def sheets(house):
-    return {plot.name: plot for plot in gallery(compare(), house.results / "runs")}
+    return {plot.name: plot for plot in pictures(compare(), house.results / "runs")}
 
 
-def pixels(png):
-    """Rows of a grey PNG of few runs, undone by hand: filter 2 only."""
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    at = png.index(b"IHDR") + 4
-    width, height = int.from_bytes(png[at : at + 4], "big"), int.from_bytes(png[at + 4 : at + 8], "big")
-    at = png.index(b"IDAT")
-    size = int.from_bytes(png[at - 4 : at], "big")
-    raw = zlib.decompress(png[at + 4 : at + 4 + size])
-    above, rows = bytes(width), []
-    for y in range(height):
-        line = raw[y * (width + 1) : (y + 1) * (width + 1)]
-        assert line[0] == 2
-        above = bytes((a + b) & 255 for a, b in zip(line[1:], above, strict=True))
-        rows.append(above)
-    return rows
+def image(plot):
+    return Image.open(io.BytesIO(files.content(plot, Path("missing"))))
 
 
 def test_a_sheet_per_run_with_pictures(house):
@@ -56,20 +46,19 @@ def test_a_sheet_per_run_with_pictures(house):
 def test_the_sheet_shows_every_picture_large(house):
     record(house, house.recipe("big"), 1, "paper", outputs=TEXT)
     (plot,) = sheets(house).values()
-    rows = pixels(plot.data)
+    sheet = image(plot)
     step, high = 3 * 28 + 1, 2 * 28 + 1  # 84 / 3 = 28 times as large, a line between them
-    assert len(rows) == 2 * high + 1
-    assert len(rows[0]) == 8 * step + 1
-    there = [rows[1 + high * (n // 8)][1 + step * (n % 8)] for n in range(11)]
+    assert sheet.size == (8 * step + 1, 2 * high + 1)
+    there = [sheet.getpixel((1 + step * (n % 8), 1 + high * (n // 8))) for n in range(11)]
     assert there == list(range(11))
-    assert rows[high - 1][step - 1] == 50
+    assert sheet.getpixel((step - 1, high - 1)) == 50
 
 
 def test_large_pictures_keep_their_size(house):
     picture = Picture(100, 90, 3, bytes(27_000))
     record(house, house.recipe("big"), 1, "paper", outputs=to_line(picture))
     (plot,) = sheets(house).values()
-    assert plot.data[16:24] == (92).to_bytes(4, "big") + (102).to_bytes(4, "big")
+    assert image(plot).size == (92, 102)
     assert "1 picture of 100 x 90 pixels in colour" in plot.caption
 
 
@@ -80,10 +69,10 @@ def test_only_records_that_count_are_shown(house):
     assert sheets(house) == {}
     newer = "".join(f"{to_line(picture)}\n" for picture in reversed(PICTURES))
     record(house, name, 1, "paper", outputs=newer, finished="2026-05-01T00:00:00Z")
-    later = sheets(house)["toy--big--paper--drawn-s1.png"].data
+    later = sheets(house)["toy--big--paper--drawn-s1.png"].content
     record(house, name, 1, "paper", outputs=TEXT, finished="2026-04-01T00:00:00Z")
     (first,) = sheets(house).values()  # of a seed, the first record counts, whenever it came
-    assert first.data != later
+    assert first.content != later
 
 
 @pytest.mark.parametrize("text", ["", "a\nb\n", "\n" + TEXT, "28x28: a translation about 28x28x1:\n"])

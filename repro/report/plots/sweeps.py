@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from repro.errors import UserError
 from repro.record import Measurement, RunRecord
-from repro.report.axes import Value, of_scores, of_settings
 from repro.report.compare import Comparison
-from repro.report.figures import SWEEPS, Plot, caption, file_name, grid_of, over_seeds, point_of
-from repro.report.panels import Line, Note, Panel, draw
+from repro.report.plots.chart import FACTOR_X, FACTOR_Y, Chart, Line, Panel, Value, scores, spans
+from repro.report.plots.plot import SWEEPS, Plot, caption, file_name, grid_of, over_seeds, point_of
 
 Measured = tuple[str, str, str]  # name, unit, split: what one panel shows
 Values = dict[Value, dict[int, float]]  # {setting: {seed: value}}
@@ -108,37 +107,50 @@ def _fit(sweep: Sweep, comparison: Comparison, record: RunRecord, m: Measurement
 
 
 def _plot(grid: str, scale: str, key: str, sweep: Sweep) -> Plot:
-    across = f"{key} ({sweep.unit})" if sweep.unit else key
+    x_label = f"{key} ({sweep.unit})" if sweep.unit else key
     names = list(sweep.seeds)
     titles = [name for name, _, _ in sweep.found]
-    panels = []
-    for (name, unit, split), points in sweep.found.items():
-        lines = [_line(names.index(point), values) for point, values in points.items()]
-        drawn = [*(p for line in lines for p in line.points), *(d for line in lines for d in line.dots)]
-        settings = [x for values in points.values() for x in values]
-        x = of_settings(settings)
-        y = of_scores(y for _, y in drawn if y is not None)
-        heading = f"{name}, {split}" if titles.count(name) > 1 else name
-        notes, uprights = _notes(sweep, name, names), _uprights(sweep, name, settings)
-        panels.append(Panel(across, unit, x, y, lines, heading, marked=True, notes=notes, uprights=uprights))
+    panels = [
+        _panel(sweep, measured, x_label, f"{name}, {split}" if titles.count(name) > 1 else name)
+        for measured in sweep.found
+        for name, _, split in [measured]
+    ]
     seeds = over_seeds([len(seeds) for seeds in sweep.seeds.values()])
-    svg = draw(f"{grid}, scale {scale}, {seeds}", f"by {key}", names, panels)
-    said = caption(grid, scale, f"{', '.join(dict.fromkeys(titles))} by {across}, {seeds}")
-    return Plot(file_name(grid, f"by-{key}", scale), SWEEPS, said, svg.encode())
+    chart = Chart(f"{grid}, scale {scale}, {seeds}", names, panels)
+    said = caption(grid, scale, f"{', '.join(dict.fromkeys(titles))} by {x_label}, {seeds}")
+    return Plot(file_name(grid, f"by-{key}", scale), SWEEPS, said, chart)
 
 
-def _notes(sweep: Sweep, name: str, names: list[str]) -> list[Note]:
+def _panel(sweep: Sweep, measured: Measured, x_label: str, title: str) -> Panel:
+    name, unit, _ = measured
+    points, names = sweep.found[measured], list(sweep.seeds)
+    lines = [_line(names.index(point), values) for point, values in points.items()]
+    settings = [x for values in points.values() for x in values]
+    return Panel(
+        x_label,
+        unit,
+        lines,
+        title,
+        settings=True,
+        log_x=spans(settings, FACTOR_X),
+        log_y=spans(scores(lines), FACTOR_Y),
+        notes=_notes(sweep, name, names),
+        rules=_rules(sweep, name, settings),
+    )
+
+
+def _notes(sweep: Sweep, name: str, names: list[str]) -> list[tuple[int, str]]:
     """The exponents of the lines of a panel."""
     found = []
     for point, values in sweep.exponents.get(name, {}).items():
         if point in names:
             stated = sweep.stated.get((name, point))
             said = "" if stated is None else f", paper {stated:g}"
-            found.append(Note(names.index(point), f"exponent {sum(values) / len(values):.2f}{said}"))
+            found.append((names.index(point), f"exponent {sum(values) / len(values):.2f}{said}"))
     return found
 
 
-def _uprights(sweep: Sweep, name: str, settings: list[Value]) -> list[tuple[float, str]]:
+def _rules(sweep: Sweep, name: str, settings: list[Value]) -> list[tuple[float, str]]:
     """Where lines of a panel cross, if that lies within it."""
     values, numbers = sweep.crossings.get(name), [x for x in settings if not isinstance(x, str)]
     if not values or not numbers:

@@ -4,18 +4,17 @@ import hashlib
 import re
 from pathlib import Path
 
-from repro.contact_sheet import Picture, from_line, to_png
+from repro.contact_sheet import Picture, from_line
 from repro.errors import UserError
 from repro.record import RunRecord
 from repro.report import text
 from repro.report.compare import Comparison
-from repro.report.figures import DRAWN, Plot, caption, file_name
+from repro.report.plots.plot import DRAWN, Plot, caption, file_name
 
-SIDE = 84  # pixels that the longer side of a picture has at least, where a whole number of times leads there
 _PICTURE = re.compile(r"\d{1,5}x\d{1,5}x\d:")  # how a line of repro/contact_sheet.py begins
 
 
-def gallery(comparison: Comparison, runs: Path) -> list[Plot]:
+def pictures(comparison: Comparison, runs: Path) -> list[Plot]:
     """A sheet ``<paper>--<recipe>[@point]--<scale>--drawn-s<seed>.png`` per record that counts and has pictures.
 
     Args:
@@ -28,11 +27,11 @@ def gallery(comparison: Comparison, runs: Path) -> list[Plot]:
     found = []
     for (experiment, scale), selection in comparison.selections.items():
         for record in selection.used:
-            pictures = drawn(record, runs)
-            if pictures:
-                said = f"{_counted(pictures)} drawn from the model, seed {record.seed}"
+            there = drawn(record, runs)
+            if there:
+                said = f"{_counted(there)} drawn from the model, seed {record.seed}"
                 name = file_name(experiment, scale, f"drawn-s{record.seed}", suffix="png")
-                found.append(Plot(name, DRAWN, caption(experiment, scale, said), _sheet(pictures)))
+                found.append(Plot(name, DRAWN, caption(experiment, scale, said), there))
     return found
 
 
@@ -40,7 +39,7 @@ def drawn(record: RunRecord, runs: Path) -> list[Picture]:
     """The pictures among a run's outputs; none where these are of another kind: the first line tells.
 
     Raises:
-        UserError: see :func:`gallery`.
+        UserError: see :func:`pictures`.
     """
     path = (runs / record.path).with_suffix(".outputs.txt")
     if record.outputs_sha256 is None or not path.is_file():
@@ -52,19 +51,15 @@ def drawn(record: RunRecord, runs: Path) -> list[Picture]:
     if hashlib.sha256(content).hexdigest() != record.outputs_sha256:
         raise UserError(f"{path} is not what its record names: its SHA-256 is another; restore the file")
     try:
-        pictures = [from_line(line) for line in lines]
+        found = [from_line(line) for line in lines]
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    if len({picture[:3] for picture in pictures}) > 1:
+    if len({picture[:3] for picture in found}) > 1:
         raise UserError(f"{path}: the pictures of one run must have one shape")
-    return pictures
+    return found
 
 
 def _counted(pictures: list[Picture]) -> str:
     height, width, channels, _ = pictures[0]
     kind = "in grey" if channels == 1 else "in colour"
     return f"{text.plural(len(pictures), 'picture')} of {height} x {width} pixels {kind}"
-
-
-def _sheet(pictures: list[Picture]) -> bytes:
-    return to_png(pictures, scale=max(1, SIDE // max(pictures[0].height, pictures[0].width)))

@@ -3,10 +3,10 @@
 from typing import Any
 
 from repro.record import RunRecord
-from repro.report.axes import linear, of_scores
 from repro.report.compare import Comparison
-from repro.report.curves import STEPS, Curve, Curves, curves_of
-from repro.report.figures import (
+from repro.report.plots.chart import FACTOR_Y, Chart, Line, Panel, scores, spans
+from repro.report.plots.curves import STEPS, Curve, Curves, curves_of
+from repro.report.plots.plot import (
     SIDES,
     Plot,
     caption,
@@ -17,7 +17,6 @@ from repro.report.figures import (
     point_of,
     units_of,
 )
-from repro.report.panels import Line, Panel, draw
 
 LEGIBLE = 4  # up to so many points, single seeds are drawn, too
 
@@ -36,9 +35,9 @@ def sides(comparison: Comparison) -> list[Plot]:
         panels = _panels(shared, units)
         if panels:
             seeds = over_seeds([len(points[point]) for point in shared])
-            svg = draw(f"{grid}, scale {scale}, {seeds}", "points side by side", list(shared), panels)
+            chart = Chart(f"{grid}, scale {scale}, {seeds}", list(shared), panels)
             said = caption(grid, scale, f"learning curves of {len(shared)} points side by side, {seeds}")
-            found.append(Plot(file_name(grid, "points", scale), SIDES, said, svg.encode()))
+            found.append(Plot(file_name(grid, "points", scale), SIDES, said, chart))
     return found
 
 
@@ -53,9 +52,8 @@ def _panels(points: dict[str, Curves], units: dict[str, str]) -> list[Panel]:
         lines = [
             line for look, seeds in there.items() for line in _lines(look, seeds, len(points) <= LEGIBLE)
         ]
-        drawn = [(x, y) for line in lines for x, y in line.points if y is not None]
-        x, y = linear(float(x) for x, _ in drawn), of_scores(y for _, y in drawn)
-        panels.append(Panel(STEPS, labelled(name, units), x, y, lines))
+        log_y = spans(scores(lines), FACTOR_Y)
+        panels.append(Panel(STEPS, labelled(name, units), lines, log_y=log_y))
     return panels
 
 

@@ -1,0 +1,30 @@
+"""Every figure of the records, by kind: sweeps, points side by side, pictures, memories, learning curves."""
+
+from pathlib import Path
+
+from repro.report.compare import Comparison
+from repro.report.plots.curves import curves
+from repro.report.plots.memories import memories
+from repro.report.plots.pictures import pictures
+from repro.report.plots.plot import Plot
+from repro.report.plots.sides import sides
+from repro.report.plots.sweeps import sweeps
+
+
+def plots(comparison: Comparison, runs: Path) -> list[Plot]:
+    """All figures, in the order in which a paper's page shows them; nothing is drawn yet.
+
+    Args:
+        comparison: the records.
+        runs: their folder, ``results/runs``.
+
+    Raises:
+        UserError: a record that cannot be drawn as it asks to be.
+    """
+    return [
+        *sweeps(comparison),
+        *sides(comparison),
+        *pictures(comparison, runs),
+        *memories(comparison),
+        *curves(comparison),
+    ]

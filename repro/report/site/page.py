@@ -1,0 +1,136 @@
+"""``index.html``: readable on a phone, in light and dark, on paper, without JavaScript; at most 2 MB."""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from repro.recipe import SCALES
+from repro.report import text
+from repro.report.claims import Claim
+from repro.report.compare import Comparison
+from repro.report.plots.files import size
+from repro.report.plots.plot import CURVES, DRAWN, KINDS, MEMORIES, Plot
+from repro.report.published import Paper
+from repro.report.site import anchors, badges, strips
+from repro.report.site.claims import claims
+from repro.report.site.material import Material
+from repro.report.site.overview import SHOWN, overview
+from repro.report.site.runs import group
+from repro.report.site.tables import table
+
+SITE = Path(__file__).parent
+INLINE = 400_000  # bytes of figures within the page; the others are files beside it, loaded when they come into view
+STYLE, SCRIPT = "page.css", "page.js"
+NUMBERS = frozenset(
+    ("Mean ± 95 %", "n", "Parameters", "Updates", "Tokens", "Wall time", "GPU hours", "Peak memory")
+)
+
+
+def render(comparison: Comparison, found: list[Claim], plots: list[Plot], drawn: dict[str, bytes]) -> str:
+    """The page; the same records and figures give the same bytes.
+
+    Args:
+        comparison: the records.
+        found: the ordering claims.
+        plots: all figures.
+        drawn: the bytes of each figure's file by its name.
+    """
+    material = Material(comparison, found, plots)
+    page = _environment().get_template("page.html").render(
+        overview=overview(material),
+        papers=[_paper(material, paper) for paper in comparison.papers],
+        scales=_scales(material),
+        shown=_figures(material, drawn),
+        style=Markup(read(STYLE)),
+        script=Markup(read(SCRIPT)),
+        policy=_policy(),
+    )  # fmt: skip
+    return f"{page.strip()}\n"
+
+
+def read(name: str) -> str:
+    """The style sheet or the script, as it stands in the page."""
+    return (SITE / name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def _environment() -> Environment:
+    """Templates in which every text is escaped, and none holds a control character."""
+    made = Environment(
+        loader=PackageLoader("repro.report.site"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
+    )
+    made.globals.update(anchors=anchors, badges=badges, strips=strips, text=text, SHOWN=SHOWN)
+    made.filters.update(path=quote, lines=_lines)
+    made.tests.update(number=NUMBERS.__contains__, address=re.compile(r"https?://[^\s/]").match)
+    return made
+
+
+def _lines(said: str) -> Markup:
+    """Several lines as they stand, for ``pre``; :func:`as_yaml` leaves no control characters in them."""
+    return Markup.escape(said)
+
+
+def _policy() -> str:
+    """What a browser may load and run: our style and script by their hashes, and figures beside the page."""
+    style, script = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(read(name).encode()).digest()).decode()}'"
+        for name in (STYLE, SCRIPT)
+    )
+    return (
+        f"default-src 'none'; img-src 'self'; style-src {style}; script-src {script}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _scales(material: Material) -> list[str]:
+    """The scales of numbers and runs, larger ones first."""
+    found = {
+        cell.goal.scale for e in material.comparison.entries.values() for cell in e.cells if cell.estimate
+    }
+    found |= {runs.scale for runs in material.runs.values()}
+    return [scale for scale in SCALES if scale in found]
+
+
+def _paper(material: Material, paper: Paper) -> dict[str, Any]:
+    """All there is of one paper. Figures of a single experiment stand with its runs."""
+    several = _several(material, paper)
+    return {
+        "paper": paper,
+        "venue": paper.venue if str(paper.year) in paper.venue else f"{paper.venue}, {paper.year}",
+        "tables": [table(material, paper, one) for one in paper.tables.values()],
+        "claims": claims(material, paper),
+        "figures": {k: there for k in KINDS if (there := [plot for plot in several if plot.kind == k])},
+        "how": KINDS,
+        "runs": [group(material, runs) for runs in material.runs_of(paper)],
+    }
+
+
+def _several(material: Material, paper: Paper) -> list[Plot]:
+    """The figures of several experiments."""
+    return [plot for plot in material.plots_of(paper) if plot.kind not in (CURVES, DRAWN, MEMORIES)]
+
+
+def _figures(material: Material, drawn: dict[str, bytes]) -> dict[str, dict[str, Any]]:
+    """Each figure as the page shows it: the first of each paper within the page, as far as there is room."""
+    found, room = {}, INLINE
+    first = {next((plot.name for plot in _several(material, p)), "") for p in material.comparison.papers}
+    for plot in material.plots:
+        width, height = size(drawn[plot.name])
+        inline = plot.name in first and plot.name.endswith(".svg") and len(drawn[plot.name]) <= room
+        room -= len(drawn[plot.name]) if inline else 0
+        markup = Markup(re.sub("(?s)<style>.*?</style>", "", drawn[plot.name].decode())) if inline else None
+        scale = plot.name.rpartition(".")[0].rpartition("--")[2]
+        found[plot.name] = {"markup": markup, "width": width, "height": height, "scale": scale}
+    return found
