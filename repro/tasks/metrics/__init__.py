@@ -1,0 +1,1 @@
+"""Scores, as metrics of torchmetrics: a rank is one more term of their states."""
