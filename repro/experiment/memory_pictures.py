@@ -95,7 +95,7 @@ def read_example(task: AnyTask, data: DataModule) -> Looks:
     try:
         with evaluating(task.net), watched_memories(task.net) as found:
             for batch in data.evaluation_loader(evaluation):
-                task.score(batch, evaluation)
+                task.score(batch, evaluation, task.metrics(evaluation))
     finally:
         task.net = net
     return {_number(name, i): look for i, (name, look) in enumerate(found.items()) if look.mean is not None}

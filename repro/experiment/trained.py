@@ -25,7 +25,7 @@ from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.dialogue import DialogueModel
 from repro.tasks.language_model import LanguageModel
-from repro.tasks.translated import one_line
+from repro.tasks.metrics.sentences import one_line
 from repro.tasks.translation import Search, Translation, decode_batch
 
 

@@ -9,11 +9,13 @@ from torch.nn.functional import cross_entropy
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches
 from repro.nn.positions import idle_parameters
-from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.settings import CallSettings
 from repro.record import Measurement
 from repro.tasks.callbacks import curves_of
-from repro.tasks.evaluated import Scored
+from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
+from repro.tasks.metrics.errors import Accuracy
+from repro.tasks.metrics.means import Likelihood, Mean
 from repro.tasks.networks import ClassifyingNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
@@ -25,6 +27,7 @@ class ClassData(Data, Protocol):
     """What classification reads of its datamodule."""
 
     seq_len: int
+    n_classes: int
 
 
 class Classification(ExampleTask[ClassifyingNetwork]):
@@ -38,7 +41,6 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         train_limit: score the first so many examples of the training split as well, ``train/accuracy``.
     """
 
-    SUMS = ("nll", "right", "right_hidden", "hidden", "targets")
     UNITS: ClassVar[dict[str, str]] = {
         "loss": "nats per target", "accuracy": "percent", "accuracy_hidden": "percent",
     }  # fmt: skip
@@ -90,25 +92,28 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         selection = scored.evaluation.selection
         return asdict(selection) if isinstance(selection, RandomBatches) else super().protocol(metric, scored)
 
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        """Likelihood and right answers, those that the input does not show apart."""
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """Loss and accuracy; that of targets which the input does not show apart."""
+        return {
+            "likelihood": Likelihood(),
+            "accuracy": Accuracy(self.data.n_classes),
+            "accuracy_hidden": Mean(),
+        }
+
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        """Adds likelihoods and predicted classes."""
         logits, targets = self._logits(examples), examples.targets
         nll = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").double().sum()
-        right = logits.argmax(-1) == targets
-        hidden = torch.zeros_like(right) if examples.hidden is None else examples.hidden
-        return [nll, right.sum(), (right & hidden).sum(), hidden.sum(), nll.new_full((), targets.numel())]
+        metrics["likelihood"].update(nll, targets.numel())
+        found = logits.argmax(-1)
+        metrics["accuracy"].update(found, targets)
+        if examples.hidden is not None:
+            right = (found == targets) & examples.hidden
+            metrics["accuracy_hidden"].update(100.0 * right.sum(), examples.hidden.sum())
 
     def summary(self, scored: Scored) -> dict[str, float]:
-        """Loss and accuracies."""
-        sums = scored.sums
-        found = {"loss": sums["nll"] / sums["targets"], "accuracy": 100.0 * sums["right"] / sums["targets"]}
-        if sums["hidden"]:
-            found["accuracy_hidden"] = 100.0 * sums["right_hidden"] / sums["hidden"]
-        return found
-
-    def counted(self, metric: str, scored: Scored) -> int:
-        """Targets, or those that the input does not show."""
-        return round(scored.sums["hidden" if metric == "accuracy_hidden" else "targets"])
+        """Loss and accuracies, as far as there are such targets."""
+        return {name: value for name, value in scored.values.items() if scored.counts[name]}
 
     # --- the record ---------------------------------------------------------------------------------------------
 

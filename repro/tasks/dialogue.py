@@ -1,23 +1,22 @@
 """Conversations about documents: perplexity of what is said, and replies that are compared with it."""
 
-import math
 from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_places
 from repro.errors import UserError
-from repro.nn.settings import AS_BUILT, CallSettings, has_memory
-from repro.tasks.evaluated import Scored
+from repro.nn.settings import CallSettings, has_memory
+from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
-from repro.tasks.metrics import Meteor, Rouge, UnigramF1, require_wordnet
+from repro.tasks.metrics.means import Likelihood
+from repro.tasks.metrics.sentences import one_line
+from repro.tasks.metrics.texts import Meteor, Rouge, UnigramF1, require_wordnet
 from repro.tasks.networks import TokenNetwork
 from repro.tasks.reading import Cut, read_blocks, token_types
 from repro.tasks.replies import Generation, Ids, replies, turns
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
-from repro.tasks.translated import one_line
 
 READ = "read"  # scored during training, without replies
 TEXTS = ("f1", "rouge1", "rougeL", "meteor")
@@ -64,7 +63,6 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         end symbol would come; it is drawn behind at most ``window - max_new`` tokens of the last block.
     """
 
-    SUMS: ClassVar[tuple[str, ...]] = ("nll", "targets", "replies")
     UNITS: ClassVar[dict[str, str]] = {
         "loss": "nats per token", "ppl": "perplexity per token", **dict.fromkeys(TEXTS, "percent"),
     }  # fmt: skip
@@ -79,8 +77,6 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         super().__init__(net, optimizer, schedule)
         self.generation = generation
         self.remembers = has_memory(net)
-        self._texts: dict[Evaluation, MetricCollection] = {}
-        self._means: dict[Evaluation, dict[str, float]] = {}
         self._said: dict[Place, tuple[str, str]] = {}  # of this rank, in the test split of public data
         self._pairs: list[tuple[str, str]] = []  # of all ranks
 
@@ -145,64 +141,60 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         """Whether replies are drawn in an evaluation."""
         return self.generation is not None and evaluation.name != READ
 
-    def _begin(self, evaluations: list[Evaluation]) -> None:
-        super()._begin(evaluations)
-        self._said, self._means = {}, {}
-        self._texts = {one: self._scores() for one in evaluations if self.replied(one)}
+    def on_test_epoch_start(self) -> None:
+        super().on_test_epoch_start()
+        self._said = {}
 
-    def _scores(self) -> MetricCollection:
-        assert self.generation is not None
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """Loss and perplexity of what was said, and how close replies come to it where they are drawn."""
+        found: Metrics = {"likelihood": Likelihood("ppl")}
+        if self.generation is None or not self.replied(evaluation):
+            return found
         meteor = Meteor(self.generation.synonyms)
-        scores = {"f1": UnigramF1(), "rouge1": Rouge("rouge1"), "rougeL": Rouge("rougeL"), "meteor": meteor}
-        return MetricCollection(dict(scores), compute_groups=False).to(self.device)
+        return found | {
+            "f1": UnigramF1(),
+            "rouge1": Rouge("rouge1"),
+            "rougeL": Rouge("rougeL"),
+            "meteor": meteor,
+        }
 
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        """Loss and targets; no replies."""
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        """Adds the likelihood of what was said."""
         nll, count, _ = self._losses(examples)
-        return [nll, nll.new_full((), count), nll.new_zeros(())]
+        metrics["likelihood"].update(nll, count)
 
-    def score(self, batch: ExampleBatch, evaluation: Evaluation) -> list[Tensor]:
-        """Sums over a batch; compares replies, where they are drawn."""
-        nll, count, none = super().score(batch, evaluation)
+    def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Updates the metrics with a batch; compares replies, where they are drawn."""
+        super().score(batch, evaluation, metrics)
         if self.replied(evaluation):
             for row, which in enumerate(batch.indices.tolist()):
-                none = none + self._reply(batch.examples, row, which, evaluation)
-        return [nll, count, none]
+                for place, pair in enumerate(self._replies(batch.examples, row, which)):
+                    for name in TEXTS:
+                        metrics[name].update(*pair)
+                    if self.data.public and evaluation.kind == "test":
+                        self._said[which, place] = pair
 
-    def _reply(self, examples: Examples, row: int, which: int, evaluation: Evaluation) -> int:
-        """Draws and compares the replies in one conversation; how many they are."""
+    def _replies(self, examples: Examples, row: int, which: int) -> list[tuple[str, str]]:
+        """The replies in one conversation, each with what was said."""
         data, how = self.data, self.generation
         assert how is not None
         steps = examples.inputs.shape[1] if examples.lengths is None else int(examples.lengths[row])
         whole = [*examples.inputs[row, :steps].tolist(), int(examples.targets[row, steps - 1])]
-        ids = Ids(*data.ends, data.doc_id)
         wanted = turns(whole, data.doc_id, how.history)
-        before, seed = [turn.before for turn in wanted], (data.seed, which)
+        before, ids, seed = [turn.before for turn in wanted], Ids(*data.ends, data.doc_id), (data.seed, which)
         drawn = replies(self.net, before, ids, data.seq_len, self.remembers, how, seed)
-        for place, (turn, tokens) in enumerate(zip(wanted, drawn, strict=True)):
-            pair = data.words(tokens), data.words(turn.said)
-            self._texts[evaluation].update(*pair)
-            if data.public and evaluation.kind == "test":
-                self._said[which, place] = pair
-        return len(wanted)
+        return [
+            (data.words(tokens), data.words(turn.said)) for turn, tokens in zip(wanted, drawn, strict=True)
+        ]
 
-    def complete(self, scored: Scored) -> None:
-        """Means over the replies of all ranks, and the replies in order."""
-        if scored.evaluation in self._texts:
-            means = self._texts[scored.evaluation].compute()
-            self._means[scored.evaluation] = {name: float(value) for name, value in means.items()}
-        if scored.evaluation.kind == "test":
+    def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Gathers the replies of all ranks in their order."""
+        if evaluation.kind == "test":
             parts = self.gather_objects(self._said)
             merged = {place: pair for part in parts for place, pair in part.items()}
             self._pairs = [merged[place] for place in sorted(merged)]
 
     # --- the record ---------------------------------------------------------------------------------------------
-
-    def summary(self, scored: Scored) -> dict[str, float]:
-        """Loss and perplexity of what was said, and how close replies come to it."""
-        nll = scored.sums["nll"] / scored.sums["targets"]
-        likelihoods = {"loss": nll, "ppl": math.exp(min(nll, 700.0))}
-        return likelihoods | self._means.get(scored.evaluation, {})
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """The window; of replies, how they were drawn, from numbers that follow from the run's seed."""
@@ -217,10 +209,6 @@ class DialogueModel(ExampleTask[TokenNetwork]):
             "history": how.history,
         }
         return said | drawn | ({"synonyms": how.synonyms} if metric == "meteor" else {})
-
-    def counted(self, metric: str, scored: Scored) -> int:
-        """Replies, or tokens."""
-        return round(scored.sums["replies" if metric in TEXTS else "targets"])
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first replies of the test: column names and rows."""

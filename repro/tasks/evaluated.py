@@ -1,14 +1,18 @@
-"""Scoring a model on whole splits: exact sums over all ranks, and what the record says of them."""
+"""Scoring a model on whole splits: metrics over all ranks, and what the record says of them."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from repro.batches import Batch, Evaluation
 from repro.record import Measurement
+from repro.tasks.metrics.means import Count
 from repro.tasks.task import Net, OptimizerMaker, ScheduleMaker, Task
+
+Metrics = dict[str, Any]  # of torchmetrics, each with a `count` of what was added
 
 
 class Scored(NamedTuple):
@@ -17,47 +21,51 @@ class Scored(NamedTuple):
     Attributes:
         evaluation: which.
         split: its name.
-        sums: over all ranks, by the names of the task's ``SUMS``, and ``examples``: the rows that were scored.
+        values: every score by name.
+        counts: over how many items scores go, by name; ``examples``, the rows that were scored, and ``tokens``, the
+            targets of the loss.
         seconds: that it took on this rank; 0 where that does not matter.
     """
 
     evaluation: Evaluation
     split: str
-    sums: dict[str, float]
+    values: dict[str, float]
+    counts: dict[str, int]
     seconds: float = 0.0
 
 
 class EvaluatedTask(Task[Net]):
     """Base of the tasks that score a model on splits, one evaluation after another.
 
-    Subclasses say what they sum up (``SUMS``, :meth:`score`) and what follows from it (:meth:`summary`, ``UNITS``).
-    Sums are float64 and go over all ranks; that everything was scored once is checked against what the data expect.
+    Subclasses say which metrics an evaluation has (:meth:`metrics`) and update them (:meth:`score`). That everything
+    was scored once is checked against what the data expect.
 
     Attributes:
         tested: what the last test came to, in the order of :meth:`tests`.
     """
 
-    SUMS: ClassVar[tuple[str, ...]]
     UNITS: ClassVar[dict[str, str]] = {}
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
         super().__init__(net, optimizer, schedule)
         self.tested: list[Scored] = []
-        self._evaluations: list[Evaluation] = []  # under way
-        self._sums = torch.zeros(0)  # of each of them, `SUMS` and the number of rows
-        self._seconds: list[float] = []
+        self._evaluations: list[_UnderWay] = []
         self._current = (-1, 0.0)  # which is under way, and since when
 
     @abstractmethod
-    def score(self, batch: Any, evaluation: Evaluation) -> list[Tensor]:
-        """Sums over a batch that has rows, in the order of ``SUMS``."""
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """New metrics of one evaluation. One that computes several scores says their names itself."""
 
     @abstractmethod
-    def summary(self, scored: Scored) -> dict[str, float]:
-        """Every metric of an evaluation."""
+    def score(self, batch: Any, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Updates the metrics with a batch that has rows."""
 
-    def complete(self, scored: Scored) -> None:
-        """Called on every rank when the sums of an evaluation are known, before they are logged."""
+    def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Called on every rank when the metrics of an evaluation are computed, before they are logged."""
+
+    def summary(self, scored: Scored) -> dict[str, float]:
+        """Every score of an evaluation."""
+        return scored.values
 
     def reported(self, evaluation: Evaluation) -> bool:
         """Whether an evaluation has measurements of its own, not only beside those of a test."""
@@ -69,11 +77,11 @@ class EvaluatedTask(Task[Net]):
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """What decides how a metric of an evaluation was measured, for the record."""
-        return {"examples": round(scored.sums["examples"])}
+        return {"examples": scored.counts["examples"]}
 
     def counted(self, metric: str, scored: Scored) -> int:
         """Over how many items a metric goes."""
-        return round(scored.sums["examples"])
+        return scored.counts.get(metric, scored.counts["examples"])
 
     # --- validation and test ------------------------------------------------------------------------------------
 
@@ -98,47 +106,42 @@ class EvaluatedTask(Task[Net]):
         self._log(self.tested[0])
 
     def _begin(self, evaluations: list[Evaluation]) -> None:
-        self._evaluations = evaluations
-        sizes = len(evaluations), len(self.SUMS) + 1
-        self._sums = torch.zeros(sizes, dtype=torch.float64, device=self.device)
-        self._seconds = [0.0] * len(evaluations)
+        self._evaluations = [
+            _UnderWay(one, self.metrics(one), Count()).to(self.device) for one in evaluations
+        ]
         self._current = (-1, 0.0)
 
     @torch.no_grad()
     def _add(self, batch: Batch, which: int) -> None:
-        """Adds a batch to the sums of an evaluation."""
+        """Updates the metrics of an evaluation."""
         if which != self._current[0]:
             self._turn_to(which)
-        rows = len(batch.indices)
-        if not rows:  # a rank without work of its own
-            return
-        found = self.score(batch, self._evaluations[which])
-        self._sums[which] += torch.stack([*(one.double() for one in found), self._sums.new_full((), rows)])
+        if len(batch.indices):  # none on a rank without work of its own
+            one = self._evaluations[which]
+            self.score(batch, one.evaluation, one.metrics)
+            one.examples.update(len(batch.indices))
 
     def _turn_to(self, which: int) -> None:
         """Stops the clock of the evaluation under way, and starts that of another."""
         (before, since), now = self._current, self.now()
         if before >= 0:
-            self._seconds[before] = now - since
+            self._evaluations[before].seconds = now - since
         self._current = (which, now)
 
     def _end(self) -> list[Scored]:
-        """Adds up over ranks, and checks that everything was scored once."""
+        """Computes all metrics, and checks that everything was scored once."""
         self._turn_to(-1)
-        table = self.sum_over_ranks(self._sums).tolist()
         found = []
-        for evaluation, sums, seconds in zip(self._evaluations, table, self._seconds, strict=True):
-            split = self.data.split(evaluation.kind)
-            scored = Scored(
-                evaluation, split, dict(zip((*self.SUMS, "examples"), sums, strict=True)), seconds
-            )
-            for what, expected in self.data.expected(evaluation).items():
-                if scored.sums[what] != expected:
+        for one in self._evaluations:
+            scored = one.computed(self.data.split(one.evaluation.kind))
+            for what, expected in self.data.expected(one.evaluation).items():
+                if scored.counts[what] != expected:
                     raise RuntimeError(
-                        f"{split}: {scored.sums[what]:.0f} {what} scored, there are {expected}"
+                        f"{scored.split}: {scored.counts[what]} {what} scored, there are {expected}"
                     )
-            self.complete(scored)
+            self.complete(one.evaluation, one.metrics)
             found.append(scored)
+        self._evaluations = []
         return found
 
     def _log(self, scored: Scored) -> None:
@@ -166,3 +169,32 @@ class EvaluatedTask(Task[Net]):
                     )
                 )  # fmt: skip
         return [*found, *super().measurements()]
+
+
+@dataclass
+class _UnderWay:
+    """An evaluation under way."""
+
+    evaluation: Evaluation
+    metrics: Metrics
+    examples: Count
+    seconds: float = 0.0
+
+    def to(self, device: torch.device) -> "_UnderWay":
+        for metric in (*self.metrics.values(), self.examples):
+            metric.to(device)
+        return self
+
+    def computed(self, split: str) -> Scored:
+        """Its scores, and how many items each is over; the metrics add up over ranks meanwhile."""
+        values: dict[str, float] = {}
+        counts = {"examples": int(self.examples.compute())}
+        for name, metric in self.metrics.items():
+            found = metric.compute()
+            several = found if isinstance(found, dict) else {name: found}
+            values |= {key: float(value) for key, value in several.items()}
+            with metric.sync_context():
+                counts |= dict.fromkeys(several, int(metric.count))
+        return Scored(
+            self.evaluation, split, values, counts | {"tokens": counts.get("loss", 0)}, self.seconds
+        )

@@ -5,11 +5,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from repro.batches import Evaluation, ExampleBatch, Examples
 from repro.nn.settings import AS_BUILT, CallSettings
-from repro.tasks.evaluated import EvaluatedTask
+from repro.tasks.evaluated import EvaluatedTask, Metrics
 from repro.tasks.task import Net
 
 EVALUATION_SEED = 2026  # of what a network draws while it is scored: hash functions
@@ -18,7 +17,7 @@ EVALUATION_SEED = 2026  # of what a network draws while it is scored: hash funct
 class ExampleTask(EvaluatedTask[Net]):
     """Base of the tasks whose data are :class:`~repro.data.examples.ExampleData`.
 
-    Subclasses say what they sum up over some examples (:meth:`sums`). What a network draws while it is scored depends
+    Subclasses say how examples are scored (:meth:`score_examples`). What a network draws while it is scored depends
     on the examples of a batch alone, so on the size of evaluation batches and on the number of ranks, which share the
     examples out.
     """
@@ -26,8 +25,8 @@ class ExampleTask(EvaluatedTask[Net]):
     batch = ExampleBatch
 
     @abstractmethod
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        """Sums over some examples, in the order of ``SUMS``."""
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        """Updates the metrics with some examples."""
 
     def settings(self, evaluation: Evaluation) -> CallSettings:
         """Under which the network is scored; by default as it was built."""
@@ -37,10 +36,10 @@ class ExampleTask(EvaluatedTask[Net]):
         """Validation scores under further settings stand beside those of the test only."""
         return evaluation.kind == "test" or not evaluation.name
 
-    def score(self, batch: ExampleBatch, evaluation: Evaluation) -> list[Tensor]:
-        """Sums over a batch."""
+    def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Updates the metrics with a batch."""
         with drawing_from(int(batch.indices[0]), self.device):
-            return self.sums(batch.examples, self.settings(evaluation))
+            self.score_examples(batch.examples, self.settings(evaluation), metrics)
 
 
 @contextlib.contextmanager

@@ -1,10 +1,8 @@
 """Language modelling: memory carried over batches, exact likelihoods under any number of protocols."""
 
-import math
 from typing import Any, Literal, cast
 from typing import Protocol as Interface
 
-import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, StreamBatch, scored_places
@@ -12,7 +10,9 @@ from repro.errors import UserError
 from repro.nn.mixer import State, detach, tree_map
 from repro.nn.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory, knows_memory
-from repro.tasks.evaluated import EvaluatedTask, Scored
+from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
+from repro.tasks.metrics.errors import Accuracy
+from repro.tasks.metrics.means import Likelihood
 from repro.tasks.networks import TokenNetwork
 from repro.tasks.protocols import Protocol
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult, join_rows
@@ -53,7 +53,6 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
     """
 
     batch = StreamBatch
-    SUMS = ("nll", "tokens", "right")
 
     def __init__(
         self,
@@ -176,14 +175,17 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             for kind in ("test", "val")
         ]
 
-    def score(self, batch: StreamBatch, evaluation: Evaluation) -> list[Tensor]:
-        """Negative log-likelihood, targets, and with ``accuracy`` targets that were the likeliest token."""
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """Loss, and a perplexity or bits; accuracy if asked for."""
+        found: Metrics = {"likelihood": Likelihood(IN_BITS.get(self.token_unit, "ppl"))}
+        return found | ({"accuracy": Accuracy(self.vocabulary_size)} if self.accuracy else {})
+
+    def score(self, batch: StreamBatch, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Adds the likelihood of the targets, and whether they were the likeliest."""
         hidden, targets = scored_hidden(self._read(batch, protocol_of(evaluation)), batch)
-        nll = self.net.vocabulary.nll(hidden, targets).double().sum()
-        right = torch.zeros_like(nll)
+        metrics["likelihood"].update(self.net.vocabulary.nll(hidden, targets).double().sum(), targets.numel())
         if self.accuracy:
-            right = (self.net.vocabulary.log_probs(hidden).argmax(-1) == targets).sum()
-        return [nll, nll.new_full((), targets.numel()), right]
+            metrics["accuracy"].update(self.net.vocabulary.log_probs(hidden).argmax(-1), targets)
 
     def _read(self, batch: StreamBatch, protocol: Protocol) -> Tensor:
         """Hidden states ``(B, T, D)`` of a batch; memory goes on from the batch before unless it is fresh."""
@@ -196,24 +198,14 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         self._memory = mixed.state
         return mixed.y
 
-    def complete(self, scored: Scored) -> None:
+    def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Drops the memory of the evaluation."""
         self._memory = None
 
     def summary(self, scored: Scored) -> dict[str, float]:
         """Loss, perplexity or bits, accuracy and speed."""
-        tokens = scored.sums["tokens"]
-        nll = scored.sums["nll"] / tokens
-        found = {"loss": nll}
-        if self.token_unit in IN_BITS:
-            found[IN_BITS[self.token_unit]] = nll / math.log(2.0)
-        else:
-            found["ppl"] = math.exp(min(nll, 700.0))
-        if self.accuracy:
-            found["accuracy"] = 100.0 * scored.sums["right"] / tokens
-        if scored.seconds:
-            found["tokens_per_s"] = tokens / scored.seconds
-        return found
+        speed = {"tokens_per_s": scored.counts["tokens"] / scored.seconds} if scored.seconds else {}
+        return scored.values | speed
 
     def unit(self, metric: str) -> str:
         """The unit of a metric, for people."""
@@ -230,7 +222,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
 
     def counted(self, metric: str, scored: Scored) -> int:
         """Targets."""
-        return round(scored.sums["tokens"])
+        return scored.counts["tokens"]
 
 
 def protocol_of(evaluation: Evaluation) -> Protocol:

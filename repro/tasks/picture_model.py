@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.batches import Data, Examples
+from repro.batches import Data, Evaluation, Examples
 from repro.contact_sheet import cut_up, to_line
 from repro.models.draw import draw, timed_drawing
+from repro.nn.settings import CallSettings
 from repro.record import Measurement
-from repro.tasks.evaluated import Scored
+from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import EVALUATION_SEED, drawing_from
+from repro.tasks.metrics.means import Likelihood
 from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
@@ -77,7 +79,6 @@ class PictureModel(SequenceModel):
     Source: Katharopoulos et al. 2020, section 4.2 and supplement C.2.
     """
 
-    SUMS: ClassVar[tuple[str, ...]] = ("nll", "targets")
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per value", "bits_per_dim": "bits per value"}
 
     def __init__(
@@ -96,23 +97,20 @@ class PictureModel(SequenceModel):
         self._timed: list[Measurement] = []
         self._pictures: str | None = None
 
-    def scores(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
-        """Likelihood, and how many values there are."""
+    def likelihood(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor | int]]:
+        """Negative log-likelihood, and the curves of training, in nats and bits."""
         nll = self.net.vocabulary.nll(hidden, targets).sum()
-        return [nll, nll.new_full((), targets.numel(), dtype=torch.int64)]
+        nats = nll.detach().double()
+        return nll, {"loss": nats, "bits_per_dim": nats / LN2, "tokens": targets.numel()}
 
-    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor | int]:
-        """The curve of training, in bits."""
-        return {
-            "loss": sums["nll"].double(),
-            "bits_per_dim": sums["nll"].double() / LN2,
-            "tokens": sums["targets"],
-        }
-
-    def summary(self, scored: Scored) -> dict[str, float]:
+    def metrics(self, evaluation: Evaluation) -> Metrics:
         """Mean over all values that are predicted, in nats and in bits."""
-        nll = scored.sums["nll"] / scored.sums["targets"]
-        return {"loss": nll, "bits_per_dim": nll / LN2}
+        return {"likelihood": Likelihood("bits_per_dim")}
+
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        """Adds likelihoods."""
+        hidden, targets, _ = self.hidden(examples, settings)
+        metrics["likelihood"].update(self.net.vocabulary.nll(hidden, targets).sum(), targets.numel())
 
     @property
     def data(self) -> PictureData:

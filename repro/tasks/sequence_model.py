@@ -15,8 +15,10 @@ from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.hashing import Hashing
 from repro.nn.mixer import Mixed
 from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
-from repro.tasks.evaluated import Scored
+from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
+from repro.tasks.metrics.errors import Accuracy
+from repro.tasks.metrics.means import Likelihood
 from repro.tasks.networks import TokenNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
@@ -53,7 +55,6 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     Source: Kitaev et al. 2020, table 2; Katharopoulos et al. 2020, section 4.1.1.
     """
 
-    SUMS: ClassVar[tuple[str, ...]] = ("nll", "right", "targets")
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per target", "accuracy": "percent"}
 
     def __init__(
@@ -97,21 +98,28 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """One micro-batch."""
         hidden, targets, aux = self.hidden(batch.examples)
-        sums = dict(zip(self.SUMS, self.scores(hidden, targets), strict=True))
-        loss = self.with_auxiliary(self.share_of_step(sums["nll"], batch.step_targets), aux)
-        return {"loss": loss, "sums": self.curve({name: value.detach() for name, value in sums.items()})}
+        nll, sums = self.likelihood(hidden, targets)
+        loss = self.with_auxiliary(self.share_of_step(nll, batch.step_targets), aux)
+        return {"loss": loss, "sums": sums}
 
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        """Sums over some examples."""
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """Loss and accuracy over all targets that count."""
+        return {"likelihood": Likelihood(), "accuracy": Accuracy(self.vocabulary_size)}
+
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        """Adds likelihoods, and which symbols were the likeliest."""
         hidden, targets, _ = self.hidden(examples, settings)
-        return self.scores(hidden, targets)
-
-    def scores(self, hidden: Tensor, targets: Tensor) -> list[Tensor]:
-        """Likelihood, targets that were the likeliest, and how many there are, of ``(N, D)`` and ``(N,)``."""
         log_probs = self.net.vocabulary.log_probs(hidden)
-        nll = -log_probs.gather(-1, targets[:, None]).sum()
+        metrics["likelihood"].update(nll_of(log_probs, targets), targets.numel())
+        metrics["accuracy"].update(log_probs.argmax(-1), targets)
+
+    def likelihood(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor | int]]:
+        """Negative log-likelihood of targets ``(N,)``, and sums that the curves of training divide by ``tokens``."""
+        log_probs = self.net.vocabulary.log_probs(hidden)
+        nll = nll_of(log_probs, targets)
         right = (log_probs.detach().argmax(-1) == targets).sum()
-        return [nll, right, nll.new_full((), targets.numel(), dtype=torch.int64)]
+        sums: dict[str, Tensor | int] = {"loss": nll.detach().double(), "accuracy": 100.0 * right.double()}
+        return nll, sums | {"tokens": targets.numel()}
 
     def hidden(
         self, examples: Examples, settings: CallSettings = AS_BUILT
@@ -136,14 +144,6 @@ class SequenceModel(ExampleTask[TokenNetwork]):
             for piece in ids[:, :first].split(segment, dim=1):
                 state = self.net(piece, state, None, settings).state
         return self.net(ids[:, first:], state, None, settings), first
-
-    def curve(self, sums: dict[str, Tensor]) -> dict[str, Tensor | int]:
-        """Sums of a micro-batch that the curves of training divide by ``tokens``."""
-        return {
-            "loss": sums["nll"].double(),
-            "accuracy": 100.0 * sums["right"].double(),
-            "tokens": sums["targets"],
-        }
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
@@ -170,15 +170,6 @@ class SequenceModel(ExampleTask[TokenNetwork]):
             "sweep": "rounds",
             "of": of,
         }
-
-    def summary(self, scored: Scored) -> dict[str, float]:
-        """Loss and accuracy over all targets that count."""
-        sums = scored.sums
-        return {"loss": sums["nll"] / sums["targets"], "accuracy": 100.0 * sums["right"] / sums["targets"]}
-
-    def counted(self, metric: str, scored: Scored) -> int:
-        """Targets that count."""
-        return round(scored.sums["targets"])
 
 
 def last_segment(length: int, segment: int) -> int:
@@ -228,3 +219,8 @@ def unused_memories(net: nn.Module, length: int, segment: int) -> list[str]:
                     f"tokens, mem_len and block together; the last piece of {length} tokens begins behind {last}"
                 ]
     return []
+
+
+def nll_of(log_probs: Tensor, targets: Tensor) -> Tensor:
+    """Negative log-likelihood of targets ``(N,)``, summed, of log-probabilities ``(N, V)``."""
+    return -log_probs.gather(-1, targets[:, None]).sum()

@@ -3,15 +3,16 @@
 import statistics
 from typing import ClassVar, Protocol, cast
 
-import numpy as np
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples
-from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.settings import CallSettings
 from repro.record import Measurement
 from repro.tasks.callbacks import curves_of
-from repro.tasks.evaluated import Scored
+from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import ExampleTask
+from repro.tasks.metrics.errors import SymbolErrorRate
+from repro.tasks.metrics.means import Likelihood
 from repro.tasks.networks import TranscribingNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
@@ -45,7 +46,6 @@ class Transcription(ExampleTask[TranscribingNetwork]):
     Deviation: no beam search and no language model; the paper does not say how it decodes.
     """
 
-    SUMS = ("nll", "errors", "targets")
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per phoneme", "per": "percent"}
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
@@ -71,32 +71,25 @@ class Transcription(ExampleTask[TranscribingNetwork]):
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        """Likelihood, errors and reference phonemes."""
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """Loss and phoneme error rate."""
+        return {"likelihood": Likelihood(), "per": SymbolErrorRate()}
+
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        """Adds likelihoods and what was heard."""
         assert examples.lengths is not None
         hidden = self.net(examples.inputs, examples.lengths)
         nll = self.net.head.nll(hidden, examples.lengths, examples.targets).double().sum()
+        metrics["likelihood"].update(nll, (examples.targets >= 0).sum())
         self._heard = self.net.head.decode(hidden, examples.lengths)
-        pairs = zip(self._heard, references(examples.targets), strict=True)
-        errors = sum(edit_distance(heard, said) for heard, said in pairs)
-        return [nll, nll.new_tensor(errors), (examples.targets >= 0).sum()]
+        metrics["per"].update(*map(spaced, (self._heard, references(examples.targets))))
 
-    def score(self, batch: ExampleBatch, evaluation: Evaluation) -> list[Tensor]:
-        """Sums over a batch; keeps what was heard in recordings of the test."""
-        sums = super().score(batch, evaluation)
+    def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Updates the metrics with a batch; keeps what was heard in recordings of the test."""
+        super().score(batch, evaluation, metrics)
         if evaluation.kind == "test":
             pairs = zip(self._heard, references(batch.examples.targets), strict=True)
             self._gathered.update(zip(batch.indices.tolist(), pairs, strict=True))
-        return sums
-
-    def summary(self, scored: Scored) -> dict[str, float]:
-        """Loss and phoneme error rate."""
-        sums = scored.sums
-        return {"loss": sums["nll"] / sums["targets"], "per": 100.0 * sums["errors"] / sums["targets"]}
-
-    def counted(self, metric: str, scored: Scored) -> int:
-        """Reference phonemes."""
-        return round(scored.sums["targets"])
 
     def on_test_epoch_start(self) -> None:
         super().on_test_epoch_start()
@@ -149,16 +142,6 @@ def references(targets: Tensor) -> list[list[int]]:
     return [row[row >= 0].tolist() for row in targets.cpu()]
 
 
-def edit_distance(found: list[int], wanted: list[int]) -> int:
-    """The least number of insertions, deletions and substitutions that turn one sequence into the other.
-
-    Source: Levenshtein 1966.
-    """
-    places = np.arange(len(wanted) + 1)
-    target = np.array(wanted, np.int64)
-    costs = places  # from nothing to each beginning of what is wanted
-    for item in found:
-        without = np.minimum(costs[1:] + 1, costs[:-1] + (target != item))
-        costs = np.concatenate([costs[:1] + 1, without])
-        costs = np.minimum.accumulate(costs - places) + places  # whatever is missing is inserted
-    return int(costs[-1])
+def spaced(rows: list[list[int]]) -> list[str]:
+    """Each row of ids as a text, ids between spaces."""
+    return [" ".join(map(str, row)) for row in rows]

@@ -1,7 +1,7 @@
 """Translation: label-smoothed training, exact likelihoods, beam search and BLEU."""
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +10,12 @@ from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Translator, translate
 from repro.nn.heads import PaddedScores, TokenScores
 from repro.record import Measurement
-from repro.tasks.bleu import WAYS
 from repro.tasks.divergence import diverged, failed
-from repro.tasks.evaluated import EvaluatedTask, Scored
+from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
+from repro.tasks.metrics.bleu import WAYS
+from repro.tasks.metrics.sentences import Sentence, SentenceScores, TranslationScores, one_line
 from repro.tasks.networks import PairNetwork
-from repro.tasks.task import Item, OptimizerMaker, ScheduleMaker, StepResult
-from repro.tasks.translated import Sentence, TranslatedSplit, one_line
+from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 GREEDY = "greedy"  # the search during training
 LIKELIHOODS = ("nll", "ppl", "loss")
@@ -77,9 +77,7 @@ class Translation(EvaluatedTask[PairNetwork]):
     """
 
     batch = PairBatch
-    SUMS = ("tokens",)
     UNITS = UNITS
-    SPLIT: ClassVar[type[TranslatedSplit]] = TranslatedSplit
 
     def __init__(
         self,
@@ -98,10 +96,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         self.label_smoothing = label_smoothing
         self.divergence = divergence
         self.search = Search(beam, length_penalty, max_extra)
-        self.splits: dict[Evaluation, TranslatedSplit] = {}
-        self._sentences: dict[
-            Evaluation, dict[int, Sentence]
-        ] = {}  # of this rank, by their number in the split
+        self.scores: dict[Evaluation, SentenceScores] = {}  # of the last evaluations
         self._predicted: dict[int, str] = {}
 
     @property
@@ -143,50 +138,30 @@ class Translation(EvaluatedTask[PairNetwork]):
         """The validation split, searched greedily."""
         return Evaluation("val", GREEDY)
 
-    def on_validation_epoch_start(self) -> None:
-        self._sentences = {}
-        super().on_validation_epoch_start()
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        """BLEU in its ways, exact match, likelihoods."""
+        return {"translations": TranslationScores(self.data.target_language)}
 
-    def on_test_epoch_start(self) -> None:
-        self._sentences = {}
-        super().on_test_epoch_start()
-
-    def score(self, batch: PairBatch, evaluation: Evaluation) -> list[Tensor]:
-        """Target tokens; keeps hypothesis and losses of every sentence."""
+    def score(self, batch: PairBatch, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Adds hypotheses, references and losses."""
+        data, split = self.data, self.data.split(evaluation.kind)
         search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
         nll, smooth = self._losses(batch)
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, self.data.tokenizer, search)
-        rows = zip(
-            batch.indices.tolist(),
-            nll.double().sum(1).tolist(),
-            smooth.double().sum(1).tolist(),
-            batch.target_lengths.tolist(),
-            ids,
-            strict=True,
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search)
+        wanted = data.references(split)
+        (scores,) = metrics.values()
+        scores.update(
+            batch.indices,
+            [data.tokenizer.decode(one) for one in ids],
+            [wanted[i] for i in batch.indices.tolist()],
+            nll.double().sum(1),
+            smooth.double().sum(1),
+            batch.target_lengths,
         )
-        self._sentences.setdefault(evaluation, {}).update(
-            {i: Sentence(n, s, count, self.data.tokenizer.decode(found)) for i, n, s, count, found in rows}
-        )
-        return [batch.target_lengths.sum()]
 
-    def complete(self, scored: Scored) -> None:
-        """Joins the sentences of all ranks in the order of the split."""
-        data, split = self.data, scored.split
-        sources, references = data.sources(split), data.references(split)
-        rows = self._gather(self._sentences.get(scored.evaluation, {}), split, len(references))
-        self.splits[scored.evaluation] = self.SPLIT(split, rows, sources, references, data.target_language)
-
-    def _gather(self, local: dict[int, Item], split: str, size: int) -> list[Item]:
-        """What all ranks have of a split's sentences, in their order.
-
-        Raises:
-            RuntimeError: a sentence is there twice, or one is missing.
-        """
-        parts = self.gather_objects(local)
-        merged = {index: row for part in parts for index, row in part.items()}
-        if sum(map(len, parts)) != size or sorted(merged) != list(range(size)):
-            raise RuntimeError(f"{split}: {sum(map(len, parts))} sentences scored, the split has {size}")
-        return [merged[index] for index in range(size)]
+    def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Keeps the sentences of the split."""
+        (self.scores[evaluation],) = metrics.values()
 
     def predict_step(self, batch: PairBatch, batch_idx: int) -> dict[int, str]:
         """Translations of the test split, by the sentence's number."""
@@ -209,13 +184,9 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     # --- the record ---------------------------------------------------------------------------------------------
 
-    def split_of(self, kind: Kind) -> TranslatedSplit:
+    def scores_of(self, kind: Kind) -> SentenceScores:
         """A split of the last test."""
-        return self.splits[Evaluation(kind)]
-
-    def summary(self, scored: Scored) -> dict[str, float]:
-        """BLEU in its ways, exact match, likelihoods."""
-        return self.splits[scored.evaluation].summary
+        return self.scores[Evaluation(kind)]
 
     def reported(self, evaluation: Evaluation) -> bool:
         """Validation scores stand beside those of the test only."""
@@ -225,23 +196,28 @@ class Translation(EvaluatedTask[PairNetwork]):
         """How hypotheses were searched for, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
-        signature = {"signature": self.splits[scored.evaluation].bleu[metric][1]} if metric in WAYS else {}
-        return {**self.search._asdict(), **signature}
+        return {**self.search._asdict(), **self.signature(metric, scored.evaluation)}
+
+    def signature(self, metric: str, evaluation: Evaluation) -> dict[str, str]:
+        """How a BLEU was counted."""
+        scores = self.scores[evaluation]
+        known = scores.signatures if isinstance(scores, TranslationScores) else {}
+        return {"signature": known[metric]} if metric in known else {}
 
     def counted(self, metric: str, scored: Scored) -> int:
         """Tokens of a likelihood, sentences of all else."""
-        return round(scored.sums["tokens" if metric in LIKELIHOODS else "examples"])
+        return scored.counts["tokens" if metric in LIKELIHOODS else "examples"]
 
     def measurements(self) -> list[Measurement]:
         """BLEU, exact match, likelihoods, each with the validation's of the same protocol; whether training failed."""
-        val = self.split_of("val")
-        lost = self.diverged(val, val.references)
-        return [*super().measurements(), lost, failed(val.summary["bleu"], lost)]
+        val = next(one for one in self.tested if one.evaluation == Evaluation("val"))
+        lost = self.diverged(val, self.data.references(val.split))
+        return [*super().measurements(), lost, failed(val.values["bleu"], lost)]
 
-    def diverged(self, val: TranslatedSplit, targets: Iterable[str]) -> Measurement:
+    def diverged(self, val: Scored, targets: Iterable[str]) -> Measurement:
         """Whether training failed, by the likelihood of the validation split's targets."""
         ids = map(self.data.tokenizer.encode, targets)
-        return diverged(val.summary["nll"], ids, val.split, val.tokens)
+        return diverged(val.values["nll"], ids, val.split, val.counts["tokens"])
 
     def forced(self, metric: str) -> dict[str, Any]:
         """How a likelihood is measured."""
@@ -251,20 +227,20 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""
-        test = self.split_of("test")
-        triples = zip(test.sources, test.references, test.rows, strict=True)
-        return ["source", "reference", "translation"], [
-            [s, r, row.text] for s, r, row in list(triples)[:count]
-        ]
+        rows = [(source, row.reference, row.text) for source, row in self._tested()[:count]]
+        return ["source", "reference", "translation"], [list(row) for row in rows]
 
     def translated(self) -> list[tuple[str, str]]:
         """Every sentence of the test that may be shown, and its hypothesis."""
-        test = self.split_of("test")
-        return [(source, row.text) for source, row in zip(test.sources, test.rows, strict=True)]
+        return [(source, row.text) for source, row in self._tested()]
+
+    def _tested(self) -> list[tuple[str, Sentence]]:
+        sources = self.data.sources(self.data.split("test"))
+        return list(zip(sources, self.scores_of("test").rows, strict=True))
 
     def outputs(self) -> str | None:
         """The hypotheses of the test split, one a line."""
-        return "".join(f"{one_line(row.text)}\n" for row in self.split_of("test").rows)
+        return "".join(f"{one_line(row.text)}\n" for row in self.scores_of("test").rows)
 
 
 def decode_batch(

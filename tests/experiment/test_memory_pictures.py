@@ -116,7 +116,9 @@ def test_the_first_test_example_is_read_as_it_is_scored(workshop: Workshop) -> N
     read = []
     lone.register_forward_hook(lambda _, __, out: read.append(out.mean))
     with torch.no_grad():
-        made.task.score(next(iter(made.data.evaluation_loader(made.task.tests()[0]))), made.task.tests()[0])
+        evaluation = made.task.tests()[0]
+        batch = next(iter(made.data.evaluation_loader(evaluation)))
+        made.task.score(batch, evaluation, made.task.metrics(evaluation))
     torch.testing.assert_close(first.mean, read[-1][0], msg="the first row of the first batch")
 
 

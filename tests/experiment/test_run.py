@@ -17,7 +17,7 @@ from repro.experiment.session import MODEL_FILE, RECORD_FILE, prepare
 from repro.experiment.trainer import make_trainer
 from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
-from repro.tasks.bleu import WAYS
+from repro.tasks.metrics.bleu import WAYS
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}

@@ -6,17 +6,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples
 from repro.data.examples import Reader
 from repro.data.generated import GeneratedData
 from repro.data.loader import FixedLoader
 from repro.data.shares import Share
-from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.settings import CallSettings
 from repro.tasks import Constant
-from repro.tasks.evaluated import Scored
+from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask, drawing_from
+from repro.tasks.metrics.means import Mean
 from tests.tasks.streams import trainer
 
 TRAIN, EVAL = 12, 9
@@ -45,7 +46,6 @@ class Counting(GeneratedData):
 class Adding(ExampleTask):
     """Adds its examples up, times a factor, and a random number for each batch."""
 
-    SUMS = ("total", "noise")
     UNITS: ClassVar[dict[str, str]] = {"mean": "apples", "noise": "pears"}
 
     def __init__(self) -> None:
@@ -58,12 +58,13 @@ class Adding(ExampleTask):
         sums = {"loss": torch.zeros((), dtype=torch.float64), "tokens": 4}
         return {"loss": self.net(batch.examples.inputs).sum() * 0.0, "sums": sums}
 
-    def sums(self, examples: Examples, settings: CallSettings = AS_BUILT) -> list[Tensor]:
-        assert len(examples.inputs), "nothing to score"
-        return [self.factor * examples.inputs.sum(), torch.rand(())]
+    def metrics(self, evaluation: Evaluation) -> Metrics:
+        return {"mean": Mean(), "noise": Mean()}
 
-    def summary(self, scored: Scored) -> dict[str, float]:
-        return {"mean": scored.sums["total"] / EVAL, "noise": scored.sums["noise"]}
+    def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
+        assert len(examples.inputs), "nothing to score"
+        metrics["mean"].update(self.factor * examples.inputs.sum(), len(examples.inputs))
+        metrics["noise"].update(torch.rand(()), 1)
 
 
 class Several(Adding):
@@ -73,9 +74,9 @@ class Several(Adding):
         more = [Evaluation("test", "threefold"), Evaluation("val", "threefold")]
         return [*super().tests(), *more, Evaluation("train", selection=FirstExamples(5))]
 
-    def score(self, batch: ExampleBatch, evaluation: Evaluation) -> list[Tensor]:
+    def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
         self.factor = 3.0 if evaluation.name else 1.0
-        return super().score(batch, evaluation)
+        super().score(batch, evaluation, metrics)
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         return {**super().protocol(metric, scored), "metric": metric, "name": scored.evaluation.name}
@@ -99,7 +100,7 @@ def test_every_example_counts_once(size: int) -> None:
     assert found["test/mean"].value == sum(range(EVAL)) / EVAL
     assert found["val/mean"].value == 100 * sum(range(EVAL)) / EVAL
     assert found["test/mean_threefold"].value == 3 * sum(range(EVAL)) / EVAL
-    assert found["train/mean"].value == 10 * sum(range(5)) / EVAL
+    assert found["train/mean"].value == 10 * sum(range(5)) / 5
 
 
 def test_what_stands_in_the_record() -> None:
@@ -140,25 +141,21 @@ def test_an_example_too_few_is_noticed() -> None:
 @pytest.mark.parametrize("world", [2, 4, 12])
 def test_shares_of_ranks_add_up(world: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank after another; with 12 ranks three of them have no example and wait for the others all the same."""
-    shares: list[Tensor] = []
-
-    def add(task: Any, values: Tensor) -> Tensor:
-        assert values.dtype == torch.float64
-        shares.append(values)
-        return torch.stack(shares).sum(0)
-
-    monkeypatch.setattr(Adding, "sum_over_ranks", add)
+    parts: list[Any] = []
+    monkeypatch.setattr(Adding, "on_test_epoch_end", lambda task: parts.append(task._evaluations[0]))
     for rank in range(world):
         monkeypatch.setattr(Counting, "share", Share(rank, world))
-        if rank < min(world, EVAL) - 1:  # until all have been there some are missing
-            with pytest.raises(RuntimeError, match="examples scored, there are 9"):
-                measured(Adding())
-        else:
-            found = measured(Adding())
-    assert found["test/mean"].value == sum(range(EVAL)) / EVAL
-    assert [float(share[0, -1]) for share in shares] == [
+        trainer(1).test(Adding(), datamodule=Counting(), verbose=False)
+    assert [int(part.examples.count) for part in parts] == [
         len(range(rank, EVAL, world)) for rank in range(world)
     ]
+    first, *others = parts
+    for other in others:
+        first.metrics["mean"].merge_state(other.metrics["mean"])
+        first.examples.merge_state(other.examples)
+    scored = first.computed("test")
+    assert scored.values["mean"] == sum(range(EVAL)) / EVAL
+    assert scored.counts["examples"] == scored.counts["mean"] == EVAL
 
 
 # --- random numbers -------------------------------------------------------------------------------------------------
@@ -186,7 +183,7 @@ def test_a_batch_draws_what_its_first_example_says() -> None:
     torch.manual_seed(6)
     for task in (Adding(), Several()):
         found = measured(task)
-        assert found["test/noise"].value == pytest.approx(wanted, rel=1e-6)
+        assert found["test/noise"].value == pytest.approx(wanted / 3, rel=1e-6)
         assert found["val/noise"].value == found["test/noise"].value, "the same for each evaluation"
 
 

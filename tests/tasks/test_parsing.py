@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from repro.batches import Evaluation
 from repro.tasks import Constant, Parsing
 from repro.tasks.divergence import unigram_entropy
-from repro.tasks.evaluated import Scored
-from repro.tasks.parsing import UNITS, ParsedSplit
-from repro.tasks.translated import Sentence
+from repro.tasks.parsing import UNITS
 
 TREES = [
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (PRT (RP off))) (. .)))",
@@ -41,6 +40,9 @@ class FakeData:
     def split(self, kind: str) -> str:
         return kind
 
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        return {"examples": 2, "tokens": 17}
+
 
 def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
     """A task that has been tested: the first sentence is worth 8 nats, the second 9."""
@@ -49,28 +51,30 @@ def task(found: list[str] = FOUND, **of_data: Any) -> Parsing:
     for name, value in of_data.items():
         setattr(data, name, value)
     module._trainer = SimpleNamespace(datamodule=data)  # type: ignore[assignment]
-    rows = {i: Sentence(8.0 + i, 10.0, (13, 4)[i], text) for i, text in enumerate(found)}
-    module._sentences = dict.fromkeys(module.tests(), rows)
-    sums = {"tokens": 17.0, "examples": 2.0}
-    module.tested = [Scored(evaluation, evaluation.kind, sums) for evaluation in module.tests()]
-    for scored in module.tested:
-        module.complete(scored)
+    module._begin(list(module.tests()))
+    for one in module._evaluations:
+        size, sums = len(found), torch.tensor([[8.0, 9.0], [10.0, 10.0], [13.0, 4.0]])
+        one.metrics["parses"].update(torch.arange(size), found, TREES[:size], *sums[:, :size])
+        one.examples.update(size)
+    module.tested = module._end()
     return module
 
 
+def summary_of(module: Parsing) -> dict[str, float]:
+    """The scores of the test."""
+    return module.tested[0].values
+
+
 def test_right_rows_are_right_trees() -> None:
-    summary = task(ROWS).split_of("test").summary
+    summary = summary_of(task(ROWS))
     assert [summary[name] for name in ("f1", "precision", "recall", "complete_match", "repaired")] == [
         100.0, 100.0, 100.0, 100.0, 0.0,
     ]  # fmt: skip
 
 
 def test_brackets_are_counted_over_the_corpus_and_repairs_by_sentence() -> None:
-    split = task().split_of("test")
-    assert isinstance(split, ParsedSplit)
     # the first has 3 of 4 right, the full stop not counted though it was left over; the second 1 of 1
-    assert [tuple(one) for one in split.agreements] == [("valid", 3, 4, 4), ("valid", 1, 1, 1)]
-    summary = split.summary
+    summary = summary_of(task())
     assert summary["f1"] == summary["precision"] == summary["recall"] == 80.0
     assert summary["complete_match"] == 50.0
     assert summary["repaired"] == 100.0
@@ -93,12 +97,11 @@ def test_sentences_stand_beside_the_rows_made_of_them() -> None:
 
 def test_punctuation_is_left_out_by_the_right_trees_tags() -> None:
     marked = "(S (NP XX XX )NP (VP XX (PRT XX XX )PRT )VP )S"  # the full stop is put into the particle
-    assert task([marked, ROWS[1]]).split_of("test").summary["f1"] == 100.0
+    assert summary_of(task([marked, ROWS[1]]))["f1"] == 100.0
 
 
 def test_an_empty_hypothesis_counts_against_recall_and_is_not_skipped() -> None:
-    split = task(["", ROWS[1]]).split_of("test")
-    summary = split.summary
+    summary = summary_of(task(["", ROWS[1]]))
     assert (summary["precision"], summary["recall"]) == (100.0, 20.0)
     assert summary["repaired"] == 50.0
 
@@ -130,5 +133,5 @@ def test_every_score_is_measured_with_its_protocol() -> None:
 
 
 def test_a_lost_sentence_stops_the_evaluation() -> None:
-    with pytest.raises(RuntimeError, match="1 sentences scored, the split has 2"):
+    with pytest.raises(RuntimeError, match="1 examples scored, there are 2"):
         task(FOUND[:1])

@@ -13,7 +13,8 @@ from repro.models import Body, Transcriber
 from repro.nn import BidirectionalLSTM, Blocks, NoPositions, Plain, VectorEmbedding
 from repro.tasks import Constant, Transcription
 from repro.tasks.callbacks import Curves
-from repro.tasks.transcription import edit_distance, references
+from repro.tasks.metrics.errors import SymbolErrorRate
+from repro.tasks.transcription import references, spaced
 
 EVAL, TRAIN, BATCH = 9, 26, 6
 
@@ -58,26 +59,15 @@ def changes(found: list[int], wanted: list[int]) -> int:
     return least(len(found), len(wanted))
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted", "errors"),
-    [
-        ([], [], 0),
-        ([1, 2], [], 2),
-        ([], [1, 2, 3], 3),
-        ([1, 2, 3], [1, 3], 1),
-        ([1, 2], [2, 1], 2),
-        ([2, 1, 1], [1], 2),
-    ],
-)
-def test_edits_by_hand(found: list[int], wanted: list[int], errors: int) -> None:
-    assert edit_distance(found, wanted) == errors == edit_distance(wanted, found)
-
-
-def test_edits_are_the_least() -> None:
-    chance = np.random.default_rng(0)
-    for _ in range(200):
-        found, wanted = (chance.integers(1, 4, chance.integers(0, 8)).tolist() for _ in range(2))
-        assert edit_distance(found, wanted) == changes(found, wanted)
+def test_error_rates_are_over_all_sequences() -> None:
+    chance, metric, errors, symbols = np.random.default_rng(0), SymbolErrorRate(), 0, 0
+    for _ in range(50):
+        rows = [[chance.integers(1, 14, chance.integers(0, 8)).tolist() for _ in range(3)] for _ in "fw"]
+        metric.update(*map(spaced, rows))
+        errors += sum(changes(found, wanted) for found, wanted in zip(*rows, strict=True))
+        symbols += sum(map(len, rows[1]))
+    assert int(metric.count) == symbols
+    assert float(metric.compute()) == pytest.approx(100 * errors / symbols, rel=1e-12)
 
 
 def test_references_end_where_padding_begins() -> None:

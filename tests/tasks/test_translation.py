@@ -11,7 +11,7 @@ from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
-from repro.tasks.translated import Sentence, TranslatedSplit, one_line
+from repro.tasks.metrics.sentences import Sentence, TranslationScores, one_line
 from tests.nn.reference import smoothed_divergence
 
 SIZE = 11
@@ -101,9 +101,9 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
         task(label_smoothing=epsilon)
 
 
-def test_a_summary_weighs_tokens_and_sentences() -> None:
-    rows = [Sentence(2.0, 3.0, 4, "eins"), Sentence(6.0, 7.0, 1, "zwo")]
-    found = TranslatedSplit("test", rows, ["one", "two"], ["eins", "zwei"], "de").summary
+def test_scores_weigh_tokens_and_sentences() -> None:
+    rows = [Sentence(2.0, 3.0, 4, "eins", "eins"), Sentence(6.0, 7.0, 1, "zwo", "zwei")]
+    found = TranslationScores("de").scored(rows)
     assert found["nll"] == pytest.approx(8.0 / 5)
     assert found["loss"] == pytest.approx(10.0 / 5)
     assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)
@@ -126,21 +126,15 @@ class FakeData:
 
 
 @pytest.mark.parametrize(
-    ("rows", "sums", "message"),
-    [
-        ({0: Sentence(1.0, 1.0, 5, "a")}, [5.0, 2.0], "1 sentences scored, the split has 2"),
-        ({0: Sentence(1.0, 1.0, 5, "a")}, [5.0, 1.0], "1 examples scored, there are 2"),
-        ({}, [6.0, 2.0], "6 tokens scored, there are 5"),
-    ],
+    ("tokens", "message"), [([5], "1 examples scored, there are 2"), ([5, 1], "6 tokens scored, there are 5")]
 )
-def test_a_lost_sentence_or_token_stops_the_evaluation(
-    rows: dict[int, Sentence], sums: list[float], message: str
-) -> None:
-    module = task()
+def test_a_lost_sentence_or_token_stops_the_evaluation(tokens: list[int], message: str) -> None:
+    module, size = task(), len(tokens)
     module._trainer = SimpleNamespace(datamodule=FakeData())  # type: ignore[assignment]
     module._begin([Evaluation("test")])
-    module._sums = torch.tensor([sums], dtype=torch.float64)
-    module._sentences = {Evaluation("test"): rows}
+    (one,), counts = module._evaluations, torch.tensor(tokens)
+    one.metrics["translations"].update(torch.arange(size), ["a"] * size, ["a"] * size, counts, counts, counts)
+    one.examples.update(size)
     with pytest.raises(RuntimeError, match=message):
         module._end()
 

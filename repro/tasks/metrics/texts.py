@@ -29,12 +29,12 @@ class TextScore(Metric):
 
     full_state_update = False
     total: Tensor
-    pairs: Tensor
+    count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("pairs", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     @abstractmethod
     def score(self, found: str, wanted: str) -> float:
@@ -43,11 +43,11 @@ class TextScore(Metric):
     def update(self, found: str, wanted: str) -> None:
         """Adds a pair."""
         self.total += self.score(found, wanted)
-        self.pairs += 1
+        self.count += 1
 
     def compute(self) -> Tensor:
         """Percent; 0 where there is no pair."""
-        return 100.0 * self.total / self.pairs.clamp(min=1)
+        return 100.0 * self.total / self.count.clamp(min=1)
 
 
 class UnigramF1(TextScore):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from repro.errors import UserError
-from repro.tasks.metrics import Meteor, Rouge, TextScore, UnigramF1, require_wordnet, words_of
+from repro.tasks.metrics.texts import Meteor, Rouge, TextScore, UnigramF1, require_wordnet, words_of
 
 F1 = [
     ("The cat, sat.", "a CAT sat down", 80.0),  # 2 of 2 and 2 of 3 words
@@ -54,7 +54,7 @@ def test_ranks_add_up() -> None:
         merged.merge_state(rank)
     assert float(merged.compute()) == pytest.approx(float(whole.compute()), rel=1e-12)
     assert float(whole.compute()) == pytest.approx((80 + 200 / 3) / 3, rel=1e-12)
-    assert set(whole._reductions) == {"total", "pairs"}
+    assert set(whole._reductions) == {"total", "count"}
     assert float(UnigramF1().compute()) == 0.0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.tasks.bleu import bleu, moses, split_compounds
+from repro.tasks.metrics.bleu import bleu, moses, split_compounds
 
 REFERENCES = ["Ein Hund rennt über die Wiese.", "Zwei Männer sitzen auf einer Bank im Park."]
 

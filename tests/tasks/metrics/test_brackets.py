@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from repro.tasks import brackets
-from repro.tasks.brackets import Agreement, Bracket, Parse, compare, read_parse, score, write_parse
+from repro.tasks.metrics import brackets
+from repro.tasks.metrics.brackets import Agreement, Bracket, Parse, compare, read_parse, score, write_parse
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "evalb.json"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "evalb.json"
 STATUS = ("valid", "error", "skipped")
 RIGHT = "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (ADVP (RB home))) (. .)))"
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from repro.tasks.brackets import Bracket
-from repro.tasks.rebuilding import rebuild
+from repro.tasks.metrics.brackets import Bracket
+from repro.tasks.metrics.rebuilding import rebuild
 
 
 def spelled(row: str, n_words: int) -> tuple[str, int]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from repro.tasks.brackets import Bracket
+from repro.tasks.metrics.brackets import Bracket
 
 LEAF = "XX"
 _BRACKET = re.compile(r"([()])([^\s()]+)")

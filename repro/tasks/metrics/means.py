@@ -1,0 +1,78 @@
+"""Means over everything that is scored, likelihoods among them."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+LARGEST = 700.0  # its exponential is the largest perplexity that is told
+DERIVED = {
+    "ppl": lambda nats: math.exp(min(nats, LARGEST)),
+    "bpc": lambda nats: nats / math.log(2.0),
+    "bpb": lambda nats: nats / math.log(2.0),
+    "bits_per_dim": lambda nats: nats / math.log(2.0),
+}
+
+
+class Count(Metric):
+    """How many there are."""
+
+    full_state_update = False
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, count: Tensor | int) -> None:
+        """Adds some."""
+        self.count += count
+
+    def compute(self) -> Tensor:
+        """All of them."""
+        return self.count
+
+
+class Mean(Metric):
+    """A sum in float64 over an exact count.
+
+    Attributes:
+        count: how many were added so far, on this rank; over all ranks while it is computed.
+    """
+
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, total: Tensor, count: Tensor | int) -> None:
+        """Adds the sum of some values, and how many they are."""
+        self.total += total
+        self.count += count
+
+    def compute(self) -> Any:
+        """The mean; not a number where nothing was added."""
+        return self.total / self.count
+
+
+class Likelihood(Mean):
+    """Mean negative log-likelihood in nats, ``loss``, and what is told of it under another name.
+
+    Args:
+        derived: ``ppl`` for a perplexity; ``bpc``, ``bpb`` or ``bits_per_dim`` for bits. None for nats alone.
+    """
+
+    def __init__(self, derived: str | None = None) -> None:
+        super().__init__()
+        self.derived = derived
+
+    def compute(self) -> dict[str, float]:
+        """By name."""
+        nats = float(super().compute())
+        return {"loss": nats} | ({self.derived: DERIVED[self.derived](nats)} if self.derived else {})
