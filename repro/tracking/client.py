@@ -117,7 +117,12 @@ def services() -> list[int]:
 @contextlib.contextmanager
 def environment(folder: Path) -> Iterator[None]:
     """W&B's variables while a run is logged: no service of a parent process, staged files below the run's folder."""
-    ours = {"WANDB_SERVICE": None, "WANDB_DATA_DIR": str(folder), "WANDB_ERROR_REPORTING": "false"}
+    ours = {
+        "WANDB_SERVICE": None,
+        "WANDB_DATA_DIR": str(folder),
+        "WANDB_SILENT": "true",
+        "WANDB_ERROR_REPORTING": "false",
+    }
     before = {name: os.environ.get(name) for name in ours}
     _set(ours)
     try:
