@@ -33,7 +33,7 @@ class LiveSync:
         code = f"import sys; sys.path.insert(0, {root!r}); from repro.tracking.live import main; main()"
         with (log.parent.parent / "live.log").open("ab") as said:
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-c", code, str(log.parent), str(os.getpid())],
+                [sys.executable, "-P", "-c", code, str(log), str(os.getpid())],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=fragments.environment(),
                 cwd=log.parent.parent, start_new_session=True,
             )  # fmt: skip
@@ -42,12 +42,10 @@ class LiveSync:
     @classmethod
     def of(cls, folder: Path, about: Mapping[str, Any]) -> "LiveSync | None":
         """For the newest fragment of a run; None where the server lacks an earlier one."""
-        found = fragments.fragments_of(folder.parent.parent)
-        logs = [log for log in found if log.parent == folder]
-        earlier = [log for log in found if log.parent != folder]
-        if len(logs) != 1 or not all(map(fragments.is_synced, earlier)):
+        earlier = [log for log in fragments.fragments_of(folder.parent.parent) if log.parent != folder]
+        if not all(map(fragments.is_synced, earlier)):
             return None
-        return cls(logs[0], about)
+        return cls(folder / f"run-{about['id']}.wandb", about)
 
     def ended(self, deadline: float) -> bool:
         """Whether the server has all of the fragment, which has ended; waits for that until ``deadline`` at most."""
@@ -73,10 +71,12 @@ class LiveSync:
 
 def main() -> None:
     """The child: ends with its parent, which ``wandb beta sync --live`` alone would not."""
-    folder, parent = sys.argv[1], int(sys.argv[2])
-    command = [sys.executable, "-P", "-m", "wandb", "beta", "sync", "--live", "--yes", folder]
-    syncing = subprocess.Popen(command)
-    while syncing.poll() is None:
+    log, parent = Path(sys.argv[1]), int(sys.argv[2])
+    command = [sys.executable, "-P", "-m", "wandb", "beta", "sync", "--live", "--yes", str(log)]
+    syncing = None
+    while syncing is None or syncing.poll() is None:
         if os.getppid() != parent:
             os.killpg(0, signal.SIGKILL)
+        if syncing is None and log.exists():
+            syncing = subprocess.Popen(command)
         time.sleep(_LOOK_S)
