@@ -186,9 +186,9 @@ class WandbServer:
         if run not in self.runs:
             return None
         return {
-            "id": run, "name": run, "displayName": run, "projectId": "77", "tags": [], "state": "finished", "config": "{}",
-            "summaryMetrics": json.dumps(self.summaries.get(run, {})), "historyLineCount": len(self.rows.get(run, [])),
-            "createdAt": "2026-01-01T00:00:00Z", "heartbeatAt": "2026-01-01T00:00:00Z", "systemMetrics": "{}",
+            "id": run, "name": run, "displayName": run, "projectId": "77", "tags": [], "state": "finished",
+            "config": "{}", "summaryMetrics": json.dumps(self.summaries.get(run, {})), "historyLineCount":
+            len(self.rows.get(run, [])), "createdAt": "2026-01-01T00:00:00Z", "heartbeatAt": "2026-01-01T00:00:00Z", "systemMetrics": "{}",
             "user": {"name": ENTITY, "username": ENTITY}, "readOnly": False, "historyKeys": None, "sweepName": None,
             "group": None, "jobType": None, "commit": None, "description": None, "notes": None,
         }  # fmt: skip

@@ -128,6 +128,8 @@ def environment(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        if f"-{os.getpid()}-" in (before["WANDB_SERVICE"] or ""):  # of this process, and ended meanwhile
+            before["WANDB_SERVICE"] = None
         _set(before)
 
 

@@ -66,8 +66,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def about(folder: Path) -> dict[str, Any]:
     """What W&B is told of a run."""
     return {
-        "id": RUN, "name": "paper/recipe/cpu/s1", "dir": str(folder), "project": "repro", "group": "g", "job_type": "train",
-        "tags": ["t"], "config": {"seed": 1}, "summaries": {"val/loss": "min"},
+        "id": RUN, "name": "paper/recipe/cpu/s1", "dir": str(folder), "project": "repro", "group": "g",
+        "job_type": "train", "tags": ["t"], "config": {"seed": 1}, "summaries": {"val/loss": "min"},
     }  # fmt: skip
 
 

@@ -13,7 +13,9 @@ from tests.wandb_server import ENTITY, PROJECT, WandbServer
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_rows_are_on_the_server_while_the_run_goes_on(make: Make, server: WandbServer, tmp_path: Path) -> None:
+def test_rows_are_on_the_server_while_the_run_goes_on(
+    make: Make, server: WandbServer, tmp_path: Path
+) -> None:
     made = make(online=True)
     assert made.url == f"{server.url}/{ENTITY}/{PROJECT}/runs/{RUN}"
     put(made, *range(10))

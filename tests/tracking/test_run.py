@@ -135,13 +135,24 @@ def test_an_online_run_has_its_address_in_the_record_and_sends_nothing_of_the_ma
     assert server.exits == {name: 0}
     assert 2 in server.steps(name)
     for body in server.bodies:
-        if b'"storagePolicy"' not in body:  # W&B's manifests name the files of artifacts, which lie below the run
+        if (
+            b'"storagePolicy"' not in body
+        ):  # W&B's manifests name the files of artifacts, which lie below the run
             nothing_of_the_machine(body, workshop.root)
         assert b"planted-user" not in body
         assert KEY.encode() not in body
 
 
-FAILURES = ("500", "hang", "gone", "no key", "KILL at start", "STOP at start", "KILL in mid-run", "STOP in mid-run")
+FAILURES = (
+    "500",
+    "hang",
+    "gone",
+    "no key",
+    "KILL at start",
+    "STOP at start",
+    "KILL in mid-run",
+    "STOP in mid-run",
+)
 FAILURES += ("KILL at the end", "STOP at the end")
 
 
@@ -159,7 +170,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> dict[s
 @pytest.mark.slow
 @pytest.mark.parametrize("failure", FAILURES)
 def test_whatever_fails_training_reaches_the_same_weights(
-    workshop: Workshop, server: WandbServer, monkeypatch: pytest.MonkeyPatch, alone: dict[str, Any], failure: str
+    workshop: Workshop,
+    server: WandbServer,
+    monkeypatch: pytest.MonkeyPatch,
+    alone: dict[str, Any],
+    failure: str,
 ) -> None:
     what, _, when = failure.partition(" ")
     monkeypatch.setattr(tracking.finish, "__defaults__", (1.0, 0))
