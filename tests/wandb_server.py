@@ -187,9 +187,10 @@ class WandbServer:
             return None
         return {
             "id": run, "name": run, "displayName": run, "projectId": "77", "tags": [], "state": "finished",
-            "config": "{}", "summaryMetrics": json.dumps(self.summaries.get(run, {})), "historyLineCount":
-            len(self.rows.get(run, [])), "createdAt": "2026-01-01T00:00:00Z", "heartbeatAt": "2026-01-01T00:00:00Z", "systemMetrics": "{}",
+            "summaryMetrics": json.dumps(self.summaries.get(run, {})), "createdAt": "2026-01-01T00:00:00Z",
+            "historyLineCount": len(self.rows.get(run, [])), "heartbeatAt": "2026-01-01T00:00:00Z", "config": "{}",
             "user": {"name": ENTITY, "username": ENTITY}, "readOnly": False, "historyKeys": None, "sweepName": None,
+            "systemMetrics": "{}",
             "group": None, "jobType": None, "commit": None, "description": None, "notes": None,
         }  # fmt: skip
 

@@ -76,7 +76,7 @@ def test_a_stall_is_told_by_whoever_has_a_logger(workshop: Workshop, noted: Note
     current.status.path.parent.mkdir(parents=True)
     current.watchdog.farewell("nothing moved for 5 s")
     assert read_status(current.status.path)["message"] == "nothing moved for 5 s"
-    current.logger = tracking.logger()
+    current.logger = noted  # type: ignore[assignment]
     current.status.path.unlink()
     current.status.path.mkdir()  # so that the status cannot be written
     with pytest.raises(Exception, match=r"status\.json"):

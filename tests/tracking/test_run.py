@@ -203,7 +203,8 @@ def strike(when: str, number: int, patch: pytest.MonkeyPatch) -> None:
         threading.Thread(target=lambda: os.kill(service(), number), daemon=True).start()
         return
     name = "log_metrics" if when == "mid-run" else "close"
-    original, struck = getattr(BackgroundLogger, name), []
+    original: Any = getattr(BackgroundLogger, name)
+    struck: list[int] = []
 
     def striking(self: BackgroundLogger, *given: Any, **more: Any) -> None:
         if not struck:
