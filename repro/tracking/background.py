@@ -202,6 +202,8 @@ class BackgroundLogger(Logger):
             if call is None:
                 break
             self._recent.append((self._busy, call))
+            if self._live is not None:
+                self._live.look()
             try:
                 call(run, logger)
             except _BAD as error:

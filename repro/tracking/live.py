@@ -17,6 +17,7 @@ from repro.tracking import fragments
 
 ADDRESS_S = 6.0  # for the run to be on the server
 TIMEOUT_S = 2  # of one question for it
+AGAIN_S = 10.0  # between two, later
 _LOOK_S = 0.2
 
 
@@ -24,7 +25,7 @@ class LiveSync:
     """The child, and what is known of its run.
 
     Attributes:
-        url: the run's address; None where the server did not show it in time.
+        url: the run's address; None where the server has not shown it yet.
     """
 
     def __init__(self, log: Path, about: Mapping[str, Any]) -> None:
@@ -37,7 +38,13 @@ class LiveSync:
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=fragments.environment(),
                 cwd=log.parent.parent, start_new_session=True,
             )  # fmt: skip
-        self.url = self._address(about)
+        self.url: str | None = None
+        self._run, self._next = f"{about['project']}/{about['id']}", 0.0
+        deadline = time.monotonic() + ADDRESS_S
+        while self.url is None and self._child.poll() is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+            self._next = 0.0
+            self.look()
 
     @classmethod
     def of(cls, folder: Path, about: Mapping[str, Any]) -> "LiveSync | None":
@@ -58,15 +65,14 @@ class LiveSync:
         self._child.wait()
         return fragments.is_synced(self.log)
 
-    def _address(self, about: Mapping[str, Any]) -> str | None:
+    def look(self) -> None:
+        """Asks the server for the run's address where it is not known yet, every few seconds at most."""
         import wandb
 
-        deadline = time.monotonic() + ADDRESS_S
-        while time.monotonic() < deadline and self._child.poll() is None:
-            time.sleep(_LOOK_S)
+        if self.url is None and time.monotonic() > self._next:
             with contextlib.suppress(Exception):
-                return str(wandb.Api(timeout=TIMEOUT_S).run(f"{about['project']}/{about['id']}").url)
-        return None
+                self.url = str(wandb.Api(timeout=TIMEOUT_S).run(self._run).url)
+            self._next = time.monotonic() + AGAIN_S
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from repro.contact_sheet import Picture, to_png
 from repro.tracking import client, labels
 from repro.tracking.background import ATTEMPTS, LAST_S, Limits
 from tests.tracking.conftest import (
+    FLUSH_S,
     RUN,
     SLOWEST_CALL_S,
     Make,
@@ -23,6 +24,7 @@ from tests.tracking.conftest import (
     steps_in,
     taken,
     until,
+    writes_soon,
 )
 
 
@@ -109,6 +111,7 @@ def test_a_service_that_hangs_is_replaced_and_no_call_waits(make: Make, tmp_path
     assert set(steps_in(*fragments(tmp_path))) == set(range(last))
 
 
+@writes_soon
 @pytest.mark.parametrize("when", ["start", "end"])
 def test_a_service_that_is_stopped_holds_up_nothing(
     make: Make, tmp_path: Path, when: str, capfd: pytest.CaptureFixture[str]
@@ -117,7 +120,7 @@ def test_a_service_that_is_stopped_holds_up_nothing(
     if when == "end":
         put(made, 1, 2)
         taken(made)
-        time.sleep(1.5)  # until it has written them
+        time.sleep(1.5 * FLUSH_S)  # until it has written them
     stopped = service()
     os.kill(stopped, signal.SIGSTOP)
     assert put(made, 3) < SLOWEST_CALL_S

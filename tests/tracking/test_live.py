@@ -7,21 +7,22 @@ import sys
 from pathlib import Path
 
 from repro.tracking.fragments import fragments_of, is_synced
-from tests.tracking.conftest import RUN, Make, put, until
+from tests.tracking.conftest import RUN, Make, put, until, writes_soon
 from tests.wandb_server import ENTITY, PROJECT, WandbServer
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@writes_soon
 def test_rows_are_on_the_server_while_the_run_goes_on(
     make: Make, server: WandbServer, tmp_path: Path
 ) -> None:
     made = make(online=True)
-    assert made.url == f"{server.url}/{ENTITY}/{PROJECT}/runs/{RUN}"
     put(made, *range(10))
-    assert server.wait_until(lambda: len(server.rows.get(RUN, [])) > 0, 40)
+    assert server.wait_until(lambda: len(server.rows.get(RUN, [])) > 0, 60)
     put(made, 10)
-    made.close(30)
+    made.close(60)
+    assert made.url == f"{server.url}/{ENTITY}/{PROJECT}/runs/{RUN}"
     assert server.steps(RUN) == list(range(11))
     assert server.exits == {RUN: 0}
     (log,) = fragments_of(tmp_path / "run")

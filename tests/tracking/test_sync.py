@@ -12,7 +12,7 @@ from repro.tracking import sync as syncing
 from repro.tracking.fragments import fragments_of, is_synced
 from repro.tracking.pull import connect
 from repro.tracking.sync import Synced, sync
-from tests.tracking.conftest import RUN, Make, fragments, put, service, taken, until
+from tests.tracking.conftest import FLUSH_S, RUN, Make, fragments, put, service, taken, until, writes_soon
 from tests.wandb_server import GONE, WandbServer
 
 NAME = "paper/recipe/cpu/s1"
@@ -53,6 +53,7 @@ def now(folder: Path, patience_s: float = 30.0) -> Synced:
     return sync(NAME, folder, connect(), patience_s)
 
 
+@writes_soon
 def test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_records_summary(
     attempt: Callable[..., None], make: Make, server: WandbServer, folder: Path
 ) -> None:
@@ -61,7 +62,7 @@ def test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_record
     made = make()
     put(made, 3, 4, 5)
     taken(made)
-    until(lambda: len(fragments_of(folder)) == 2)  # written
+    until(lambda: len(fragments_of(folder)) == 2, 10 + 2 * FLUSH_S)  # written
     os.kill(service(), signal.SIGKILL)
     made.close(0)
     name(folder)
