@@ -35,18 +35,18 @@ PROMISES = {
         "experiment/test_signals.py::test_all_ranks_save_and_ask_to_be_requeued",
         "test_stop.py::test_a_signal_sets_the_flag_and_handlers_are_put_back",
     ],
-    "restarts are one W&B run without doubled or dropped steps": [
+    "restarts are one W&B run, and every step that reached the disk is in it": [
         "slurm/test_preemption.py::test_preempted_three_times_a_run_ends_bit_equal_under_one_id",
-        "tracking/test_start.py::test_a_run_that_starts_again_continues_its_own",
+        "tracking/test_sync.py::test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_records_summary",
     ],
     "offline parts arrive whole": [
-        "tracking/test_mirror.py::test_fragments_of_three_attempts_sync_to_one_run_without_a_lost_or_doubled_step",
-        "tracking/test_mirror.py::test_a_job_that_is_killed_whole_loses_nothing",
+        "tracking/test_sync.py::test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_records_summary",
+        "tracking/test_sync.py::test_a_server_that_fails_meanwhile_gets_it_later",
     ],
     "W&B trouble does not touch training": [
-        "tracking/test_run.py::test_a_run_whose_server_hangs_from_the_start_is_trained_recorded_and_offline",
-        "tracking/test_mirror.py::test_a_service_that_hangs_is_replaced_and_no_call_waits",
-        "tracking/test_mirror.py::test_servers_that_fail_in_mid_run_leave_all_rows_on_disk",
+        "tracking/test_run.py::test_whatever_fails_training_reaches_the_same_weights",
+        "tracking/test_background.py::test_a_service_that_hangs_is_replaced_and_no_call_waits",
+        "tracking/test_background.py::test_a_service_that_is_stopped_holds_up_nothing",
     ],
     "a published number is compared like with like": [
         "tasks/test_bleu.py::test_a_perfect_translation_scores_100",

@@ -1,5 +1,6 @@
 """W&B's public API on the loopback: artifacts to read, with a store for their files, and views to write."""
 
+import base64
 import json
 import re
 import threading
@@ -32,7 +33,6 @@ class WandbApi(WandbServer):
     Attributes:
         uploads: artifacts of type ``record``, in the order in which they are listed.
         views: what was saved, by id: ``name``, ``type``, ``displayName``, ``spec`` as text, ...
-        filters: False where it answers with every view of a kind, whatever name was asked for.
         projects: names of those that exist.
         page: how many artifacts or files an answer holds at most.
         store: where files lie; it keeps the headers of each request.
@@ -42,7 +42,6 @@ class WandbApi(WandbServer):
     def __init__(self) -> None:
         self.uploads: list[Upload] = []
         self.views: dict[str, dict[str, Any]] = {}
-        self.filters = True
         self.projects = {PROJECT}
         self.page = 2
         self.store = FileStore()
@@ -78,7 +77,8 @@ class WandbApi(WandbServer):
             "ProjectInternalId": self._project, "CreateProject": self._create_project,
             "ProjectArtifactType": self._type, "ArtifactTypeArtifactCollections": self._collections,
             "ProjectArtifacts": self._versions, "ArtifactMembershipFiles": self._files,
-            "FindViews": self._find_views, "SaveView": self._save_view,
+            "View": self._view, "SpecificReport": self._report, "GetProjects": self._list_projects,
+            "UpsertView2": self._save_view, "upsertView": self._save_view,
         }  # fmt: skip
         if operation not in answers:
             return super()._graphql(operation, parsed)
@@ -99,21 +99,39 @@ class WandbApi(WandbServer):
         self.projects.add(given["input"]["name"])
         return {"upsertModel": {"project": {"id": "p"}, "model": {"id": "p"}, "inserted": True}}
 
-    def _find_views(self, given: dict[str, Any]) -> Any:
+    def _list_projects(self, given: dict[str, Any]) -> Any:
+        nodes = [
+            {"node": {
+                "__typename": "Project", "id": name, "internalId": "77", "name": name, "entityName": ENTITY,
+                "entity": {"name": ENTITY}, "createdAt": "2026-01-01T00:00:00Z", "isBenchmark": False,
+                "user": None, "tags": [],
+            }, "cursor": ""}
+            for name in sorted(self.projects)
+        ]  # fmt: skip
+        return {"models": self._paged(nodes, given), "scope": {"projects": self._paged(nodes, given)}}
+
+    def _view(self, given: dict[str, Any]) -> Any:
+        """A workspace by its name."""
         here = [
-            {"node": {"id": key, "name": view["name"], "displayName": view["displayName"]}}
+            {"node": {**view, "id": key}}
             for key, view in self.views.items()
-            if view["type"] == given["type"] and (view["name"] == given["name"] or not self.filters)
+            if view["name"] == given["viewName"]
         ]
         return {"project": {"allViews": {"edges": here}}}
 
+    def _report(self, given: dict[str, Any]) -> Any:
+        key = given["reportId"]
+        return {"view": {**self.views[key], "id": key} if key in self.views else None}
+
     def _save_view(self, given: dict[str, Any]) -> Any:
-        key = given.get("id") or f"Vmlldzox{len(self.views)}=="
+        key = given.get("id") or base64.b64encode(f"View:{len(self.views)}".encode()).decode()
         if given.get("id") and key not in self.views:
             raise AssertionError(f"no view {key}")
         inserted = key not in self.views
-        self.views[key] = given
-        return {"upsertView": {"view": {"id": key, "name": given["name"]}, "inserted": inserted}}
+        project = {"id": "UHJvamVjdA==", "name": given["projectName"], "entityName": given["entityName"]}
+        times = {"createdAt": "2026-01-01T00:00:00", "updatedAt": "2026-01-01T00:00:00"}
+        self.views[key] = {**given, "project": project, **times}
+        return {"upsertView": {"view": {**self.views[key], "id": key}, "inserted": inserted}}
 
     def _type(self, given: dict[str, Any]) -> Any:
         found = {

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -107,7 +108,11 @@ class WandbServer:
 
     def _graphql(self, operation: str, parsed: dict[str, Any]) -> dict[str, Any]:
         given = parsed.get("variables") or {}
-        if operation == "Viewer":
+        named = re.search(r"\b(?:query|mutation)\s+(\w+)", str(parsed.get("query")))
+        operation = operation or (named.group(1) if named else "")
+        if operation == "Run":
+            return {"data": {"project": {"run": self._run(given["name"])}}}
+        if operation in ("Viewer", "GetViewer", "GetDefaultEntity"):
             viewer = {"id": "1", "entity": ENTITY, "username": ENTITY, "email": "", "flags": "{}"}
             return {"data": {"viewer": {**viewer, "teams": {"edges": []}}}}
         if operation == "RunResumeStatus":
@@ -176,8 +181,23 @@ class WandbServer:
             }  # fmt: skip
         return found
 
+    def _run(self, run: str) -> dict[str, Any] | None:
+        """What the public API shows of a run."""
+        if run not in self.runs:
+            return None
+        return {
+            "id": run, "name": run, "displayName": run, "projectId": "77", "tags": [], "state": "finished",
+            "summaryMetrics": json.dumps(self.summaries.get(run, {})), "createdAt": "2026-01-01T00:00:00Z",
+            "historyLineCount": len(self.rows.get(run, [])), "heartbeatAt": "2026-01-01T00:00:00Z", "config": "{}",
+            "user": {"name": ENTITY, "username": ENTITY}, "readOnly": False, "historyKeys": None, "sweepName": None,
+            "systemMetrics": "{}",
+            "group": None, "jobType": None, "commit": None, "description": None, "notes": None,
+        }  # fmt: skip
+
     def _upsert(self, given: dict[str, Any]) -> dict[str, Any]:
-        name = given.get("name") or "unnamed"
+        name = given.get("name") or given.get("id") or "unnamed"
+        if given.get("summaryMetrics"):
+            self.summaries[name] = json.loads(given["summaryMetrics"])
         self.runs.setdefault(name, {}).update({k: v for k, v in given.items() if v is not None})
         project = {"id": "p", "name": PROJECT, "entity": {"id": "e", "name": ENTITY}}
         bucket = {

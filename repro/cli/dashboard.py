@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
+from repro.paths import runs_dir
 from repro.record import write_atomic
 
 if TYPE_CHECKING:
     from repro.report.dashboard import Dashboard
+
+ADDRESSES = "dashboards.json"  # of what was saved
 
 
 def register(verbs: Verbs) -> None:
@@ -31,11 +34,13 @@ def register(verbs: Verbs) -> None:
 
 def make_dashboard(args: argparse.Namespace) -> None:
     from repro.report.dashboard import dashboard
-    from repro.report.dashboard_models import as_json, require, specification
+    from repro.report.dashboard_publish import require
+    from repro.report.dashboard_spec import as_json, specification
     from repro.tracking import PROJECT_NAME
     from repro.tracking.pull import split_target
 
-    require()
+    if not args.dry_run:
+        require()
     board = dashboard(args.paper)
     entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
     project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
@@ -52,10 +57,8 @@ def make_dashboard(args: argparse.Namespace) -> None:
 
 
 def _publish(board: "Dashboard", entity: str, project: str) -> None:
-    from wandb_workspaces._graphql import execute_graphql, get_app_url
-
-    from repro.report.dashboard_models import specification
     from repro.report.dashboard_publish import publish
+    from repro.report.dashboard_spec import specification
     from repro.tracking.pull import connect, plainly
 
     api = connect()
@@ -63,10 +66,6 @@ def _publish(board: "Dashboard", entity: str, project: str) -> None:
         entity = entity or api.default_entity or ""
         if not entity:
             raise UserError("W&B names no entity for this key; say --entity")
-        site = str(get_app_url(api))
-        spec = specification(board, entity, project, site)
-        saved = publish(
-            spec, lambda query, said: dict(execute_graphql(api, query, said)), api.create_project, site
-        )
+        saved = publish(specification(board, entity, project), api, runs_dir() / ADDRESSES)
     for one in saved:
         print(f"{'created' if one.created else 'updated'} {one.kind:<9} {one.url}")

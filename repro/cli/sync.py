@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +11,14 @@ from repro.errors import EXIT_FAILED, EXIT_OK, UserError, nearest
 from repro.paths import runs_dir
 
 if TYPE_CHECKING:
-    from repro.tracking.server import Server
+    from wandb import Api
 
 _DEPTH = "*/*/*/*"  # <paper>/<recipe>/<scale>/s<seed>-<hash8>
 
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    sync = verbs.add_parser("sync", help="push offline W&B runs, then count the rows that are there")
+    sync = verbs.add_parser("sync", help="send what runs logged offline to W&B")
     runs = sync.add_argument(
         "runs", nargs="*", metavar="RUN", help="run id, run folder, experiment or paper; default: every run"
     )
@@ -36,15 +35,15 @@ def complete_runs(prefix: str, **_: object) -> list[str]:
 
 def sync_runs(args: argparse.Namespace) -> int:
     """Exit code 0 where every run is complete on the server, else 1."""
-    from repro.tracking.sync import left, sync
+    from repro.tracking.sync import sync, waits
 
     meant = {
-        run: folder for word in args.runs or [""] for run, folder in runs_of(word).items() if left(folder)
+        run: folder for word in args.runs or [""] for run, folder in runs_of(word).items() if waits(folder)
     }
-    server = None if args.dry_run or not meant else reachable()
+    api = None if args.dry_run or not meant else reachable()
     results = []
     for run, folder in meant.items():
-        results.append(sync(run, folder, server))
+        results.append(sync(run, folder, api))
         if not args.json:
             print(results[-1].line, flush=True)
     if args.json:
@@ -82,20 +81,12 @@ def runs_of(word: str) -> dict[str, Path]:
     return meant
 
 
-def reachable() -> "Server":
-    """The server, once it has answered.
+def reachable() -> "Api":
+    """W&B's public API, once the server has answered.
 
     Raises:
         UserError: W&B's client is not installed; no address, key or answer.
     """
-    from repro.tracking import PROJECT_NAME
-    from repro.tracking.server import NoAnswer, Server
+    from repro.tracking.pull import connect
 
-    if importlib.util.find_spec("wandb") is None:
-        raise UserError("wandb is not installed; run `pip install wandb`")
-    server = Server()
-    try:
-        server.has("0" * 16, PROJECT_NAME)
-    except NoAnswer as error:
-        raise UserError(f"{error}; try again where it can be reached, or set WANDB_BASE_URL") from None
-    return server
+    return connect()

@@ -2,7 +2,10 @@
 
 As the common recipes for speech have them: frames of 25 ms every 10 ms, of each the mean subtracted, pre-emphasis 0.97,
 a Povey window, the power spectrum of 512 points, 40 triangles equally spaced in mel between 20 Hz and 8 kHz, the
-logarithm. No dither, so that the same recording always gives the same numbers.
+logarithm. The samples are 16-bit integers, not divided by 32,768. ``tests/golden/filterbanks.npz`` has the numbers of
+two implementations of Kaldi's ``compute-fbank-feats`` with these settings.
+
+Deviation: no dither, which Kaldi adds by default, so that the same recording always gives the same numbers.
 """
 
 from functools import lru_cache

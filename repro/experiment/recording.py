@@ -23,7 +23,7 @@ from repro.record import RunRecord, write_atomic, write_record
 from repro.tasks.sheets import sheet_of
 from repro.tasks.translation import Translation
 from repro.tracking import labels
-from repro.tracking.lightning_logger import WandbMirror
+from repro.tracking.background import BackgroundLogger
 
 
 def record(
@@ -115,7 +115,7 @@ def known_at_start(current: Run) -> dict[str, Any]:
 
 
 def close_tracking(
-    logger: WandbMirror | None,
+    logger: BackgroundLogger | None,
     made: RunRecord,
     task: AnyTask,
     outputs: str | None,

@@ -189,12 +189,13 @@ def reported(current: Run) -> Iterator[None]:
         part()
         raise
     except SystemExit as stop:  # what Lightning makes of Ctrl-C
+        tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise KeyboardInterrupt from stop
     except BaseException as error:
         with contextlib.suppress(ReproError):
             current.status.fail(str(error) or type(error).__name__)
         if isinstance(error, NotFinite):
-            tracking.alert(current.logger, "Not finite", str(error), "ERROR", dying=True)
+            tracking.alert(current.logger, "Not finite", str(error), "ERROR")
         tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise
 

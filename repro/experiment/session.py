@@ -7,6 +7,7 @@ import lightning.pytorch as pl
 
 from repro import tracking
 from repro.checkpoints import DurableIO
+from repro.errors import EXIT_FAILED
 from repro.experiment import facts
 from repro.experiment.build import Parts, build
 from repro.experiment.trainer import Stamper, make_trainer
@@ -22,10 +23,11 @@ from repro.tasks.randomness import Randomness
 from repro.tasks.saving import Checkpoints, StepCheckpoints
 from repro.tasks.stopping import Stopping
 from repro.tasks.watchdog import Watchdog, stall_limit
-from repro.tracking.lightning_logger import WandbMirror
+from repro.tracking.background import BackgroundLogger
 
 MODEL_FILE = "model.pt"
 RECORD_FILE = "record.json"
+STALLED_S = 3.0  # for W&B
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Run:
     watchdog: Watchdog
     stamper: Stamper
     source: Source
-    logger: WandbMirror | None = None  # W&B's, on rank 0
+    logger: BackgroundLogger | None = None  # W&B's, on rank 0
 
     @property
     def folder(self) -> Path:
@@ -54,11 +56,12 @@ class Run:
         return self.trainer.max_steps
 
     def stalled(self, message: str) -> None:
-        """Says wherever it can that nothing moves, before the watchdog ends the process; waits for nobody."""
+        """Says wherever it can that nothing moves, before the watchdog ends the process; waits for W&B for moments."""
         try:
             self.status.fail(message)
         finally:
-            tracking.alert(self.logger, "Stalled", message, dying=True)
+            tracking.alert(self.logger, "Stalled", message)
+            tracking.finish(self.logger, STALLED_S, EXIT_FAILED)
 
 
 def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Run:

@@ -1,11 +1,10 @@
-"""What a paper's W&B dashboard says and shows, in plain words and names; W&B's own models come later.
+"""What a paper's W&B dashboard says and shows, in plain words and names; its JSON is made in ``dashboard_spec``.
 
 A *workspace* has the curves of all runs of the paper, one line for each run group. A *report* has the published
 tables with our numbers, the claims, the curves of each recipe by themselves, and the commands that make the runs.
 """
 
 import itertools
-import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class RunSet:
     """Runs of one recipe at one scale.
 
     Attributes:
-        named: a regular expression that finds their names: experiments of two recipes may share a table's cell.
+        named: a part of their names: experiments of two recipes may share a table's cell.
         groups: the W&B run groups that they are in.
         by_title: lines are recipes by title, see :class:`Dashboard`.
         shown: False where the reader must ask for them: scales never share axes unasked.
@@ -241,9 +240,10 @@ def _title(headers: list[Header]) -> str:
 def _run_set(recipe: str, scale: str, headers: list[Header], shown: bool) -> RunSet:
     here = [header for header in headers if header.recipe.scale == scale]
     name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
-    pattern = re.escape(recipe).replace(r"\-", "-")  # not every dialect knows an escaped dash
+    points = ["@" in header.recipe.experiment for header in here]
+    part = f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
     groups = tuple(dict.fromkeys(map(group_of, here)))
-    return RunSet(name, f"^{pattern}(@[^/]+)?/{scale}/", groups, _share_groups(here), shown)
+    return RunSet(name, part, groups, _share_groups(here), shown)
 
 
 def _points(headers: list[Header], scale: str) -> str:

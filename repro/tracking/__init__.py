@@ -1,37 +1,28 @@
 """Weights & Biases, which mirrors a run and never stands in its way. Needs neither package nor network.
 
-Training writes rows to a file and goes on; a process of its own (``process.py``) gives them to W&B. When that process
-or W&B's service dies or hangs, or the server fails, the rows that W&B has not safely got go to a new fragment of
-the same run, offline if need be. Nothing here waits longer than ``Limits`` says, and no trouble of W&B's is an error.
+Each start of a run writes an offline fragment under the run's one id, through Lightning's ``WandbLogger`` in a thread
+(``background.py``). W&B's own tool brings fragments to the server: the newest while it is written, where one can be
+reached (``live.py``), all others afterwards (``sync.py``). Nothing here waits longer than ``Limits`` says, and no
+trouble of W&B's is an error.
 """
 
 import hashlib
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.recipe import Recipe
 from repro.tracking import labels
-from repro.tracking.mirror import Limits, Mirror, say
-from repro.tracking.reach import Mode, decide, has_key, mode
+from repro.tracking.reach import MODES, Mode, decide, has_key, mode
+from repro.tracking.sync import write_about
 
 if TYPE_CHECKING:
-    from repro.tracking.lightning_logger import WandbMirror
+    from repro.tracking.background import BackgroundLogger, Limits
 
-__all__ = [
-    "PROJECT_NAME",
-    "Limits",
-    "Mode",
-    "alert",
-    "finish",
-    "has_key",
-    "logger",
-    "mode",
-    "url",
-    "wandb_id",
-]
+__all__ = ["PROJECT_NAME", "Mode", "alert", "finish", "has_key", "logger", "mode", "url", "wandb_id"]
 
 PROJECT_NAME = "repro"
 FINISH_S = 60.0
@@ -52,46 +43,51 @@ def logger(
     seed: int,
     folder: Path,
     find_facts: Callable[[], Mapping[str, Any]] = dict,
-    limits: Limits | None = None,
-) -> "WandbMirror | None":
+    limits: "Limits | None" = None,
+) -> "BackgroundLogger | None":
     """A Lightning logger that mirrors a run to W&B, or None where it is disabled or cannot start.
 
-    Blocks for at most ``limits.start`` seconds. What goes wrong is one line on stderr.
+    Blocks for at most ``limits.probe`` and ``limits.start`` seconds. What goes wrong is one line on stderr.
     Group and tags: see :mod:`repro.tracking.labels`. Display name: the run id.
 
     Args:
         recipe: resolved.
         seed: of the run.
-        folder: of the run; fragments and rows lie in ``wandb/`` below it.
+        folder: of the run; fragments lie in ``wandb/`` below it.
         find_facts: gives what else is known at the start, for the run's configuration: ``commit``, ``dirty``, ``data``,
-            ... The data become an artifact that the run uses. Not called where W&B is disabled.
+            ... The data become an artifact. Not called where W&B is disabled.
         limits: how long to wait for what.
     """
-    limits = limits or Limits()
-    how, why = decide(limits.probe)
+    how = MODES.get(os.environ.get("WANDB_MODE", "").lower())
     if how == "disabled" or not _is_first_rank():
         return None
     try:
         if importlib.util.find_spec("wandb") is None:
-            say("off for this run: wandb is not installed")
+            _off("wandb is not installed")
             return None
+        import wandb  # noqa: F401 - not first in the thread: a data loader forked meanwhile would find it half-loaded
+
+        from repro.tracking.background import BackgroundLogger, Limits, say
+
+        limits = limits or Limits()
+        how, why = decide(limits.probe)
         if why is not None:
             say(f"{why}; this run is logged offline")
         facts = find_facts()
-        mirror = Mirror(folder / "wandb", _about(recipe, seed, folder, facts), how, limits)
-        if not mirror.start():
-            return None
-        from repro.tracking.lightning_logger import WandbMirror
-
-        made = WandbMirror(mirror)
+        about = _about(recipe, seed, folder, facts)
+        (folder / "wandb").mkdir(parents=True, exist_ok=True)
+        write_about(folder, about["id"], about["project"])
+        made = BackgroundLogger(about, folder.resolve() / "wandb", limits, online=how == "online")
         if facts.get("data"):
-            made.log_artifact(
-                labels.artifact("dataset", f"data-{facts['data']['name']}", facts["data"], used=True)
-            )
+            made.log_artifact(labels.artifact("dataset", f"data-{facts['data']['name']}", facts["data"]))
         return made
     except Exception as error:  # W&B trouble of any kind never stops a run
-        say(f"off for this run: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}")
+        _off(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:160]}")
         return None
+
+
+def _off(why: str) -> None:
+    print(f"W&B: off for this run: {why}", file=sys.stderr, flush=True)
 
 
 def _is_first_rank() -> bool:
@@ -117,14 +113,12 @@ def _about(recipe: Recipe, seed: int, folder: Path, facts: Mapping[str, Any]) ->
     }
 
 
-def url(made: "WandbMirror | None") -> str | None:
-    """The run's address, or None where it was never online. Known as soon as ``logger`` returns."""
-    return None if made is None else made.mirror.url
+def url(made: "BackgroundLogger | None") -> str | None:
+    """The run's address, or None where it is not sent while it runs."""
+    return None if made is None else made.url
 
 
-def alert(
-    made: "WandbMirror | None", title: str, text: str, level: str = "WARN", dying: bool = False
-) -> None:
+def alert(made: "BackgroundLogger | None", title: str, text: str, level: str = "WARN") -> None:
     """Tells whoever follows the run on W&B; nothing where there is none.
 
     Args:
@@ -132,14 +126,13 @@ def alert(
         title: at most 64 characters.
         text: one line.
         level: ``INFO``, ``WARN`` or ``ERROR``.
-        dying: the process is about to end, so that nothing is looked after any more.
     """
     if made is not None:
-        made.alert(title, text, level, dying)
+        made.alert(title, text, level)
 
 
-def finish(made: "WandbMirror | None", limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
-    """Ends the W&B run within ``limit_s`` seconds; returns its address where it has one.
+def finish(made: "BackgroundLogger | None", limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
+    """Ends the W&B run within about ``limit_s`` seconds; returns its address where it has one.
 
     Args:
         made: what ``logger`` returned.
@@ -148,5 +141,5 @@ def finish(made: "WandbMirror | None", limit_s: float = FINISH_S, exit_code: int
     """
     if made is None:
         return None
-    made.mirror.close(limit_s, exit_code)
+    made.close(limit_s, exit_code)
     return url(made)

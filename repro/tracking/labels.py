@@ -54,16 +54,14 @@ def artifact(
     kind: str,
     name: str,
     facts: Mapping[str, object],
-    used: bool = False,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """An artifact as a line for the process that mirrors.
+    """An artifact of a run, before it is W&B's.
 
     Args:
         kind: ``dataset``, ``model`` or ``record``.
         name: of the artifact; characters that W&B does not take become ``-``.
         facts: its metadata.
-        used: an input of the run; else what it made.
         files: text by file name; by default the facts, since W&B tells versions of an artifact apart by files alone.
     """
     told = json.dumps(facts, sort_keys=True, indent=1, ensure_ascii=False, default=str) + "\n"
@@ -72,5 +70,4 @@ def artifact(
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name)[: 2 * MOST],
         "metadata": dict(facts),
         "files": dict(files or {"facts.json": told}),
-        "used": used,
     }

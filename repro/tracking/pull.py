@@ -77,7 +77,9 @@ def connect() -> "Api":
     if not has_key(host):
         raise UserError(f"no key for {host}; set WANDB_API_KEY or run `wandb login`")
     try:
-        return wandb.Api(timeout=TIMEOUT_S)
+        api = wandb.Api(timeout=TIMEOUT_S)
+        _ = api.default_entity  # asks the server
+        return api
     except Exception as error:
         raise UserError(_said(error)) from None
 

@@ -1,7 +1,10 @@
-"""Filterbanks are those of a computation frame by frame, frequency by frequency."""
+"""Filterbanks are those of a computation frame by frame, frequency by frequency, and of Kaldi; see tests/golden."""
 
 import cmath
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +49,8 @@ def by_hand(
     return rows
 
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "filterbanks.npz"
+SIGNALS = ("rising", "falling")
 SAMPLES = noise(730, 0) + (500 * np.sin(np.arange(730) / 5)).astype(np.int16) + np.int16(200)
 
 
@@ -59,6 +64,49 @@ def test_they_are_those_of_the_textbook() -> None:
 def test_a_mistake_would_show(mistake: dict[str, float]) -> None:
     one = SAMPLES[:400]
     assert np.abs(filterbanks(one) - np.array(by_hand(one.tolist(), **mistake))).max() > 1e-2
+
+
+def differences(signal: str) -> dict[str, float]:
+    """Largest absolute difference of ours to each implementation of Kaldi's, in units of its tolerance."""
+    with np.load(GOLDEN) as file:
+        tolerance = json.loads(str(file["meta"]))["tolerance"]
+        found = filterbanks(file[f"in/{signal}"])
+        theirs = {name: file[f"{name}/{signal}"] for name in ("out", "native")}
+    assert all(found.shape == wanted.shape for wanted in theirs.values())
+    return {name: float(np.abs(found - wanted).max()) / tolerance[name] for name, wanted in theirs.items()}
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_they_are_kaldis(signal: str) -> None:
+    found = differences(signal)
+    assert max(found.values()) < 1, found
+
+
+def htk_bands() -> Any:
+    """Triangles from 0 Hz on, as HTK has them by default."""
+    edges = 1127.0 * np.log1p(8000 / 700) * np.arange(42) / 41
+    at = 1127.0 * np.log1p(np.arange(257) * 16_000 / 512 / 700)
+    return np.array([np.interp(at, edges[i : i + 3], [0, 1, 0]) for i in range(CHANNELS)])
+
+
+HANN = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 399)
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+@pytest.mark.parametrize(("name", "value"), [
+    ("window", lambda: HANN), ("PRE_EMPHASIS", 0.0), ("PRE_EMPHASIS", 0.95), ("mel_bands", htk_bands)
+])  # fmt: skip
+def test_another_definition_is_not_kaldis(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: Any, signal: str
+) -> None:
+    monkeypatch.setattr(f"repro.data.filterbanks.{name}", value)
+    found = differences(signal)
+    assert min(found.values()) > 10, found
+
+
+def test_another_floor_is_not_kaldis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.data.filterbanks.FLOOR", 1e-10)
+    assert min(differences("falling").values()) > 10
 
 
 @pytest.mark.parametrize(("count", "frames"), [(0, 0), (399, 0), (400, 1), (559, 1), (560, 2), (16_000, 98)])

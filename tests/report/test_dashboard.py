@@ -102,12 +102,17 @@ def test_each_recipe_has_its_runs_by_scale_and_one_scale_is_shown(house: House) 
     assert [r.shown for r in dashboard("toy").curves[0].run_sets] == [False, True]
 
 
-def test_a_recipes_runs_are_found_by_name_and_no_others() -> None:
-    every = {f"{e}/{s}/s1-01234567": (e.partition("@")[0], s) for e, s in compare("shortformer").headers}
+def test_a_recipes_runs_are_found_by_name_and_group_and_no_others() -> None:
+    every = {
+        (f"{e}/{s}/s1-01234567", group_of(header)): (e.partition("@")[0], s)
+        for (e, s), header in compare("shortformer").headers.items()
+    }
     found = []
     for curves in board_of("shortformer").curves:
         for runs in curves.run_sets:
-            (meant,) = {every[name] for name in every if re.search(runs.named, name)}
+            (meant,) = {
+                every[name, group] for name, group in every if runs.named in name and group in runs.groups
+            }
             assert meant[0] == curves.recipe
             assert meant[1] in runs.name
             found.append(meant)

@@ -112,7 +112,9 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     assert len(seen) >= 4, "a fragment for each attempt, more where W&B's service was killed first"
     assert {f.name.rpartition("-")[2] for f in seen} == {tracking.wandb_id(row["run_id"])}, "of one run"
     rows = rows_by_step(mine)
-    repeated = {step for step, logged in rows.items() if len(logged) > 1}
-    assert all(step > third for step in repeated), "after a graceful stop each step is logged once"
     assert all(logged[0] == logged[-1] for logged in rows.values()), "a repeated step has the same values"
-    assert sorted(rows) == [step for step, _ in found["callbacks"]["Curves"]["curves"]["train/loss"]]
+    wanted = {step for step, _ in found["callbacks"]["Curves"]["curves"]["train/loss"]}
+    assert set(rows) <= wanted
+    assert all(second < step <= third for step in wanted - set(rows)), (
+        "only what the crash kept from the disk"
+    )

@@ -59,6 +59,5 @@ def test_versions_of_an_artifact_differ_by_their_files() -> None:
     assert re.fullmatch(r"[\w.-]{1,128}", one["name"])
     assert one["files"] != other["files"], "W&B keeps one version of those whose files are alike"
     assert one["files"]["facts.json"] == '{\n "counts": {\n  "t": 1\n },\n "sha256": "x"\n}\n'
-    assert not one["used"]
-    told = labels.artifact("record", "record-" + "x" * 300, {}, True, {"record.json": "{}"})
-    assert (told["files"], told["used"], len(told["name"])) == ({"record.json": "{}"}, True, 128)
+    told = labels.artifact("record", "record-" + "x" * 300, {}, {"record.json": "{}"})
+    assert (told["files"], len(told["name"])) == ({"record.json": "{}"}, 128)

@@ -163,7 +163,7 @@ def test_a_key_of_the_cloud_may_stand_under_either_of_its_names(
     with pytest.raises(UserError, match=r"no key for other.example"):
         module.connect()
     asked: list[int] = []
-    bare.setattr("wandb.Api", lambda timeout: asked.append(timeout))
+    bare.setattr("wandb.Api", lambda timeout: SimpleNamespace(default_entity=asked.append(timeout)))
     bare.setenv("WANDB_BASE_URL", "https://api.forge.coreweave.com")
     module.connect()
     assert asked == [module.TIMEOUT_S]

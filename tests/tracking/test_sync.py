@@ -1,147 +1,147 @@
-"""What runs left behind comes to the server, each row once, however they and the server had failed."""
+"""What runs left behind comes to the server as one run, however they and the server had failed."""
 
-import time
+import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from repro.tracking import labels, process, spool
 from repro.tracking import sync as syncing
-from repro.tracking.fragments import BASE_FILE, fragments_of
-from repro.tracking.joined import Plan
-from repro.tracking.mirror import Mirror
-from repro.tracking.server import Server, There
-from repro.tracking.sync import Synced, planned, sync, verdict
-from tests.tracking.conftest import RUN, about, fragments, put, until
-from tests.wandb_server import WandbServer
+from repro.tracking.fragments import fragments_of, is_synced
+from repro.tracking.pull import connect
+from repro.tracking.sync import Synced, sync
+from tests.tracking.conftest import FLUSH_S, RUN, Make, fragments, put, service, taken, until, writes_soon
+from tests.wandb_server import GONE, WandbServer
 
-Make = Callable[..., Mirror]
 NAME = "paper/recipe/cpu/s1"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of the run that the fixture ``mirror`` makes mirrors of."""
+    """Of the run that the fixture ``make`` makes loggers of."""
     return tmp_path / "run"
 
 
-def now(folder: Path, patience_s: float = 20.0) -> Synced:
-    return sync(NAME, folder, Server(), patience_s)
+@pytest.fixture
+def attempt(make: Make, folder: Path) -> Callable[..., None]:
+    """Makes an attempt of the run that logs a row for each step, in a fragment with a second of its own."""
+
+    def one(*steps: int, code: int = 0) -> None:
+        made = make()
+        put(made, *steps)
+        made.log_summary({"best": steps[-1]})
+        made.close(20, code)
+        name(folder)
+
+    return one
 
 
-def attempt(mirror: Make, mode: str, *steps: int, code: int = 0) -> None:
-    """An attempt that ends well."""
-    made = mirror(mode)
-    assert made.start()
-    put(made, *steps)
-    made.close(20, code)
+def name(folder: Path) -> None:
+    """Names the newest fragment as if a second lay between any two."""
+    found = fragments(folder)
+    found[-1].rename(found[-1].with_name(f"offline-run-20260101_00000{len(found)}-{RUN}"))
 
 
-def test_offline_attempts_arrive_as_one_run_with_all_that_belongs_to_it_and_only_once(
-    mirror: Make, server: WandbServer, folder: Path
+def record(folder: Path, **metrics: float) -> None:
+    told = [{"name": name.replace("_", "/"), "value": value} for name, value in metrics.items()]
+    (folder / "record.json").write_text(json.dumps({"metrics": told}))
+
+
+def now(folder: Path, patience_s: float = 30.0) -> Synced:
+    return sync(NAME, folder, connect(), patience_s)
+
+
+@writes_soon
+def test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_records_summary(
+    attempt: Callable[..., None], make: Make, server: WandbServer, folder: Path
 ) -> None:
-    attempt(mirror, "offline", 0, 1, 2, code=75)
-    made = mirror("offline")
-    assert made.start()
-    made.put("artifact", labels.artifact("dataset", "data of a: test", {"hash": "abc"}, used=True))
-    put(made, 3)
-    made.put("table", {"key": "samples", "columns": ["a"], "data": [["x"]], "step": 4})
-    made.put("alert", {"title": "Not finite", "text": "step 2", "level": "ERROR"})
-    made.put("artifact", labels.artifact("record", "record-1", {"a": 1}, files={"record.json": "{}"}))
-    made.put("summary", {"test/bleu": 3.5, "published/test/bleu": 27.3})
-    made.close(20)
-    assert planned(NAME, folder / "wandb") == Synced(NAME, "planned", sent=5, held=5)
-    assert now(folder).line == f"{NAME}: 5 rows sent, 5 there, complete"
-    assert (server.steps(RUN), [row["_step"] for row in server.rows[RUN]]) == ([*range(5)], [*range(5)])
-    assert (list(server.runs), server.exits) == ([RUN], {RUN: 0})
-    data, record = server.artifacts["data-of-a-test"], server.artifacts["record-1"]
-    assert (data["type"], data["used"], data["metadata"]) == ("dataset", True, {"hash": "abc"})
-    assert (record["type"], record["used"], record["files"]["record.json"]) == ("record", False, b"{}")
-    summary = server.summaries[RUN]
-    assert (summary["trainer/global_step"], summary["test/bleu"], summary["published/test/bleu"]) == (
-        4,
-        3.5,
-        27.3,
-    )
-    assert any("media/table/samples" in request for request in server.requests)
-    asked = len(server.bodies)
-    assert now(folder).line == f"{NAME}: nothing sent, 5 there, complete"
-    assert len(server.bodies) == asked + 1, "one question"
-    assert server.alerts == [(RUN, "Not finite", "step 2", "ERROR")]
-    assert planned(NAME, folder / "wandb").line == f"{NAME}: nothing to send"
+    """Preempted, killed with its service, and resumed two steps back: no fragment replaces another."""
+    attempt(0, 1, 2, code=75)
+    made = make()
+    put(made, 3, 4, 5)
+    taken(made)
+    until(lambda: len(fragments_of(folder)) == 2, 10 + 2 * FLUSH_S)  # written
+    os.kill(service(), signal.SIGKILL)
+    made.close(0)
+    name(folder)
+    attempt(4, 5, 6, 7)
+    record(folder, test_bleu=27.25)
+    held = 3
+    assert sync(NAME, folder, None) == Synced(NAME, "planned", held, held)
+    assert now(folder) == Synced(NAME, "complete", held, held)
+    rows = server.rows[RUN]
+    assert (list(server.runs), set(server.steps(RUN))) == ([RUN], set(range(8)))
+    assert [row["_step"] for row in rows] == list(range(len(rows))), "each behind the last"
+    assert {row["trainer/global_step"]: row["train/loss"] for row in rows} == {
+        step: 1 / (1 + step) for step in range(8)
+    }
+    assert server.exits == {RUN: 0}
+    assert (server.summaries[RUN]["test/bleu"], server.summaries[RUN]["best"]) == (27.25, 7)
+    assert now(folder) == Synced(NAME, "complete", 0, held)
+    assert server.rows[RUN] == rows, "nothing is sent twice"
 
 
-def test_of_an_attempt_that_was_cut_off_only_the_rest_is_sent(
-    mirror: Make, server: WandbServer, folder: Path
+def test_fragments_are_sent_in_the_order_in_which_they_were_begun_and_none_overtakes_another(
+    attempt: Callable[..., None], server: WandbServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``wandb sync`` would send rows 0 to 6 again. The last rows lie in no fragment."""
-    made = mirror("online")
-    assert made.start()
-    put(made, *range(20))
-    (fragment,) = fragments(folder)
-    until(lambda: len(process.times_on_disk(fragment)) == 20)
-    server.has(RUN, 7)
-    made.abandon()
-    said = [{"row": {"trainer/global_step": step}, "at": time.time() + step} for step in (20, 21)]
-    rows = folder / "wandb" / "rows-7.jsonl"
-    rows.write_bytes(b"".join(map(spool.line, [{"about": about(folder)}, *said])) + b'{"row": {"cut o')
-    assert planned(NAME, folder / "wandb").sent == 22
-    assert now(folder) == Synced(NAME, "complete", sent=15, there=22, held=22)
-    assert server.steps(RUN) == list(range(22))
-    assert server.exits == {RUN: 1}, "it never said that it ended"
-    assert now(folder).sent == 0
-    assert not list(folder.rglob("rows-*"))
+    for first in (0, 2, 4):
+        attempt(first, first + 1)
+    tried: list[str] = []
+
+    def upload(log: Path, patience_s: float) -> str:
+        tried.append(log.parent.name[-18])
+        if len(tried) == 2:
+            return "failed"
+        log.with_name(f"{log.name}.synced").touch()
+        return ""
+
+    monkeypatch.setattr(syncing, "upload", upload)
+    assert now(folder) == Synced(NAME, "missing", 1, 3, "failed")
+    assert now(folder) == Synced(NAME, "complete", 2, 3)
+    assert tried == ["1", "2", "2", "3"]
 
 
-def test_a_server_that_fails_while_it_is_sent_to_gets_the_rest_later(
-    mirror: Make, server: WandbServer, folder: Path
+@pytest.mark.parametrize("fault", ["limit", "500", "401", "gone"])
+def test_a_server_that_fails_meanwhile_gets_it_later(
+    attempt: Callable[..., None], server: WandbServer, folder: Path, fault: str
 ) -> None:
-    attempt(mirror, "offline", *range(10), code=75)
-    server.limit = 4
-    done = now(folder, patience_s=1.5)
-    assert done == Synced(NAME, "missing", 4, 4, 10, "the server takes nothing more")
-    assert server.steps(RUN) == [0, 1, 2, 3]
-    assert [f.copied for f in fragments_of(folder / "wandb")] == [False, True]
+    """Rows that it had taken come again, with the same step."""
+    attempt(*range(10))
+    api = connect()
+    if fault == "limit":
+        server.limit = 4
+    else:
+        server.fail({"500": 500, "401": 401, "gone": GONE}[fault])
+    done = sync(NAME, folder, api, 3.0)
+    assert (done.state, done.sent, done.held) == ("missing", 0, 1)
+    assert RUN in done.why
+    assert not is_synced(fragments_of(folder)[0])
+    if fault == "gone":
+        return
     server.limit = None
-    attempt(mirror, "online", 10, 11)  # meanwhile the run goes on, and ends
-    assert now(folder) == Synced(NAME, "complete", sent=6, there=12, held=12)
-    assert server.steps(RUN) == [0, 1, 2, 3, 10, 11, *range(4, 10)]
-    assert server.exits == {RUN: 0}, "the older attempt does not have the last word"
-    assert server.summaries[RUN]["trainer/global_step"] == 11
-    assert not list(folder.rglob(BASE_FILE)), "copies are removed once they are of no use"
+    server.recover()
+    assert now(folder).state == "complete"
+    assert set(server.steps(RUN)) == set(range(10))
 
 
-def test_a_run_that_runs_or_a_server_that_does_not_answer_is_one_line(
-    mirror: Make, server: WandbServer, folder: Path
+def test_a_summary_that_is_not_set_is_set_the_next_time(
+    attempt: Callable[..., None], server: WandbServer, folder: Path
 ) -> None:
-    attempt(mirror, "offline", 0)
+    attempt(0)
+    (folder / "record.json").write_text("{")
+    assert now(folder).state == "missing"
+    record(folder, test_bleu=1.5)
+    assert now(folder) == Synced(NAME, "complete", 0, 1)
+    assert server.summaries[RUN]["test/bleu"] == 1.5
+
+
+def test_a_run_that_runs_is_skipped_and_a_fragment_that_holds_nothing_does_not_count(folder: Path) -> None:
+    empty = folder / "wandb" / f"offline-run-20260101_000000-{RUN}"
+    empty.mkdir(parents=True)
+    (empty / f"run-{RUN}.wandb").write_bytes(b"0123456")
+    assert sync(NAME, folder, None) == Synced(NAME, "planned")
     with syncing.held(folder) as free:
         assert free
-        assert now(folder).line == f"{NAME}: skipped: it is still running"
-    rows = folder / "wandb" / "rows-7.jsonl"
-    rows.write_bytes(spool.line({"about": about(folder)}))
-    said = {"phase": "on", "at": time.time(), "pid": 1, "boot": process.boot()}
-    spool.state_file(rows).write_bytes(spool.line(said))
-    assert now(folder).line.startswith(f"{NAME}: skipped: it has just ended, and its last rows may")
-    for other in ({"at": time.time() - 100}, {"phase": "failed"}, {"pid": 2**22 + 1}):
-        spool.state_file(rows).write_bytes(spool.line({**said, **other}))
-        assert syncing.writing(folder / "wandb") == ""
-    rows.unlink()
-    server.mood = 500
-    assert now(folder).line == f"{NAME}: nothing sent: {server.url} answers with error 500"
-    server.vanish()
-    assert f"{server.url} does not answer (" in now(folder).line
-    assert server.rows == {}
-
-
-def test_other_counts_than_that_of_the_files_are_not_complete() -> None:
-    made = Plan([], {1.0, 2.0, 3.0}, {1.0, 2.0, 3.0}, set())
-    said = {rows: verdict(NAME, made, There(True, rows, rows), 0, "").line for rows in (2, 3, 4)}
-    assert said == {
-        2: f"{NAME}: nothing sent, 2 of 3 there: it lost what it had taken",
-        3: f"{NAME}: nothing sent, 3 there, complete",
-        4: f"{NAME}: nothing sent, 4 there, but the files hold 3: "
-        "some were sent by other means, or fragments were removed here",
-    }
-    assert verdict(NAME, made, There(True, 3, 3), 1, "W&B's client gave up").state == "missing"
+        assert sync(NAME, folder, None).state == "running"
