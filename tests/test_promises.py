@@ -49,7 +49,7 @@ PROMISES = {
         "tracking/test_background.py::test_a_service_that_is_stopped_holds_up_nothing",
     ],
     "a published number is compared like with like": [
-        "tasks/test_bleu.py::test_a_perfect_translation_scores_100",
+        "tasks/metrics/test_bleu.py::test_a_perfect_translation_scores_100",
         "tasks/test_saving.py::test_the_average_is_of_planned_checkpoints",
         "experiment/test_ranks.py::test_shares_of_a_batch_follow_the_whole_batch",
     ],
