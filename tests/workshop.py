@@ -109,7 +109,7 @@ model:
         d_model: 8
         n_layers: 2
         positions: {class_path: repro.nn.Added, init_args: {restart: true}}
-        vocabulary: {class_path: repro.nn.typed.TypedVocabulary, init_args: {size: 16}}
+        vocabulary: {class_path: repro.nn.TypedVocabulary, init_args: {size: 16}}
         blocks:
           mixers:
             - class_path: repro.nn.ContinuousMemory

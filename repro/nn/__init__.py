@@ -61,6 +61,7 @@ from repro.nn.sublayer import (
     WeightedPostNorm,
     WeightedShortcut,
 )
+from repro.nn.typed import TypedVocabulary
 from repro.nn.vocabulary import Vocabulary
 
 __all__ = [
@@ -116,6 +117,7 @@ __all__ = [
     "Sublayer",
     "TokenEmbedding",
     "TokenScores",
+    "TypedVocabulary",
     "VectorEmbedding",
     "Vocabulary",
     "WeightedPostNorm",

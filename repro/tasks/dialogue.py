@@ -53,7 +53,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
     what was said.
 
     Args:
-        net: a :class:`~repro.models.DecoderLM` with a :class:`~repro.nn.typed.TypedVocabulary`.
+        net: a :class:`~repro.models.DecoderLM` with a :class:`~repro.nn.TypedVocabulary`.
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
         generation: how replies are drawn; None draws none.
