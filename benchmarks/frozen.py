@@ -25,7 +25,7 @@ from tabulate import tabulate
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from repro.data.bits import BitMemoryData
+from repro.data.puzzles.bits import BitMemoryData
 from repro.models import Classifier, Gpt2
 from repro.nn import VectorEmbedding
 

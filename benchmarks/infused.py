@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from repro.nn.mixer import detach
-from repro.tasks.flops import FlopCounter
+from repro.tasks.costs.flops import FlopCounter
 from tests.models import golden_infused
 
 PADDING = 1

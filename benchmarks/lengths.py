@@ -42,7 +42,7 @@ from repro.nn import (
 )
 from repro.nn.attention.full import spelled_out, split_heads
 from repro.nn.mixer import nbytes
-from repro.tasks.peak import peak_bytes
+from repro.tasks.costs.peak import peak_bytes
 
 TOKENS, WIDTH, HEADS = 32_768, 256, 8
 LENGTHS = [2**i for i in range(9, 16)]

@@ -27,7 +27,7 @@ from tabulate import tabulate
 from torch import Tensor
 
 from repro.nn import EluPlusOne
-from repro.nn.attention.linear import linear_attention
+from repro.nn.attention.linear.attention import linear_attention
 
 # name: (N, L, H, E, M)
 SETTINGS = {

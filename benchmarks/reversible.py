@@ -42,7 +42,7 @@ from repro.nn import (
     ReversibleStack,
     Vocabulary,
 )
-from repro.tasks.peak import peak_bytes
+from repro.tasks.costs.peak import peak_bytes
 
 Clock = Callable[[], float]
 D_MODEL, D_FF, HEADS, CHUNK, VOCAB, LENGTH, LAYERS = 256, 1024, 4, 64, 256, 4096, 6

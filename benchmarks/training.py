@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, PostNorm, Vocabulary
-from repro.nn.positions import sinusoids
+from repro.nn.positions.positions import sinusoids
 
 SMOOTHING = 0.1
 

@@ -19,7 +19,7 @@ from repro.files import write_atomic
 
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
-LEDGER = "LEDGER.tsv"  # below results/runs; see repro/report/record_ledger.py
+LEDGER = "LEDGER.tsv"  # below results/runs; see repro/report/results/record_ledger.py
 
 
 @dataclass

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from repro.nn import adaptive, bidirectional, clusters, ctc
+from repro.nn import bidirectional
+from repro.nn.vocabularies import adaptive, clusters, ctc
 
 META = torch.device("meta")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.data.dialogue_generated import Talk
+from repro.data.dialogue.dialogue_generated import Talk
 from repro.recipe import (
     SCALES,
     Recipe,
@@ -21,8 +21,8 @@ from repro.recipe import (
     recipe_files,
     scales_of,
 )
-from repro.report.published import load_paper
-from repro.tasks.measuring import Measuring
+from repro.report.results.published import load_paper
+from repro.tasks.costs.measuring import Measuring
 from tests.recipe_tables import (
     ABLATION_KEYS,
     BEST,

@@ -29,7 +29,7 @@ PROMISES = {
     "what is said to be saved is on disk": [
         "test_checkpoints.py::test_a_full_disk_fails_loudly_and_leaves_the_last_checkpoint_intact",
         "test_checkpoints.py::test_a_failing_system_call_is_never_taken_for_a_save",
-        "tasks/test_saving.py::test_a_failed_save_ends_training",
+        "training/test_saving.py::test_a_failed_save_ends_training",
     ],
     "a signal neither hangs a run nor leaves half a checkpoint": [
         "experiment/test_signals.py::test_all_ranks_save_and_ask_to_be_requeued",
@@ -50,7 +50,7 @@ PROMISES = {
     ],
     "a published number is compared like with like": [
         "tasks/metrics/test_bleu.py::test_a_perfect_translation_scores_100",
-        "tasks/test_saving.py::test_the_average_is_of_planned_checkpoints",
+        "training/test_saving.py::test_the_average_is_of_planned_checkpoints",
         "experiment/test_ranks.py::test_shares_of_a_batch_follow_the_whole_batch",
     ],
     "a test metric is the same on any number of ranks": [
@@ -59,7 +59,7 @@ PROMISES = {
     ],
     "a step is an optimiser update everywhere": [
         "experiment/test_run.py::test_validation_intervals_count_updates",
-        "tasks/test_stopping.py::test_a_signal_between_micro_batches_waits_for_the_update",
+        "training/test_stopping.py::test_a_signal_between_micro_batches_waits_for_the_update",
         "test_layering.py::test_nothing_forbidden",
     ],
     "one rank that fails or sees NaN ends all of them soon": [
@@ -69,11 +69,11 @@ PROMISES = {
     "data that moved, changed or cannot be reached is said so": [
         "data/test_sources.py::test_a_hub_out_of_reach_names_the_other_way",
         "data/test_sources.py::test_other_content_on_the_hub_is_refused",
-        "data/test_store.py::test_verify_notices_one_changed_byte",
+        "data/store/test_store.py::test_verify_notices_one_changed_byte",
     ],
     "Slurm has no surprises": [
-        "launch/test_render.py::test_trainer_values_follow_from_slurm",
-        "launch/test_render.py::test_requeue_is_bounded_and_names_one_array_task",
+        "launch/slurm/test_render.py::test_trainer_values_follow_from_slurm",
+        "launch/slurm/test_render.py::test_requeue_is_bounded_and_names_one_array_task",
         "launch/test_batch.py::test_a_port_in_use_is_passed_over",
         "launch/test_submit.py::test_all_is_there_before_sbatch_is_called",
         "slurm/test_cluster.py::test_a_requeued_job_starts_again_and_appends_to_its_log",

@@ -12,8 +12,8 @@ from repro.recipe import SCALES
 from repro.seeds import SeedChoice
 
 if TYPE_CHECKING:
-    from repro.launch.ledger import Submission
     from repro.launch.plan import Plan, Request
+    from repro.launch.status.ledger import Submission
 
 
 def register(verbs: Verbs) -> None:
@@ -48,7 +48,7 @@ def register(verbs: Verbs) -> None:
 
 def complete_clusters(prefix: str, **_: object) -> list[str]:
     """Shell completion: cluster profiles."""
-    from repro.launch.profile import profile_names
+    from repro.launch.slurm.profile import profile_names
 
     return [name for name in profile_names() if name.startswith(prefix)]
 
@@ -75,8 +75,8 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> "Request":
-    from repro.launch.checked import setting
     from repro.launch.plan import Request
+    from repro.launch.slurm.checked import setting
 
     words = ["repro", "submit", *args.targets, "--cluster", args.cluster, "--scale", args.scale]
     words += ["--seeds", args.seeds, *(["--comment", args.comment] if args.comment is not None else [])]

@@ -12,7 +12,7 @@ from repro.paths import runs_dir
 from repro.record import write_atomic
 
 if TYPE_CHECKING:
-    from repro.report.dashboard import Dashboard
+    from repro.report.dashboards.dashboard import Dashboard
 
 ADDRESSES = "dashboards.json"  # of what was saved
 
@@ -33,9 +33,9 @@ def register(verbs: Verbs) -> None:
 
 
 def make_dashboard(args: argparse.Namespace) -> None:
-    from repro.report.dashboard import dashboard
-    from repro.report.dashboard_publish import require
-    from repro.report.dashboard_spec import as_json, specification
+    from repro.report.dashboards.dashboard import dashboard
+    from repro.report.dashboards.dashboard_publish import require
+    from repro.report.dashboards.dashboard_spec import as_json, specification
     from repro.tracking import PROJECT_NAME
     from repro.tracking.pull import split_target
 
@@ -57,8 +57,8 @@ def make_dashboard(args: argparse.Namespace) -> None:
 
 
 def _publish(board: "Dashboard", entity: str, project: str) -> None:
-    from repro.report.dashboard_publish import publish
-    from repro.report.dashboard_spec import specification
+    from repro.report.dashboards.dashboard_publish import publish
+    from repro.report.dashboards.dashboard_spec import specification
     from repro.tracking.pull import connect, plainly
 
     api = connect()

@@ -58,7 +58,7 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
 
 def complete_runs(prefix: str, **_: object) -> list[str]:
     """Shell completion: runs, jobs, and the experiments and papers that have runs."""
-    from repro.launch.known import names
+    from repro.launch.status.known import names
 
     return names(prefix)
 
@@ -66,8 +66,8 @@ def complete_runs(prefix: str, **_: object) -> list[str]:
 def show_status(args: argparse.Namespace) -> None:
     from dataclasses import asdict
 
-    from repro.launch.board import show, warn, watch
-    from repro.launch.status import survey
+    from repro.launch.status.board import show, warn, watch
+    from repro.launch.status.state import survey
 
     if args.watch is not None and not 1 <= args.watch <= 86400:
         raise UserError(f"--watch must be from 1 to 86400 seconds, not {args.watch:g}")
@@ -86,7 +86,7 @@ def show_status(args: argparse.Namespace) -> None:
 
 
 def show_logs(args: argparse.Namespace) -> None:
-    from repro.launch.logs import choose, follow, print_log
+    from repro.launch.status.logs import choose, follow, print_log
 
     if args.lines is not None and args.lines < 0:
         raise UserError(f"--lines must be at least 0, not {args.lines}")

@@ -72,7 +72,7 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 def _run(arguments: list[str]) -> None:
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-    from repro.data.datamodule import DataModule
+    from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, check_makers, check_together, explain
     from repro.tasks import Task
 

@@ -9,7 +9,7 @@ from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
 from repro.paths import results_dir
 from repro.record import Damage, read_records
-from repro.report.text import clean
+from repro.report.formats.text import clean
 
 
 def register(verbs: Verbs) -> None:
@@ -50,8 +50,8 @@ def complete_papers(prefix: str, **_: object) -> list[str]:
 
 
 def list_rows(args: argparse.Namespace) -> int:
-    from repro.report.compare import compare
-    from repro.report.listing import list_rows as rows_of
+    from repro.report.formats.listing import list_rows as rows_of
+    from repro.report.results.compare import compare
 
     if args.paper and args.paper not in complete_papers(""):
         raise UserError(f"unknown paper {args.paper!r}{nearest(args.paper, complete_papers(''))}")
@@ -60,7 +60,7 @@ def list_rows(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
     else:
-        from repro.report.terminal import rows_table
+        from repro.report.formats.terminal import rows_table
 
         print(rows_table(rows))
     return name_damaged(comparison.damaged)
@@ -74,8 +74,8 @@ def name_damaged(damaged: list[Damage]) -> int:
 
 
 def make_tables(args: argparse.Namespace) -> int:
-    from repro.report.record_ledger import withdraw
     from repro.report.render import check_tables, write_pdfs, write_tables
+    from repro.report.results.record_ledger import withdraw
 
     writing = {"--from-wandb": args.from_wandb, "--withdraw": args.withdraw, "--pdf": args.pdf}
     other = next((name for name, value in writing.items() if value is not None), None)
@@ -100,7 +100,7 @@ def make_tables(args: argparse.Namespace) -> int:
 
 def pull_records(target: str) -> bool:
     """Takes in others' records, with a line for each; False where one was refused."""
-    from repro.report.external import refused, take
+    from repro.report.results.external import refused, take
     from repro.tracking.pull import pull
 
     states = []

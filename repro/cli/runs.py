@@ -184,7 +184,7 @@ def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
     from repro.experiment.run import finished_record, run
-    from repro.report.expected import expected
+    from repro.report.results.expected import expected
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
@@ -214,8 +214,8 @@ def is_leader() -> bool:
 
 def conclude(record: RunRecord) -> None:
     """After a run: regenerates tables, shows the run's, says where page and plots are."""
+    from repro.report.formats.terminal import terminal_table
     from repro.report.render import write_tables
-    from repro.report.terminal import terminal_table
 
     write_tables()
     print()
@@ -226,7 +226,7 @@ def conclude(record: RunRecord) -> None:
 
 
 def reproduce_all(args: argparse.Namespace) -> int:
-    from repro.launch.chain import needed
+    from repro.launch.slurm.chain import needed
     from repro.launch.targets import few_seeds, not_judged, resolve_targets
 
     seeds = SeedChoice.parse(args.seeds)
@@ -252,7 +252,7 @@ def reproduce_all(args: argparse.Namespace) -> int:
 
 
 def show_runs(args: argparse.Namespace) -> None:
-    from repro.report.terminal import diff_runs, show_run
+    from repro.report.formats.terminal import diff_runs, show_run
 
     if len(args.runs) > 2:
         raise UserError(f"show takes one run or two, not {len(args.runs)}")

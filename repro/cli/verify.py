@@ -67,7 +67,7 @@ def committed(word: str, runs: Path) -> tuple[RunRecord, Path]:
 
 
 def _compared(record: RunRecord, found: Replay, runs: Path) -> Comparison:
-    from repro.report.samples import protocol_of
+    from repro.report.results.samples import protocol_of
 
     if found.record is None:
         return failed(found.failure)

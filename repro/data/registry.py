@@ -1,15 +1,15 @@
 """The data sets by name, from the lists by kind. Standard library only."""
 
-from repro.data.data_set import DataSet
-from repro.data.dialogue_sources import DIALOGUES
-from repro.data.example_sources import EXAMPLES
-from repro.data.image_sources import PICTURES
-from repro.data.options import subword_options
-from repro.data.pair_sources import PAIRS
-from repro.data.speech_sources import SPEECH
-from repro.data.text_sources import TEXTS
-from repro.data.treebank_sources import TREEBANKS
-from repro.data.weight_sources import WEIGHTS
+from repro.data.dialogue.dialogue_sources import DIALOGUES
+from repro.data.images.image_sources import PICTURES
+from repro.data.puzzles.example_sources import EXAMPLES
+from repro.data.speech.speech_sources import SPEECH
+from repro.data.store.data_set import DataSet
+from repro.data.store.options import subword_options
+from repro.data.text.text_sources import TEXTS
+from repro.data.translation.pair_sources import PAIRS
+from repro.data.treebank.treebank_sources import TREEBANKS
+from repro.data.weights.weight_sources import WEIGHTS
 from repro.errors import UserError, nearest
 
 _KINDS: tuple[tuple[DataSet, ...], ...] = (

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repro.data.data_set import DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
 from repro.data.registry import DATA_SETS, find_data_set
-from repro.data.variants import store_path, variants
+from repro.data.store.data_set import DataSet
+from repro.data.store.manifest import Manifest
+from repro.data.store.options import Options
+from repro.data.store.variants import store_path, variants
 from repro.errors import UserError
 
 
@@ -76,8 +76,8 @@ def prepare(
 
 
 def _made(data_set: DataSet, variant: str, options: Options) -> Manifest:
-    from repro.data.store import open_store
-    from repro.data.store_writer import make_store
+    from repro.data.store.store import open_store
+    from repro.data.store.store_writer import make_store
 
     make_store(
         data_set.name,
@@ -89,7 +89,7 @@ def _made(data_set: DataSet, variant: str, options: Options) -> Manifest:
 
 
 def _is_whole(name: str, variant: str) -> bool:
-    from repro.data import store
+    from repro.data.store import store
 
     try:
         store.verify(store.open_store(name, variant))
@@ -107,7 +107,7 @@ def verify(name: str) -> list[str]:
     Raises:
         UserError: unknown data set, no store, or the first corrupt file.
     """
-    from repro.data import store
+    from repro.data.store import store
 
     data_set = find_data_set(name)
     found = variants(name)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Tokenizer
-from repro.data.batches import source_batch
+from repro.data.core.batches import source_batch
 from repro.errors import UserError
 from repro.heat_maps import Band, HeatMap, draw
 from repro.models import EncoderDecoder

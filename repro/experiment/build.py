@@ -10,16 +10,16 @@ import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from lightning.pytorch import Trainer
 
-from repro.data.datamodule import DataModule
-from repro.data.examples import ExampleData
+from repro.data.core.datamodule import DataModule
+from repro.data.core.examples import ExampleData
 from repro.errors import UserError
 from repro.experiment.complaints import one_line
 from repro.models import Classifier, Transcriber
-from repro.nn.positions import longest_window
+from repro.nn.positions.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.swaps import IMPORTABLE
 from repro.tasks import Task
-from repro.tasks.saving import Checkpoints
+from repro.training.saving import Checkpoints
 
 AnyTask = Task[Any]
 

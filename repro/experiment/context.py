@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from repro.batches import Kind
-from repro.data.draws import Int64s
-from repro.data.stream_data import StreamData
+from repro.data.core.draws import Int64s
+from repro.data.core.stream_data import StreamData
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import build

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from repro.batches import FirstExamples, TextCut
-from repro.data.datamodule import DataModule
+from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, build

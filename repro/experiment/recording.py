@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from repro import tracking
-from repro.data.datamodule import DataModule
+from repro.data.core.datamodule import DataModule
 from repro.experiment import facts
 from repro.experiment.attention import attention_sheet, short_sample
 from repro.experiment.build import AnyTask

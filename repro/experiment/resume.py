@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from repro.checkpoints import checkpoint_path, checkpoints, fault, step_of
-from repro.tasks.saving import StepCheckpoints
+from repro.training.saving import StepCheckpoints
 
 
 @dataclass

@@ -26,8 +26,8 @@ from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
 from repro.record import RunRecord, write_atomic
 from repro.stop import StopRequest
-from repro.tasks.callbacks import read_status
-from repro.tasks.finite import NotFinite
+from repro.training.callbacks import read_status
+from repro.training.finite import NotFinite
 
 LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
 OFTEN = 2  # requeues of which W&B tells whoever follows the run

@@ -15,15 +15,15 @@ from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
 from repro.stop import StopRequest
-from repro.tasks.callbacks import Curves, StatusFile
-from repro.tasks.finite import Finite
-from repro.tasks.observe import Observer
-from repro.tasks.progress import Progress
-from repro.tasks.randomness import Randomness
-from repro.tasks.saving import Checkpoints, StepCheckpoints
-from repro.tasks.stopping import Stopping
-from repro.tasks.watchdog import Watchdog, stall_limit
 from repro.tracking.background import BackgroundLogger
+from repro.training.callbacks import Curves, StatusFile
+from repro.training.finite import Finite
+from repro.training.observe import Observer
+from repro.training.progress import Progress
+from repro.training.randomness import Randomness
+from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.stopping import Stopping
+from repro.training.watchdog import Watchdog, stall_limit
 
 MODEL_FILE = "model.pt"
 RECORD_FILE = "record.json"

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from repro.batches import SourceBatch, Tokenizer
-from repro.data.batches import source_batch
+from repro.data.core.batches import source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
 from repro.experiment.attention import attention_sheet
@@ -17,10 +17,10 @@ from repro.experiment.build import AnyTask, build_task
 from repro.experiment.session import MODEL_FILE
 from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample
-from repro.nn.folding import fold
-from repro.nn.positions import longest_window
+from repro.nn.layers.folding import fold
+from repro.nn.layers.shortcut import weighted_stacks
+from repro.nn.positions.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, knows_memory
-from repro.nn.shortcut import weighted_stacks
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.dialogue import DialogueModel
@@ -130,7 +130,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     Raises:
         UserError: no such run, a damaged model file, or a tokeniser that is not the one it was trained with.
     """
-    from repro.data.tokenizers import load_tokenizer
+    from repro.data.tokenizers.tokenizer import load_tokenizer
 
     folder = find_run(word, scale, seed)
     path = folder / MODEL_FILE

@@ -9,7 +9,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 
-from repro.data.datamodule import DataModule
+from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.recipe import Recipe

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from repro.errors import ReproError, UserError
-from repro.launch import queue as slurm
-from repro.launch.known import Known, everything, select
-from repro.launch.queue import Queued
-from repro.launch.status import CANCELLED_FILE, cancelled
+from repro.launch.slurm import queue as slurm
+from repro.launch.slurm.queue import Queued
+from repro.launch.status.known import Known, everything, select
+from repro.launch.status.state import CANCELLED_FILE, cancelled
 from repro.record import write_atomic
 
 AT_ONCE = 200  # tasks in one call of scancel
@@ -33,7 +33,7 @@ def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
     """The tasks in the queue that the targets mean, whichever submission queued them.
 
     Args:
-        targets: see :func:`repro.launch.known.select`.
+        targets: see :func:`repro.launch.status.known.select`.
         every: all that is in the ledger and in the queue, jobs that only make tables included; without targets.
 
     Raises:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
-from repro.launch import checked
-from repro.launch.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.cost import describe_cost
-from repro.launch.profile import Profile, load_profile
-from repro.launch.render import Places, check_syntax, current_places, render_script
+from repro.launch.slurm import checked
+from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
+from repro.launch.slurm.profile import Profile, load_profile
+from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
+from repro.launch.status.withheld import refuse_secrets
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
-from repro.launch.withheld import refuse_secrets
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro.errors import ReproError, UserError
-from repro.launch import queue
-from repro.launch.chain import PlannedJob
-from repro.launch.ledger import Job, Submission, Task, ledger_dir, read_submissions, write_submission
 from repro.launch.plan import Plan, Request, make_plan, summarise
-from repro.launch.sbatch import Unanswered, submit_script
-from repro.launch.snapshot import read_sources, write_snapshot
+from repro.launch.slurm import queue
+from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.sbatch import Unanswered, submit_script
+from repro.launch.slurm.snapshot import read_sources, write_snapshot
+from repro.launch.status.ledger import Job, Submission, Task, ledger_dir, read_submissions, write_submission
 from repro.record import write_atomic
 
 COMMENT = re.compile(r"repro:(?P<submission>[^: ]+):(?P<job>[^: ]+)( .*)?")

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn.attention.full import FullAttention
-from repro.nn.feed_forward import FeedForward
 from repro.nn.init import normal_002
+from repro.nn.layers.feed_forward import FeedForward
+from repro.nn.layers.stack import Blocks
+from repro.nn.layers.sublayer import Plain, PostNorm, PreNorm, Residual
 from repro.nn.mixer import Layout
-from repro.nn.positions import Added, LearnedPositions, NoPositions
+from repro.nn.positions.positions import Added, LearnedPositions, NoPositions
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.settings import AS_BUILT, CallSettings
-from repro.nn.stack import Blocks
-from repro.nn.sublayer import Plain, PostNorm, PreNorm, Residual
 
 
 class Body(nn.Module):

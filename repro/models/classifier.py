@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.body import Body
-from repro.nn.perceptron import PerceptronHead
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.vocabularies.perceptron import PerceptronHead
 
 Group = Literal["input", "output", "norms", "positions", "attention", "feed_forward", "last_attention"]
 

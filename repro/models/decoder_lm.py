@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn.init import glorot
+from repro.nn.layers.stack import Blocks, ResidualStack
 from repro.nn.mixer import Layout, Mixed, State
-from repro.nn.positions import Added
+from repro.nn.positions.positions import Added
 from repro.nn.settings import AS_BUILT, CallSettings
-from repro.nn.stack import Blocks, ResidualStack
 
 
 class DecoderLM(nn.Module):

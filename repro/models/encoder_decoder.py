@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from repro.models.decoder_lm import advance_stream, place, start_stream
 from repro.nn.init import glorot
+from repro.nn.layers.stack import Blocks
 from repro.nn.mixer import Layout, Mixed, State
-from repro.nn.positions import Added
+from repro.nn.positions.positions import Added
 from repro.nn.settings import AS_BUILT, CallSettings
-from repro.nn.stack import Blocks
 
 
 class EncoderDecoder(nn.Module):

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from repro.models.decoder_lm import DecoderLM
 from repro.nn.attention.full import FullAttention
-from repro.nn.feed_forward import FeedForward
-from repro.nn.vocabulary import Vocabulary
+from repro.nn.layers.feed_forward import FeedForward
+from repro.nn.vocabularies.vocabulary import Vocabulary
 
 
 def layer_of(name: str) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from repro.models.body import Body
-from repro.nn.ctc import CtcHead
 from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.vocabularies.ctc import CtcHead
 
 
 class Transcriber(nn.Module):

@@ -12,34 +12,39 @@ R     hash rounds
 ====  =========================  ====  =========================
 """
 
-from repro.nn.adaptive import AdaptiveVocabulary
-from repro.nn.attention.compressed import CompressedMemory
-from repro.nn.attention.compression import (
+from repro.nn.attention.compressed.attention import CompressiveAttention
+from repro.nn.attention.compressed.compression import (
     Compression,
     ConvolutionCompression,
     MaxCompression,
     MeanCompression,
 )
-from repro.nn.attention.compressive import CompressiveAttention
+from repro.nn.attention.compressed.memory import CompressedMemory
 from repro.nn.attention.continuous import ContinuousMemory, ContinuousSignal
 from repro.nn.attention.full import CrossAttention, FullAttention
-from repro.nn.attention.hashing import Hashing
+from repro.nn.attention.hashed.hashing import Hashing
+from repro.nn.attention.hashed.lsh import LSHAttention
 from repro.nn.attention.infused import InfusedAttention
-from repro.nn.attention.linear import EluPlusOne, LinearAttention
+from repro.nn.attention.linear.attention import EluPlusOne, LinearAttention
 from repro.nn.attention.local import LocalAttention
-from repro.nn.attention.lsh import LSHAttention
-from repro.nn.attention.relative import RelativeAttention
-from repro.nn.attention.shaw import ShawAttention
-from repro.nn.axial import AxialPositions
+from repro.nn.attention.relative.attention import RelativeAttention
+from repro.nn.attention.relative.shaw import ShawAttention
 from repro.nn.bidirectional import BidirectionalLSTM
-from repro.nn.ctc import CtcHead
-from repro.nn.embeddings import TokenEmbedding, VectorEmbedding
-from repro.nn.feed_forward import FeedForward
-from repro.nn.heads import LinearHead, PaddedScores, TokenScores, padded_scores, token_scores
+from repro.nn.layers.feed_forward import FeedForward
+from repro.nn.layers.reversible import ReversibleStack
+from repro.nn.layers.stack import Blocks, ResidualStack
+from repro.nn.layers.sublayer import (
+    Plain,
+    PostNorm,
+    PreNorm,
+    Residual,
+    Sublayer,
+    WeightedPostNorm,
+    WeightedShortcut,
+)
 from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
-from repro.nn.mixture import PixelVocabulary
-from repro.nn.perceptron import PerceptronEmbedding, PerceptronHead
-from repro.nn.positions import (
+from repro.nn.positions.axial import AxialPositions
+from repro.nn.positions.positions import (
     Added,
     Concatenated,
     LayerPositions,
@@ -49,20 +54,15 @@ from repro.nn.positions import (
     SplitSinusoids,
 )
 from repro.nn.recurrent import NormedLSTM
-from repro.nn.reversible import ReversibleStack
 from repro.nn.settings import CallSettings, MemorySettings
-from repro.nn.stack import Blocks, ResidualStack
-from repro.nn.sublayer import (
-    Plain,
-    PostNorm,
-    PreNorm,
-    Residual,
-    Sublayer,
-    WeightedPostNorm,
-    WeightedShortcut,
-)
-from repro.nn.typed import TypedVocabulary
-from repro.nn.vocabulary import Vocabulary
+from repro.nn.vocabularies.adaptive import AdaptiveVocabulary
+from repro.nn.vocabularies.ctc import CtcHead
+from repro.nn.vocabularies.embeddings import TokenEmbedding, VectorEmbedding
+from repro.nn.vocabularies.heads import LinearHead, PaddedScores, TokenScores, padded_scores, token_scores
+from repro.nn.vocabularies.mixture import PixelVocabulary
+from repro.nn.vocabularies.perceptron import PerceptronEmbedding, PerceptronHead
+from repro.nn.vocabularies.typed import TypedVocabulary
+from repro.nn.vocabularies.vocabulary import Vocabulary
 
 __all__ = [
     "AdaptiveVocabulary",

@@ -8,8 +8,8 @@ def host_ints(values: Tensor) -> list[int]:
 
     Forward and backward passes and losses of training otherwise never ask the device for a value: asking makes the
     host wait until all queued work is done. Only what torch cannot do without numbers on the host may call it: the
-    sizes of groups of tokens (:mod:`repro.nn.clusters`), packed sequences (:mod:`repro.nn.bidirectional`) and the
-    lengths of CTC (:mod:`repro.nn.ctc`). Each place says why.
+    sizes of groups of tokens (:mod:`repro.nn.vocabularies.clusters`), packed sequences
+    (:mod:`repro.nn.bidirectional`) and the lengths of CTC (:mod:`repro.nn.vocabularies.ctc`). Each place says why.
 
     Args:
         values: integers, ``(N,)``, on any device.

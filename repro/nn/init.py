@@ -4,10 +4,10 @@ import math
 
 from torch import nn
 
-from repro.nn.adaptive import Projection
 from repro.nn.attention.full import CrossAttention
-from repro.nn.attention.shaw import ShawAttention
-from repro.nn.sublayer import WeightedShortcut
+from repro.nn.attention.relative.shaw import ShawAttention
+from repro.nn.layers.sublayer import WeightedShortcut
+from repro.nn.vocabularies.adaptive import Projection
 
 
 def glorot(model: nn.Module) -> None:

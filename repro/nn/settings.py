@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from repro.nn.attention.hashing import Hashing
+from repro.nn.attention.hashed.hashing import Hashing
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,18 @@ from repro import paths
 from repro.errors import UserError
 from repro.paths import results_dir
 from repro.record import write_atomic
-from repro.report import latex, markdown, sheet
-from repro.report.claims import Claim, claims
-from repro.report.claims_document import claims_document
-from repro.report.compare import Comparison, compare
-from repro.report.documents import paper_document, runs_document
-from repro.report.headline import headline
+from repro.report.formats import latex, markdown
+from repro.report.formats.claims_document import claims_document
+from repro.report.formats.documents import paper_document, runs_document
+from repro.report.formats.headline import headline
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
-from repro.report.published import validate_published
-from repro.report.record_ledger import append_missing, check_records
+from repro.report.results import sheet
+from repro.report.results.claims import Claim, claims
+from repro.report.results.compare import Comparison, compare
+from repro.report.results.published import validate_published
+from repro.report.results.record_ledger import append_missing, check_records
 from repro.report.site import page
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches
-from repro.nn.positions import idle_parameters
+from repro.nn.positions.positions import idle_parameters
 from repro.nn.settings import CallSettings
 from repro.record import Measurement
-from repro.tasks.callbacks import curves_of
+from repro.tasks.curves import curves_of
 from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import Accuracy

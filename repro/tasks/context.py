@@ -11,7 +11,7 @@ from torch import Tensor
 from repro.errors import UserError
 from repro.models.decodable import evaluating
 from repro.models.decoder_lm import DecoderLM
-from repro.nn.positions import longest_window
+from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings
 
 THRESHOLD = 0.01  # of the perplexity; appendix C of the paper

@@ -24,7 +24,7 @@ Place = tuple[int, int]  # of a reply: conversation, and number among its replie
 
 
 class DialogueData(Data, Protocol):
-    """What the task reads of its datamodule; see :class:`repro.data.dialogue_rows.Marked`."""
+    """What the task reads of its datamodule; see :class:`repro.data.dialogue.dialogue_rows.Marked`."""
 
     seq_len: int
     score_all: bool

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
 from repro.nn.mixer import State, detach, tree_map
-from repro.nn.positions import longest_window
+from repro.nn.positions.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory, knows_memory
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.metrics.errors import Accuracy

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from repro.models.generate import LanguageModel as Generator
 from repro.models.generate import Translator
-from repro.nn.ctc import CtcHead
-from repro.nn.heads import PaddedScores, TokenScores
 from repro.nn.mixer import Mixed, State
 from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.vocabularies.ctc import CtcHead
+from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 
 
 class Vocabulary(Protocol):

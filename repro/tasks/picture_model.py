@@ -61,7 +61,7 @@ class PictureData(Data, Protocol):
         ...
 
     def reader(self, split: str) -> Callable[[np.ndarray[Any, np.dtype[np.int64]], int | None], Examples]:
-        """What makes the examples of some pictures; see :class:`repro.data.examples.Reader`."""
+        """What makes the examples of some pictures; see :class:`repro.data.core.examples.Reader`."""
         ...
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_places
 from repro.errors import UserError
 from repro.nn.attention.continuous import ContinuousMemory
-from repro.nn.attention.hashing import Hashing
+from repro.nn.attention.hashed.hashing import Hashing
 from repro.nn.mixer import Mixed
 from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
 from repro.tasks.evaluated import Metrics, Scored

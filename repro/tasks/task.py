@@ -16,9 +16,9 @@ from repro.errors import UserError
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
 from repro.tasks.lightning_private import trainer_of
-from repro.tasks.optimizers import RatesByName
-from repro.tasks.profiling import profile, profiled
-from repro.tasks.schedules import Plateau
+from repro.tasks.optim.optimizers import RatesByName
+from repro.tasks.optim.profiling import profile, profiled
+from repro.tasks.optim.schedules import Plateau
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer] | RatesByName
 ScheduleMaker = Callable[[Optimizer], LRScheduler]
@@ -32,7 +32,7 @@ class StepResult(TypedDict):
     Attributes:
         loss: to differentiate, scalar.
         sums: over the rows of the micro-batch, for the curves, with their number of targets under ``tokens``;
-            :class:`~repro.tasks.callbacks.Curves` adds them over micro-batches and ranks.
+            :class:`repro.training.callbacks.Curves` adds them over micro-batches and ranks.
     """
 
     loss: Tensor

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from repro.batches import Data, Evaluation, ExampleBatch, Examples
 from repro.nn.settings import CallSettings
 from repro.record import Measurement
-from repro.tasks.callbacks import curves_of
+from repro.tasks.curves import curves_of
 from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import SymbolErrorRate

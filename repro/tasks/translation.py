@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Translator, translate
-from repro.nn.heads import PaddedScores, TokenScores
+from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.divergence import diverged, failed
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored

@@ -139,7 +139,7 @@ def test_a_store_prepared_anew_with_another_vocabulary_is_refused_on_resume(
 
 
 def replace_tokenizer(folder: Path) -> None:
-    from repro.data.tokenizers import ByteBpe
+    from repro.data.tokenizers.tokenizer import ByteBpe
 
     ByteBpe.train(["something else altogether"] * 9, 264).save(folder / "tokenizer.json")
 

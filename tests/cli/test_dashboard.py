@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from repro.record import read_records
-from repro.report.dashboard_publish import MISSING
+from repro.report.dashboards.dashboard_publish import MISSING
 from repro.tracking import pull
 from tests.report.fakes import House, make_record
 from tests.wandb_api import KEY, WandbApi, said

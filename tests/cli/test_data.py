@@ -8,7 +8,7 @@ from tests.workshop import Workshop, call
 @pytest.fixture
 def empty(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """A project without data, in which little is generated."""
-    from repro.data import pairs
+    from repro.data.translation import pairs
 
     monkeypatch.setenv("REPRO_DATA", str(workshop.root / "data"))
     monkeypatch.setattr(pairs, "HELD_OUT_SIZES", {"val": 10, "test": 15})

@@ -9,7 +9,7 @@ import yaml
 
 from repro.cli.runs import parse_overrides
 from repro.record import RunRecord
-from repro.tasks.schedules import noam
+from repro.tasks.optim.schedules import noam
 from tests.launch.fake_cluster import FakeCluster, cluster, small_project
 from tests.workshop import PAPER, PROJECT, RECIPE, STORE, TINY, Workshop, call
 

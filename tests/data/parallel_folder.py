@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from repro.data import registry
-from repro.data.parallel import ParallelCorpus
 from repro.data.registry import DATA_SETS
+from repro.data.translation.parallel import ParallelCorpus
 
 HELD = {
     "newstest2013.en": ["Good morning .", "  two  blanks ", "three & more"],

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from repro.data import registry
-from repro.data.data_set import DataSet, Hub
-from repro.data.pairs import SentencePairs
 from repro.data.registry import DATA_SETS
 from repro.data.sources import ensure_generated, list_sources, prepare, verify
-from repro.data.store import open_store
-from repro.data.text_sets import TextSet, WholeText
-from repro.data.tokenizers import ByteBpe
-from repro.data.variants import Variant
-from repro.data.vocabulary import Words
+from repro.data.store.data_set import DataSet, Hub
+from repro.data.store.store import open_store
+from repro.data.store.variants import Variant
+from repro.data.text.text_sets import TextSet, WholeText
+from repro.data.tokenizers.tokenizer import ByteBpe
+from repro.data.tokenizers.vocabulary import Words
+from repro.data.translation.pairs import SentencePairs
 from repro.errors import UserError
 
 LINES = {

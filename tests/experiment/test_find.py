@@ -13,7 +13,7 @@ from repro.experiment import checkpoint
 from repro.experiment.resume import find
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
-from repro.tasks.saving import Checkpoints, StepCheckpoints
+from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.workshop import TINY, Workshop
 
 

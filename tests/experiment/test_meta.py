@@ -19,9 +19,9 @@ from repro.experiment.build import Parts, build
 from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention, host
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
+from repro.tasks.costs.measuring import Measuring
 from repro.tasks.language_model import protocol_of
-from repro.tasks.measuring import Measuring
-from repro.tasks.profiling import first_batch
+from repro.tasks.optim.profiling import first_batch
 from tests.experiment.meta_recipes import CPU, one_of_each, small, stream, training_batches, write_sizes
 from tests.meta import FAILURES, FAULTS, META, OneDevice, answers, ctc_backward
 from tests.workshop import PROJECT

@@ -7,8 +7,8 @@ from repro.experiment.build import build_task
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trained import load_trained, translate_batch
-from repro.nn.shortcut import weighted_stacks
-from repro.nn.sublayer import WeightedShortcut
+from repro.nn.layers.shortcut import weighted_stacks
+from repro.nn.layers.sublayer import WeightedShortcut
 from repro.recipe import load_recipe
 from tests.workshop import RECIPE, TINY, Workshop
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.launch.render import Places
+from repro.launch.slurm.render import Places
 from repro.launch.targets import RunSpec
 from repro.record import RunRecord, write_record
 from repro.seeds import SeedChoice

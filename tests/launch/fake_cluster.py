@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.launch import snapshot
+from repro.launch.slurm import snapshot
 from tests.launch.fake_slurm import FakeSlurm
 
 SBATCH = (

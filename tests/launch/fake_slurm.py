@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from repro.launch.ledger import Job, Submission, Task, write_submission
-from repro.launch.status import RunState, run_states
+from repro.launch.status.ledger import Job, Submission, Task, write_submission
+from repro.launch.status.state import RunState, run_states
 from tests.launch.conftest import World
 
 NAME = "20260101T000000Z-aa"

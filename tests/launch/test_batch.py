@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from repro.launch.chain import PlannedJob
-from repro.launch.profile import parse_profile
-from repro.launch.render import Places, render_script
+from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.profile import parse_profile
+from repro.launch.slurm.render import Places, render_script
 from tests.launch.batch import run_batch
 from tests.launch.conftest import spec
 

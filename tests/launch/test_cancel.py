@@ -7,7 +7,7 @@ import pytest
 from repro.errors import ReproError, UserError
 from repro.launch import cancel as cancelling
 from repro.launch.cancel import cancel, candidates
-from repro.launch.ledger import Job, Submission, write_submission
+from repro.launch.status.ledger import Job, Submission, write_submission
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm
 

@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.launch.cost import Expectation, describe_cost, expectation
-from repro.launch.profile import load_profile
+from repro.launch.slurm.profile import load_profile
 from repro.launch.targets import resolve_targets
 from tests.launch.conftest import World, named
 

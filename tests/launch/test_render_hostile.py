@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from repro.errors import UserError
-from repro.launch.render import Places
+from repro.launch.slurm.render import Places
 from tests.launch.conftest import World, spec
-from tests.launch.test_render import bash_parses, profile, render
+from tests.launch.slurm.test_render import bash_parses, profile, render
 
 HOSTILE = [
     "a;b", "$(touch x)", "`touch x`", "a b", "a\nb", "a\n#SBATCH --uid=0", "'", '"', "a'b\"c", "a\\b", "*",

@@ -17,7 +17,7 @@ import pytest
 
 from repro.errors import ReproError, UserError
 from repro.launch import submit as module
-from repro.launch.ledger import Submission, read_submissions
+from repro.launch.status.ledger import Submission, read_submissions
 from repro.launch.submit import dry_run, submit
 from tests.launch.conftest import World, named
 from tests.launch.fake_cluster import FakeCluster, cluster, small_project

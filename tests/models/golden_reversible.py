@@ -22,10 +22,10 @@ from repro.nn import (
     State,
     Vocabulary,
 )
-from repro.nn.attention import lsh
-from repro.nn.attention.hashing import Hashing, bucket_ids
+from repro.nn.attention.hashed import lsh
+from repro.nn.attention.hashed.hashing import Hashing, bucket_ids
+from repro.nn.attention.hashed.lsh import LSHAttention
 from repro.nn.attention.local import LocalAttention
-from repro.nn.attention.lsh import LSHAttention
 
 # Each part of one of their layers, and ours.
 PARTS = {

@@ -17,7 +17,7 @@ from repro.nn import (
     WeightedPostNorm,
 )
 from repro.nn.attention.full import split_heads
-from repro.nn.positions import split_sinusoids
+from repro.nn.positions.positions import split_sinusoids
 from tests.models import golden
 from tests.nn.mixers import valid
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import padded_scores, token_scores
-from repro.nn.positions import sinusoids
+from repro.nn.positions.positions import sinusoids
 from tests.models import golden
 from tests.nn.mixers import difference, gradients, valid
 

@@ -13,7 +13,7 @@ from repro.models import Classifier, DecoderLM, Gpt2
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import begin_with, translate
 from repro.nn import VectorEmbedding, Vocabulary
-from repro.nn.positions import NoPositions
+from repro.nn.positions.positions import NoPositions
 from tests.models import golden
 from tests.nn.mixers import difference, gradients
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import Blocks, EluPlusOne, FeedForward, Layout, LinearAttention, PostNorm, ResidualStack
-from repro.nn.attention.linear import linear_attention
+from repro.nn.attention.linear.attention import linear_attention
 from tests.models import golden
 from tests.nn.mixers import difference, gradients, valid
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import Hashing, Layout, LocalAttention, LSHAttention
-from repro.nn.attention.arrangement import Arrangement, arrange
-from repro.nn.attention.hashing import bucket_ids
-from repro.nn.attention.shared import key_scale
-from repro.nn.attention.windows import attend_in_windows
+from repro.nn.attention.hashed.arrangement import Arrangement, arrange
+from repro.nn.attention.hashed.hashing import bucket_ids
+from repro.nn.attention.hashed.windows import attend_in_windows
+from repro.nn.attention.relative.shared import key_scale
 from tests.models import golden
 from tests.nn import reference_lsh
 from tests.nn.mixers import difference, valid

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.nn import Layout, Mixed, State, Sublayer, shortcut
-from repro.nn.shortcut import begin_by_variance
-from repro.nn.sublayer import WeightedShortcut
+from repro.nn import Layout, Mixed, State, Sublayer
+from repro.nn.layers import shortcut
+from repro.nn.layers.shortcut import begin_by_variance
+from repro.nn.layers.sublayer import WeightedShortcut
 from tests.models import golden
 from tests.models.golden_weighted import PAD, Model, ours, to_the_right
 from tests.nn.mixers import difference

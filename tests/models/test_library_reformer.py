@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import Hashing, Layout, LocalAttention, LSHAttention
-from repro.nn.attention.hashing import bucket_ids
+from repro.nn.attention.hashed.hashing import bucket_ids
 from tests.nn.mixers import difference, gradients, randomise, valid
 
 # Their keys have 1e-6 beside the mean square of the query.

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from repro.data.sources import prepare
-from repro.data.weight_sources import Architecture
-from repro.data.weights import open_weights
+from repro.data.weights.weight_data import open_weights
+from repro.data.weights.weight_sources import Architecture
 from repro.models import Bert, DecoderLM, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import begin_with, translate

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from repro.nn import PreNorm
-from repro.nn.attention.compression import Compression, ConvolutionCompression, MeanCompression
-from repro.nn.attention.compressive import CompressiveAttention
+from repro.nn.attention.compressed.attention import CompressiveAttention
+from repro.nn.attention.compressed.compression import Compression, ConvolutionCompression, MeanCompression
 from repro.nn.settings import MemorySettings
 from tests.nn.reference import attend_one, project
 from tests.nn.reference_relative import relative, told

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from repro.nn import InfusedAttention
-from repro.nn.positions import LearnedPositions
+from repro.nn.positions.positions import LearnedPositions
 from tests.nn.reference import attend_one, project, row_length
 
 

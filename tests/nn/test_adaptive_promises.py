@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro.nn import AdaptiveVocabulary
-from repro.nn.adaptive import Projection, group
+from repro.nn.vocabularies.adaptive import Projection, group
 from tests.nn.adaptive import CUTOFFS, IDS, VARIANTS, D, V, build, hidden_states, place_of
 from tests.nn.mixers import difference, randomise
 

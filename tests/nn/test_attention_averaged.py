@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from repro.nn import Hashing, Layout, LSHAttention
-from repro.nn.attention.hashing import draw_rotations
+from repro.nn.attention.hashed.hashing import draw_rotations
 from tests.nn.hashed import make, same, tokens
 from tests.nn.mixers import difference
 from tests.nn.reference_averaged import averaged

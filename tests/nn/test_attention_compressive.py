@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from repro.nn import Blocks, Layout, PreNorm
-from repro.nn.attention.compression import (
+from repro.nn.attention.compressed.attention import CompressiveAttention
+from repro.nn.attention.compressed.compression import (
     Compression,
     ConvolutionCompression,
     MaxCompression,
     MeanCompression,
 )
-from repro.nn.attention.compressive import CompressiveAttention
 from repro.nn.mixer import detach, reset_rows
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory
 from tests.nn.mixers import D_MODEL, difference, even_takes, feed, randomise

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from repro.nn import Hashing, Layout, LSHAttention
-from repro.nn.attention.hashing import bucket_ids, draw_rotations, factors, id_dtype
+from repro.nn.attention.hashed.hashing import bucket_ids, draw_rotations, factors, id_dtype
 from repro.nn.settings import CallSettings
 
 

@@ -10,9 +10,9 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from repro.nn import EluPlusOne, Layout, LinearAttention
-from repro.nn.attention import causal_sums
-from repro.nn.attention.causal_sums import causal_mean
-from repro.nn.attention.linear import linear_attention
+from repro.nn.attention.linear import causal_sums
+from repro.nn.attention.linear.attention import linear_attention
+from repro.nn.attention.linear.causal_sums import causal_mean
 from repro.nn.mixer import leaves, nbytes
 from tests.nn.mixers import D_MODEL, difference, feed, randomise
 from tests.nn.reference_linear import phi

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from repro.nn import Blocks, FeedForward, Layout, RelativeAttention
-from repro.nn.attention.distance import repeat_first
-from repro.nn.attention.relative import distance_sinusoids
+from repro.nn.attention.relative.attention import distance_sinusoids
+from repro.nn.attention.relative.distance import repeat_first
 from tests.models import golden
 from tests.nn.mixers import D_MODEL, difference, randomise
 from tests.nn.reference_relative import sinusoid

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.nn.attention import shift
-from repro.nn.attention.shift import Sight, attend_by_distance
+from repro.nn.attention.relative import shift
+from repro.nn.attention.relative.shift import Sight, attend_by_distance
 from tests.nn.mixers import difference
 
 # Heads, rows, queries, keys, width of a head, width of places.

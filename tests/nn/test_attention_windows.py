@@ -19,7 +19,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, hashi
         whole = mixer(x, None, layout).y
         wanted = gradients(weighted(whole), [x], mixer)
         for size in (1, 70, 200, 1000):
-            monkeypatch.setattr("repro.nn.attention.arrangement._BLOCK", {"cpu": size})
+            monkeypatch.setattr("repro.nn.attention.hashed.arrangement._BLOCK", {"cpu": size})
             y = mixer(x, None, layout).y
             assert difference(y, whole) < TOLERANCE
             for key, grad in gradients(weighted(y), [x], mixer).items():
@@ -110,7 +110,7 @@ def test_dropout_keeps_the_mean_and_its_gradient_is_right() -> None:
 def test_dropout_differs_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
     mixer, x = make(Hashing(1, 8), dropout=0.4), tokens(16, rows=1)
     ids = mixer(x, None, Layout(True)).choices
-    monkeypatch.setattr("repro.nn.attention.arrangement._BLOCK", {"cpu": 1})  # a chunk each
+    monkeypatch.setattr("repro.nn.attention.hashed.arrangement._BLOCK", {"cpu": 1})  # a chunk each
     y = mixer(x.expand(2, -1, -1), None, Layout(True, choices=ids.expand(2, -1, -1, -1))).y
     assert difference(y[0], y[1]) > 1e-2
 

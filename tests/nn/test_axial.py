@@ -6,7 +6,7 @@ from torch import nn
 
 from repro.nn import Added, AxialPositions, LearnedPositions
 from repro.nn.init import glorot, normal_002
-from repro.nn.positions import idle_parameters, longest_window
+from repro.nn.positions.positions import idle_parameters, longest_window
 
 
 def test_a_position_is_the_vectors_of_its_cell_side_by_side() -> None:

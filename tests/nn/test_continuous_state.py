@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from repro.nn import Blocks, FeedForward, InfusedAttention, Layout, NormedLSTM, PreNorm, RelativeAttention
+from repro.nn.attention.compressed.pieces import pieces
 from repro.nn.attention.continuous import ContinuousMemory, ContinuousSignal
-from repro.nn.attention.pieces import pieces
 from repro.nn.mixer import detach, leaves, nbytes
 from repro.nn.settings import CallSettings, MemorySettings, has_memory
 from tests.nn.mixers import difference, randomise

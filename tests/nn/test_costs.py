@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from repro.nn import Hashing, Layout, LinearAttention, LSHAttention
 from repro.nn.attention.full import spelled_out
-from repro.nn.attention.hashing import factors
-from repro.tasks.flops import FlopCounter
+from repro.nn.attention.hashed.hashing import factors
+from repro.tasks.costs.flops import FlopCounter
 
 ROWS, HEADS, E, CHUNK = 2, 2, 8, 16
 D_MODEL = HEADS * E

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from repro.nn import Layout, PostNorm, PreNorm, RelativeAttention, ReversibleStack, ShawAttention
-from repro.nn.attention import shift
+from repro.nn.attention.relative import shift
 from repro.nn.mixer import detach, reset_rows
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings
 from tests.nn.mixers import D_MODEL, difference, even_takes, feed, randomise

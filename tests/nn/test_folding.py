@@ -17,8 +17,8 @@ from repro.nn import (
     WeightedPostNorm,
     WeightedShortcut,
 )
-from repro.nn.folding import fold
-from repro.nn.shortcut import shortcut_of, sublayers_of, weighted_stacks
+from repro.nn.layers.folding import fold
+from repro.nn.layers.shortcut import shortcut_of, sublayers_of, weighted_stacks
 from tests.nn.mixers import difference, gradients, valid
 from tests.nn.weighted import LENGTHS, SOURCE, TARGET_LENGTHS, network, run
 

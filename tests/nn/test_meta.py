@@ -40,7 +40,7 @@ from repro.nn import (
     device,
 )
 from repro.nn.mixer import detach
-from repro.nn.positions import Added
+from repro.nn.positions.positions import Added
 from tests.meta import FAILURES, FAULTS, META, OneDevice, answers, ctc_backward
 from tests.nn.hashed import KINDS
 from tests.nn.mixers import CAUSAL, D_MODEL, DIRECTIONS, MIXERS

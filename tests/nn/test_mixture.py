@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixture import LEAST_LOG_SCALE, PixelVocabulary
+from repro.nn.vocabularies.mixture import LEAST_LOG_SCALE, PixelVocabulary
 
 Component = tuple[float, float, float]
 

@@ -14,7 +14,7 @@ from repro.nn import (
     SinusoidalPositions,
     SplitSinusoids,
 )
-from repro.nn.positions import leading, sinusoids, split_from_two
+from repro.nn.positions.positions import leading, sinusoids, split_from_two
 from tests.nn import reference, reference_infused
 
 

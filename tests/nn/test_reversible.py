@@ -23,8 +23,8 @@ from repro.nn import (
     State,
     Sublayer,
 )
-from repro.nn.attention.hashing import Hashing
-from repro.nn.attention.lsh import LSHAttention
+from repro.nn.attention.hashed.hashing import Hashing
+from repro.nn.attention.hashed.lsh import LSHAttention
 from repro.nn.device import RandomStates
 from tests.nn.mixers import difference
 from tests.nn.reversible import (

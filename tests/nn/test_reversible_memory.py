@@ -14,7 +14,7 @@ from repro.nn import (
     ResidualStack,
     ReversibleStack,
 )
-from repro.tasks.peak import peak_bytes
+from repro.tasks.costs.peak import peak_bytes
 
 WIDTH, LENGTH = 16, 768
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import Blocks, FeedForward, FullAttention, LayerPositions, Layout, PostNorm, WeightedPostNorm
-from repro.nn.shortcut import (
+from repro.nn.layers.shortcut import (
     begin,
     begin_by_variance,
     beginnings,

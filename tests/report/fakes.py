@@ -7,7 +7,7 @@ from typing import Any
 from repro import recipe
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord, write_record
-from repro.report.header import Header
+from repro.report.results.header import Header
 
 PUBLISHED = """
 schema_version: 1

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from repro.report import latex, markdown, sheet
-from repro.report.blocks import Bullets, Grid, Heading, Paragraph
-from repro.report.compare import compare
-from repro.report.text import clean
+from repro.report.formats import latex, markdown
+from repro.report.formats.blocks import Bullets, Grid, Heading, Paragraph
+from repro.report.formats.text import clean
+from repro.report.results import sheet
+from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
 
 HOSTILE = [

@@ -6,12 +6,12 @@ import io
 import pytest
 
 from repro.record import Measurement
-from repro.report.compare import compare
 from repro.report.render import render_all, render_headline
+from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
 from tests.report.pages import cells, group, row, tree_of
-from tests.report.test_compare import GOAL
+from tests.report.results.test_compare import GOAL
 
 
 def bleu(value, **protocol):

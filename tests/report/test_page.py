@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from repro.paths import PROJECT
-from repro.report.compare import compare
 from repro.report.plots import plots
 from repro.report.render import write_tables
+from repro.report.results.compare import compare
 from repro.report.site import badges, page
 from tests.report.markup import read
 from tests.report.pages import page_of, tree_of

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from repro.record import LEDGER
-from repro.report.record_ledger import append_missing, check_records
+from repro.report.results.record_ledger import append_missing, check_records
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
 
 

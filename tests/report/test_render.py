@@ -6,8 +6,8 @@ import pytest
 from repro import paths
 from repro.errors import UserError
 from repro.record import LEDGER
-from repro.report.record_ledger import withdraw
 from repro.report.render import BEGIN, END, check_tables, render_all, render_headline, write_tables
+from repro.report.results.record_ledger import withdraw
 from tests.report.test_plots import fill as every_kind
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from repro.launch.cancel import cancel, candidates
-from repro.launch.ledger import Job, Submission, Task, write_submission
-from repro.launch.queue import history, in_queue
-from repro.launch.status import run_states
+from repro.launch.slurm.queue import history, in_queue
+from repro.launch.status.ledger import Job, Submission, Task, write_submission
+from repro.launch.status.state import run_states
 from tests.slurm.control import Cluster
 from tests.slurm.project import PYTHON, Project
 from tests.workshop import TINY

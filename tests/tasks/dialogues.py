@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import ExampleBatch, Examples
-from repro.data.dialogue_generated import GeneratedDialogueData, Talk
+from repro.data.dialogue.dialogue_generated import GeneratedDialogueData, Talk
 from repro.models import DecoderLM
 from repro.nn import (
     Added,
@@ -20,7 +20,7 @@ from repro.nn import (
     LearnedPositions,
     PreNorm,
 )
-from repro.nn.typed import TypedVocabulary
+from repro.nn.vocabularies.typed import TypedVocabulary
 from repro.tasks import Constant, DialogueModel
 from repro.tasks.replies import Generation, Ids
 

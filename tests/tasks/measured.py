@@ -5,7 +5,7 @@ from typing import Any
 import lightning.pytorch as pl
 
 from repro.data import NoiseData
-from repro.tasks.measuring import Measuring
+from repro.tasks.costs.measuring import Measuring
 
 
 def measured(task: Measuring, width: int) -> dict[str, Any]:

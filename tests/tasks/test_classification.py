@@ -12,11 +12,11 @@ import torch
 
 from repro.batches import Evaluation, FirstExamples, RandomBatches
 from repro.data import BitMemoryData, BitXorData, ExampleData
-from repro.data.loader import FixedLoader
+from repro.data.core.loader import FixedLoader
 from repro.models import Classifier, Gpt2
 from repro.nn import VectorEmbedding
 from repro.tasks import Classification, Constant
-from repro.tasks.callbacks import Curves
+from repro.training.callbacks import Curves
 
 BITS, STRINGS, PATCH = 6, 2, 3
 TRAIN, EVAL = 24, 19

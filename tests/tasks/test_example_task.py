@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples
-from repro.data.examples import Reader
-from repro.data.generated import GeneratedData
-from repro.data.loader import FixedLoader
-from repro.data.shares import Share
+from repro.data.core.examples import Reader
+from repro.data.core.generated import GeneratedData
+from repro.data.core.loader import FixedLoader
+from repro.data.core.shares import Share
 from repro.nn.settings import CallSettings
 from repro.tasks import Constant
 from repro.tasks.evaluated import Metrics, Scored

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from repro.checkpoints import DurableIO, checkpoint_path
 from repro.errors import UserError
 from repro.tasks import Plateau
-from repro.tasks.saving import Checkpoints, StepCheckpoints
+from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import BATCHES, Toy
 
 # of each validation, one every second update: best, stall, best, stall, stall, stall, best

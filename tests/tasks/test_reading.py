@@ -16,7 +16,7 @@ from repro.nn import (
     LearnedPositions,
     PreNorm,
 )
-from repro.nn.typed import TypedVocabulary
+from repro.nn.vocabularies.typed import TypedVocabulary
 from repro.tasks.reading import Cut, read_blocks, token_types
 from tests.tasks.dialogues import DOC, MEMORIES, WINDOW, by_hand, cuts, data, network, ragged
 

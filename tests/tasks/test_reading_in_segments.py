@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from repro.data.sorting import SortingData
+from repro.data.puzzles.sorting import SortingData
 from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.nn import (

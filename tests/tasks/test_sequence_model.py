@@ -21,11 +21,11 @@ from repro.nn import (
     ReversibleStack,
     Vocabulary,
 )
-from repro.nn.positions import Added
+from repro.nn.positions.positions import Added
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks import Constant, SequenceModel
-from repro.tasks.callbacks import Curves
 from repro.tasks.example_task import EVALUATION_SEED
+from repro.training.callbacks import Curves
 from tests.tasks.streams import trainer
 
 LENGTH, SYMBOLS, BATCH, TRAIN, EVAL = 24, 3, 6, 26, 9

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 
 from repro.checkpoints import DurableIO, checkpoint_path
 from repro.nn.mixer import tree_map
-from repro.tasks.saving import Checkpoints, StepCheckpoints
 from repro.tasks.task import join_rows
+from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import Toy
 
 

@@ -12,9 +12,9 @@ from repro.data import AlignmentData
 from repro.models import Body, Transcriber
 from repro.nn import BidirectionalLSTM, Blocks, NoPositions, Plain, VectorEmbedding
 from repro.tasks import Constant, Transcription
-from repro.tasks.callbacks import Curves
 from repro.tasks.metrics.errors import SymbolErrorRate
 from repro.tasks.transcription import references, spaced
+from repro.training.callbacks import Curves
 
 EVAL, TRAIN, BATCH = 9, 26, 6
 

@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import ProgressBar
 from torch import nn
 from torch.utils.data import DataLoader
 
-from repro.tasks.schedules import Constant
+from repro.tasks.optim.schedules import Constant
 from repro.tasks.task import Task
 
 # Losses summed over the tokens of each micro-batch, and how many tokens those are.

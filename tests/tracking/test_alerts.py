@@ -11,7 +11,7 @@ from repro.experiment.run import count_requeues
 from repro.experiment.session import prepare
 from repro.recipe import load_recipe
 from repro.tasks import Translation
-from repro.tasks.callbacks import read_status
+from repro.training.callbacks import read_status
 from tests.workshop import TINY, Workshop, call
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 from repro.nn.attention.full import attend, head_widths, split_heads, valid_keys
 from repro.nn.cache import append, empty_cache
 from repro.nn.mixer import Layout, Mixed, State
-from repro.nn.positions import leading, split_from_two
+from repro.nn.positions.positions import leading, split_from_two
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 Parts = list[tuple[Tensor, Tensor | None]]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from repro.nn.attention.full import attend, head_widths, split_heads
-from repro.nn.attention.past import empty_slots, recall, slot_distances, write
+from repro.nn.attention.relative.past import empty_slots, recall, slot_distances, write
 from repro.nn.cache import append, empty_cache
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.settings import AS_BUILT, CallSettings
@@ -20,8 +20,9 @@ class LocalAttention(nn.Module):
     hold. Any length will do.
 
     State in training: ``k`` and ``v``, ``(B, S, H, E)``, of all the past. With a capacity: a ring of the last
-    ``(before + 1) · chunk`` tokens, however long the sequence (:func:`repro.nn.attention.past.empty_slots`). Chunks
-    after one's own are seen as far as the same call holds them. With ``wrap`` a layout that is not causal has no state.
+    ``(before + 1) · chunk`` tokens, however long the sequence (:func:`repro.nn.attention.relative.past.empty_slots`).
+    Chunks after one's own are seen as far as the same call holds them. With ``wrap`` a layout that is not causal has
+    no state.
 
     Args:
         d_model: D.

@@ -3,9 +3,9 @@
 from typing import Any
 
 from repro.record import RunRecord
-from repro.report.compare import Comparison
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import CURVES, Plot, caption, file_name, labelled, units_of
+from repro.report.results.compare import Comparison
 
 STEPS = "optimiser steps"
 

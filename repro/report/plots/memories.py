@@ -1,9 +1,9 @@
 """What continuous memories hold and how they are read: one panel per quantity, one line per layer."""
 
 from repro.record import RunRecord
-from repro.report.compare import Comparison
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import MEMORIES, Plot, caption, file_name
+from repro.report.results.compare import Comparison
 
 POSITION = "position, from oldest to newest"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from repro.contact_sheet import Picture, from_line
 from repro.errors import UserError
 from repro.record import RunRecord
-from repro.report import text
-from repro.report.compare import Comparison
+from repro.report.formats import text
 from repro.report.plots.plot import DRAWN, Plot, caption, file_name
+from repro.report.results.compare import Comparison
 
 _PICTURE = re.compile(r"\d{1,5}x\d{1,5}x\d:")  # how a line of repro/contact_sheet.py begins
 

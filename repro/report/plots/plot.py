@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from repro.contact_sheet import Picture
 from repro.record import RunRecord
-from repro.report import text
+from repro.report.formats import text
 from repro.report.plots.chart import Chart
 
 SWEEPS = "Sweeps"

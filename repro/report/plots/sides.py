@@ -3,7 +3,6 @@
 from typing import Any
 
 from repro.record import RunRecord
-from repro.report.compare import Comparison
 from repro.report.plots.chart import FACTOR_Y, Chart, Line, Panel, scores, spans
 from repro.report.plots.curves import STEPS, Curve, Curves, curves_of
 from repro.report.plots.plot import (
@@ -17,6 +16,7 @@ from repro.report.plots.plot import (
     point_of,
     units_of,
 )
+from repro.report.results.compare import Comparison
 
 LEGIBLE = 4  # up to so many points, single seeds are drawn, too
 

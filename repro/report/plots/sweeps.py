@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from repro.errors import UserError
 from repro.record import Measurement, RunRecord
-from repro.report.compare import Comparison
 from repro.report.plots.chart import FACTOR_X, FACTOR_Y, Chart, Line, Panel, Value, scores, spans
 from repro.report.plots.plot import SWEEPS, Plot, caption, file_name, grid_of, over_seeds, point_of
+from repro.report.results.compare import Comparison
 
 Measured = tuple[str, str, str]  # name, unit, split: what one panel shows
 Values = dict[Value, dict[int, float]]  # {setting: {seed: value}}

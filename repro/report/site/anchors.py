@@ -4,9 +4,9 @@ import hashlib
 import re
 
 from repro.record import RunRecord
-from repro.report.claims import Claim
-from repro.report.compare import Cell
-from repro.report.published import Paper, Row, Table
+from repro.report.results.claims import Claim
+from repro.report.results.compare import Cell
+from repro.report.results.published import Paper, Row, Table
 
 
 def slug(text: str) -> str:

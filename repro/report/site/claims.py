@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from repro.report import text
-from repro.report.claims import Claim
-from repro.report.claims_document import remarks
-from repro.report.published import Paper
+from repro.report.formats import text
+from repro.report.formats.claims_document import remarks
+from repro.report.results.claims import Claim
+from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, strips
 from repro.report.site.material import Material
 

@@ -5,10 +5,10 @@ from functools import cached_property
 
 from repro.recipe import SCALES
 from repro.record import RunRecord
-from repro.report.claims import Claim
-from repro.report.compare import Cell, Comparison
 from repro.report.plots.plot import Plot
-from repro.report.published import Paper
+from repro.report.results.claims import Claim
+from repro.report.results.compare import Cell, Comparison
+from repro.report.results.published import Paper
 
 Place = tuple[str, str]  # experiment, scale
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from repro.report import text
-from repro.report.blocks import Grid, Heading, Paragraph
-from repro.report.compare import Cell, Entry
-from repro.report.documents import verified_records
-from repro.report.headline import asides, claim_counts, counted, trained
-from repro.report.published import Paper
+from repro.report.formats import text
+from repro.report.formats.blocks import Grid, Heading, Paragraph
+from repro.report.formats.documents import verified_records
+from repro.report.formats.headline import asides, claim_counts, counted, trained
+from repro.report.results.compare import Cell, Entry
+from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, strips
 from repro.report.site.material import Material
 from repro.report.site.tables import Link, Number, measured

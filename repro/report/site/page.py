@@ -12,12 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from repro.recipe import SCALES
-from repro.report import text
-from repro.report.claims import Claim
-from repro.report.compare import Comparison
+from repro.report.formats import text
 from repro.report.plots.files import size
 from repro.report.plots.plot import CURVES, DRAWN, KINDS, MEMORIES, Plot
-from repro.report.published import Paper
+from repro.report.results.claims import Claim
+from repro.report.results.compare import Comparison
+from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, strips
 from repro.report.site.claims import claims
 from repro.report.site.material import Material

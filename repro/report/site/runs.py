@@ -5,14 +5,14 @@ from typing import Any
 
 from repro.recipe import SECTIONS, TAKEN, Config
 from repro.record import RunRecord
-from repro.report import text
-from repro.report.compare import Comparison
-from repro.report.documents import Group, commit, measurements, shared_protocol, some_seeds
-from repro.report.headline import named
+from repro.report.formats import text
+from repro.report.formats.documents import Group, commit, measurements, shared_protocol, some_seeds
+from repro.report.formats.headline import named
 from repro.report.plots.plot import Plot, file_name
+from repro.report.results.compare import Comparison
+from repro.report.results.statistics import estimate
 from repro.report.site import anchors, badges
 from repro.report.site.material import Material, Runs
-from repro.report.statistics import estimate
 from repro.yamls import to_yaml
 
 MAY_BE_SHARED = ("n", "Split", "Items")  # said once where all numbers agree in it

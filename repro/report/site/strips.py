@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from repro.report.compare import Cell, Entry
-from repro.report.rules import Margin
-from repro.report.statistics import Estimate
+from repro.report.results.compare import Cell, Entry
+from repro.report.results.rules import Margin
+from repro.report.results.statistics import Estimate
 
 WIDTH, HEIGHT, EDGE = 150, 18, 5
 REACH = 4.0  # margins to each side that a strip of differences shows

@@ -1,11 +1,11 @@
 import pytest
 
-from repro.report.compare import compare
+from repro.report.results.compare import compare
+from repro.report.results.statistics import estimate
 from repro.report.site.strips import EDGE, WIDTH, Span, difference, interval, span_of
-from repro.report.statistics import estimate
 from tests.report.fakes import PUBLISHED
 from tests.report.pages import tree_of
-from tests.report.test_compare import GOAL
+from tests.report.results.test_compare import GOAL
 
 
 def test_means_and_intervals_lie_on_the_axis():

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from repro.nn.attention.compressed.pending import empty_pending, most, oldest, with_new, without
+from repro.nn.attention.compressed.pieces import cleared, pieces, touching, valid_tokens
 from repro.nn.attention.continuous.gaussian import divergence, draw_bins, histogram
 from repro.nn.attention.continuous.long_term import LongTermMemory, may_hold
 from repro.nn.attention.continuous.short_term import queries, remembered, require_short_term
 from repro.nn.attention.continuous.signal import ContinuousSignal
-from repro.nn.attention.pending import empty_pending, most, oldest, with_new, without
-from repro.nn.attention.pieces import cleared, pieces, touching, valid_tokens
 from repro.nn.mixer import Layout, Mixed, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
@@ -27,7 +27,7 @@ class ContinuousMemory(nn.Module, Remembers):
     The short-term mixer sees M earlier tokens where it has memory settings (those of the call, or its own), else its
     piece alone; decoding in place, a mixer without such a memory sees its block so far.
 
-    State: ``pending``, the inputs that wait, see :mod:`repro.nn.attention.pending`; where they lie in front
+    State: ``pending``, the inputs that wait, see :mod:`repro.nn.attention.compressed.pending`; where they lie in front
     of a norm (``layout.stream``), they are kept so. ``coefficients (B, N, D)``. ``updates (B,)``, blocks in the memory,
     0 for an empty one. ``short``, the state of the short-term mixer where it has one. With sticky memories ``attended
     (B, bins)``, the attention since the last update, and ``draws (B,)``, updates so far. Its size does not grow with

@@ -1,0 +1,1 @@
+"""What all data share: datamodules, batches, shares of ranks."""

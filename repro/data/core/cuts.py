@@ -1,0 +1,144 @@
+"""How a split is cut for evaluation: streams with memory or windows that overlap; each target counted once."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from repro.data.core.draws import Int64s
+from repro.data.core.segments import Lazy, Segment, rows_from
+from repro.errors import UserError
+
+
+class Cut(Protocol):
+    """How a split is cut for evaluation; over all ranks every target that is not dropped is scored once."""
+
+    def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
+        """This rank's batches; none where there is nothing left for it."""
+
+    def dropped(self, n_targets: int) -> int:
+        """Targets at the end of the split that are not scored."""
+
+
+def _at_least_one(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if value < 1:
+            raise UserError(f"{name} must be at least 1, not {value}")
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Contiguous streams read segment by segment with carried memory, the last, short segment included.
+
+    A stream belongs to one rank, as its memory does. The split is cut into ``rows`` equal streams: the
+    ``n_targets % rows`` targets at its end belong to none and are dropped, as in Transformer-XL's code; with one row
+    nothing is.
+
+    Deviation: there the first token of every stream is no target; here only that of the split is none.
+
+    Args:
+        seq_len: targets of a segment, T.
+        rows: streams over all ranks.
+
+    Raises:
+        UserError: a size below 1.
+    """
+
+    seq_len: int
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least_one(seq_len=self.seq_len, rows=self.rows)
+
+    def dropped(self, n_targets: int) -> int:
+        """Targets at the end of the split that are not scored."""
+        return n_targets % self.rows
+
+    def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
+        """This rank's batches; none where there are more ranks than streams."""
+        length, mine = n_targets // self.rows, np.arange(rank, self.rows, world, dtype=np.int64)
+        segments = -(-length // self.seq_len) if mine.size else 0
+        return Lazy(_StreamCut(length, self.seq_len, mine).segment, range(segments))
+
+
+@dataclass(frozen=True)
+class _StreamCut:
+    length: int
+    seq_len: int
+    mine: Int64s
+
+    def segment(self, i: int) -> Segment:
+        begin = i * self.seq_len
+        width = min(self.seq_len, self.length - begin)
+        return Segment(rows_from(self.mine * self.length + begin, width), self.mine, fresh=i == 0)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Independent windows that overlap, each target scored in one of them.
+
+    The first window scores all of its targets, every later one its last ``stride``: those have at least
+    ``seq_len - stride`` tokens before them. ``stride = seq_len`` evaluates blocks without overlap, ``stride = 1`` token
+    by token. The last window is short where the text ends, and a batch of its own: nothing is padded.
+
+    Source: section 2 of Press et al. 2021.
+
+    Args:
+        seq_len: targets of a window, T.
+        stride: by how many targets a window is moved on; None is ``seq_len``.
+        rows: windows of a batch.
+
+    Raises:
+        UserError: a size below 1, or a stride above ``seq_len``.
+    """
+
+    seq_len: int
+    stride: int | None = None
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least_one(seq_len=self.seq_len, rows=self.rows, stride=self.step)
+        if self.step > self.seq_len:
+            raise UserError(
+                f"stride {self.step} is more than seq_len {self.seq_len}: targets between would be left out"
+            )
+
+    @property
+    def step(self) -> int:
+        """By how many targets a window is moved on."""
+        return self.seq_len if self.stride is None else self.stride
+
+    def dropped(self, n_targets: int) -> int:
+        """None: every target is scored."""
+        return 0
+
+    def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
+        """This rank's batches: every ``world``-th."""
+        whole, short = self._counts(n_targets)
+        batches = -(-whole // self.rows) + short
+        return Lazy(_WindowCut(self, n_targets).segment, range(rank, batches, world))
+
+    def _counts(self, n_targets: int) -> tuple[int, int]:
+        """Whole windows, and short ones (0 or 1)."""
+        if n_targets < self.seq_len:
+            return 0, int(n_targets > 0)
+        whole, rest = divmod(n_targets - self.seq_len, self.step)
+        return whole + 1, int(rest > 0)
+
+
+@dataclass(frozen=True)
+class _WindowCut:
+    cut: Windows
+    n_targets: int
+
+    def segment(self, i: int) -> Segment:
+        cut, (whole, _) = self.cut, self.cut._counts(self.n_targets)
+        if i * cut.rows < whole:
+            windows, width = (
+                np.arange(i * cut.rows, min(whole, (i + 1) * cut.rows), dtype=np.int64),
+                cut.seq_len,
+            )
+        else:
+            windows, width = np.array([whole], np.int64), self.n_targets - whole * cut.step
+        skip = np.where(windows == 0, 0, cut.seq_len - cut.step)
+        return Segment(rows_from(windows * cut.step, width), windows, fresh=True, skip=skip)

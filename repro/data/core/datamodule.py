@@ -1,0 +1,157 @@
+"""What all datamodules declare: to the run that seeds and records them, to the tasks, and to Lightning."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from lightning.pytorch import LightningDataModule
+
+from repro.batches import Batch, Evaluation, Kind
+from repro.data.core.loader import FixedLoader, PlannedLoader
+from repro.data.core.shares import Share
+
+
+class SavedTokenizer(Protocol):
+    """A tokeniser that is kept beside a trained model."""
+
+    @property
+    def suffix(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    def save(self, path: Path) -> None: ...
+
+
+class DataModule(LightningDataModule, ABC):
+    """A datamodule whose training position is part of checkpoints, and whose evaluations are given to it.
+
+    The global batch is a pure function of (seed, epoch, step). Lightning restores a loader's own state only where it
+    thinks an epoch unfinished; a datamodule's always.
+
+    Args:
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        batch: what training batches are.
+        selections: what of a split an evaluation may ask for, beside all of it.
+        store_name: what records call the data.
+        variant: which store of that name; empty where there is only one.
+        vocab_size: symbols; None where inputs are vectors.
+        train_split: name of the training split; so ``val_split``, ``test_split``.
+    """
+
+    batch: ClassVar[type[Batch]]
+    selections: ClassVar[tuple[type, ...]] = ()
+    store_name: str
+    variant: str = ""
+    vocab_size: int | None = None
+    train_split: str = "train"
+    val_split: str = "val"
+    test_split: str = "test"
+
+    def __init__(self, seed: int, num_workers: int) -> None:
+        super().__init__()
+        # with few examples of evaluation and many ranks a rank may have none
+        self.allow_zero_length_dataloader_with_multiple_devices = True
+        self.seed = seed
+        self.num_workers = num_workers
+        self._validation = Evaluation("val")
+        self._tests: Sequence[Evaluation] = (Evaluation("test"), Evaluation("val"))
+        self._training: PlannedLoader[Any, Any] | None = None
+        self._saved: dict[str, int] | None = None
+
+    # --- what each kind of data says ------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def manifest_sha256(self) -> str:
+        """What tells the data apart from any other."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How much the splits in use hold, and what training leaves out; by split and by what is counted."""
+
+    @abstractmethod
+    def training_loader(self) -> PlannedLoader[Any, Any]:
+        """Training batches of this rank, from the beginning."""
+
+    @abstractmethod
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
+        """This rank's batches of an evaluation; one without rows where there is nothing for it.
+
+        Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
+        """
+
+    @abstractmethod
+    def expected(self, evaluation: Evaluation) -> Mapping[str, int]:
+        """What an exact evaluation counts over all ranks: ``examples``, ``tokens``, or both."""
+
+    @property
+    def tokenizer(self) -> SavedTokenizer | None:
+        """What turned text into ids; None where there was no text."""
+        return None
+
+    @property
+    def public(self) -> bool:
+        """Whether texts of the data may stand in records and outputs."""
+        return True
+
+    def split(self, kind: Kind) -> str:
+        """The name of the split that serves as ``train``, ``val`` or ``test``."""
+        return {"train": self.train_split, "val": self.val_split, "test": self.test_split}[kind]
+
+    @property
+    def share(self) -> Share:
+        """This rank's place; the whole before there is a trainer."""
+        if self.trainer is None:
+            return Share()
+        trainer = self.trainer
+        return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
+
+    # --- what Lightning asks for ----------------------------------------------------------------------------------
+
+    def evaluate_with(self, validation: Evaluation, tests: Sequence[Evaluation]) -> None:
+        """Says what the loaders of validation and test give.
+
+        Args:
+            validation: during training.
+            tests: of the final model, one loader each.
+
+        Raises:
+            ValueError: a selection that these data do not know.
+        """
+        for one in (validation, *tests):
+            if one.selection is not None and not isinstance(one.selection, self.selections):
+                raise ValueError(f"{type(self).__name__} cannot select {one.selection} of a split")
+        self._validation, self._tests = validation, tests
+
+    def train_dataloader(self) -> PlannedLoader[Any, Any]:
+        """Training batches, from the saved position or the beginning of the trainer's epoch."""
+        loader = self.training_loader()
+        if self._saved is not None:
+            loader.load_state_dict(self._saved)
+            self._saved = None
+        elif self.trainer is not None:
+            loader.set_epoch(self.trainer.current_epoch)
+        self._training = loader
+        return loader
+
+    def val_dataloader(self) -> FixedLoader[Any, Any]:
+        return self.evaluation_loader(self._validation)
+
+    def test_dataloader(self) -> list[FixedLoader[Any, Any]]:
+        return [self.evaluation_loader(evaluation) for evaluation in self._tests]
+
+    def predict_dataloader(self) -> FixedLoader[Any, Any]:
+        return self.evaluation_loader(Evaluation("test"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the training data, if training has begun."""
+        return {} if self._training is None else {"train": self._training.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keeps a saved position for the next training loader; evaluating a checkpoint leaves it alone."""
+        if self.trainer is None or self.trainer.state.fn == "fit":
+            self._saved = state_dict.get("train")

@@ -1,0 +1,185 @@
+"""What classifiers train on: examples of a fixed number of targets, in batches of a fixed number of examples."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches
+from repro.data.core.datamodule import DataModule
+from repro.data.core.draws import Int64s, shuffled
+from repro.data.core.loader import FixedLoader, PlannedLoader
+from repro.errors import UserError
+
+
+class Reader(Protocol):
+    """Makes examples of one split. Cheap to send to a worker process."""
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Some examples.
+
+        Args:
+            indices: which, ``(B,)``.
+            epoch: of training, for what differs from epoch to epoch (augmentation, fresh examples); None outside it.
+        """
+        ...
+
+
+class Rows(NamedTuple):
+    """Plan of a batch: which examples, in which epoch of training (None outside it), targets of the update."""
+
+    indices: Int64s
+    epoch: int | None
+    step_targets: int
+
+
+@dataclass(frozen=True)
+class Build:
+    """Makes planned batches with a reader."""
+
+    reader: Reader
+
+    def __call__(self, rows: Rows) -> ExampleBatch:
+        """The batch of a plan."""
+        examples = self.reader(rows.indices, rows.epoch)
+        counts = examples.targets.flatten() >= 0
+        if not bool(counts.all()):
+            examples = examples._replace(scored=counts.nonzero()[:, 0])
+        which = torch.from_numpy(np.ascontiguousarray(rows.indices))
+        return ExampleBatch(examples, which, rows.step_targets)
+
+
+class ExampleData(DataModule):
+    """Batches of examples, whatever they are; what all classifiers train on.
+
+    An epoch has its examples in random order, the last ``size mod batch_size`` of them left out. Ranks and
+    micro-batches take shares of the rows of a global batch.
+
+    Args:
+        batch_size: examples of the global batch.
+        eval_batch_size: examples of a batch of evaluation, which changes memory only.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        input_size: width of an input vector, or how many input ids there are.
+        seq_len: input tokens of an example, at most.
+        n_targets: targets of an example that count; the mean where that differs, see :meth:`targets_of`.
+        n_classes: classes of a target.
+
+    Raises:
+        UserError: a number below 1.
+    """
+
+    batch = ExampleBatch
+    selections = (FirstExamples, RandomBatches)
+    input_size: int
+    seq_len: int
+    n_targets: int = 1
+    n_classes: int
+
+    def __init__(
+        self, batch_size: int, eval_batch_size: int = 50, seed: int = 0, num_workers: int = 0
+    ) -> None:
+        super().__init__(seed, num_workers)
+        if batch_size < 1 or eval_batch_size < 1:
+            raise UserError(
+                f"batch_size {batch_size} and eval_batch_size {eval_batch_size} must be at least 1"
+            )
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size
+
+    @abstractmethod
+    def size(self, split: str) -> int:
+        """Examples of a split."""
+
+    @abstractmethod
+    def reader(self, split: str) -> Reader:
+        """What makes the examples of a split."""
+
+    def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
+        """How many targets of some examples count, ``(B,)``; the plan of training asks for whole epochs.
+
+        Args:
+            split: name of the split.
+            indices: which examples, ``(B,)``.
+            epoch: of training; None outside it.
+        """
+        return np.full(len(indices), self.n_targets, np.int64)
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Examples and targets of the splits in use, and the examples that an epoch of training leaves out."""
+        told = {}
+        for split in (self.train_split, self.val_split, self.test_split):
+            n = self.size(split)
+            dropped = n % self.batch_size if split == self.train_split else 0
+            targets = int(self.targets_of(split, np.arange(n, dtype=np.int64), None).sum())
+            told[split] = {"examples": n, "targets": targets, "dropped": dropped}
+        return told
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Updates of an epoch.
+
+        Raises:
+            UserError: not even one.
+        """
+        n = self.size(self.train_split)
+        if n < self.batch_size:
+            raise UserError(f"batch_size {self.batch_size} is more than the {n} examples of training")
+        return n // self.batch_size
+
+    def plan_epoch(self, epoch: int) -> list[Rows]:
+        """The batches of one epoch for this rank, micro-batches of a step one after another."""
+        share, steps = self.share, self.steps_per_epoch
+        share.check_even(self.batch_size, f"batch_size {self.batch_size}")
+        used = [share.examples(self.batch_size, part) for part in range(share.parts)]
+        order = shuffled(self.size(self.train_split), self.seed, epoch)[: steps * self.batch_size]
+        targets = self.targets_of(self.train_split, order, epoch).reshape(steps, self.batch_size).sum(1)
+        return [
+            Rows(batch[rows], epoch, int(count))
+            for batch, count in zip(order.reshape(steps, self.batch_size), targets, strict=True)
+            for rows in used
+        ]
+
+    def training_loader(self) -> PlannedLoader[Rows, ExampleBatch]:
+        """Training batches of this rank."""
+        build = Build(self.reader(self.train_split))
+        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
+
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, ExampleBatch]:
+        """This rank's batches of a whole split, its first examples, or random batches of it."""
+        split, selection = self.split(evaluation.kind), evaluation.selection
+        plan = (
+            self._random(split, selection)
+            if isinstance(selection, RandomBatches)
+            else self._whole(evaluation)
+        )
+        return FixedLoader(plan, Build(self.reader(split)), self.num_workers)
+
+    def _whole(self, evaluation: Evaluation) -> list[Rows]:
+        """This rank's examples, each once over all ranks; a batch without rows where it has none."""
+        rank, world, _ = self.share
+        own = np.arange(rank, self.expected(evaluation)["examples"], world, dtype=np.int64)
+        starts = range(0, max(1, len(own)), self.eval_batch_size)
+        return [Rows(own[at : at + self.eval_batch_size], None, 0) for at in starts]
+
+    def _random(self, split: str, drawn: RandomBatches) -> list[Rows]:
+        """This rank's share of random batches, examples drawn without replacement from the split in random order."""
+        rank, world, _ = self.share
+        order = shuffled(self.size(split), drawn.batches, drawn.rows)
+        # goes round a split that is smaller
+        table = np.resize(order, drawn.batches * drawn.rows).reshape(drawn.batches, drawn.rows)
+        return [Rows(batch[rank::world], None, 0) for batch in table]
+
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        """Examples of an evaluation over all ranks."""
+        size, selection = self.size(self.split(evaluation.kind)), evaluation.selection
+        if isinstance(selection, RandomBatches):
+            size = selection.batches * selection.rows
+        elif isinstance(selection, FirstExamples):
+            size = min(size, selection.count)
+        return {"examples": size}

@@ -1,0 +1,96 @@
+"""What generated examples share: raw random numbers, the same on any machine, and datamodules without a store."""
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from repro.data.core.draws import Int64s, Raw, stream
+from repro.data.core.examples import ExampleData
+from repro.errors import UserError
+
+GENERATOR_VERSION = 1
+SPLITS = ("train", "val", "test")
+# What a stream of random numbers is for: streams of different purposes share nothing.
+WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE, NOISE, SORTING, DIALOGUE = range(9)
+
+
+def raw(count: int, purpose: int, split: str, epoch: int | None, index: int = 0) -> Raw:
+    """The first ``count`` numbers, 64 random bits each, of the stream of one example or of one split.
+
+    Args:
+        count: how many.
+        purpose: one of this module's.
+        split: ``train``, ``val`` or ``test``.
+        epoch: of training; None is 0.
+        index: of the example.
+    """
+    key = [GENERATOR_VERSION, purpose, SPLITS.index(split), epoch or 0, index]
+    return stream(*key).random_raw(count)
+
+
+def below(numbers: Raw, limit: int) -> Int64s:
+    """Random whole numbers from 0 to ``limit - 1``, of the shape of ``numbers``."""
+    return (numbers % np.uint64(limit)).astype(
+        np.int64
+    )  # 64 bits for a handful of values: no bias to speak of
+
+
+def lengths_between(
+    shortest: int, longest: int, purpose: int, split: str, indices: Int64s, epoch: int | None
+) -> Int64s:
+    """A random length of each example, ``(B,)``, uniform from ``shortest`` to ``longest``.
+
+    They come from one stream for the whole split and epoch, so that they are known without drawing the examples.
+    """
+    drawn = raw(int(indices.max(initial=-1)) + 1, purpose, split, epoch)
+    return shortest + below(drawn[indices], longest - shortest + 1)
+
+
+class GeneratedData(ExampleData):
+    """Examples of a generator: fresh ones in every epoch of training, always the same for evaluation.
+
+    Args:
+        batch_size: examples of the global batch.
+        train_examples: of an epoch.
+        eval_examples: of the validation split and of the test split.
+        eval_batch_size: examples of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        settings: what the examples depend on.
+
+    Raises:
+        UserError: a number below 1.
+    """
+
+    settings: dict[str, Any]
+
+    def __init__(
+        self,
+        batch_size: int,
+        train_examples: int,
+        eval_examples: int,
+        eval_batch_size: int,
+        seed: int,
+        num_workers: int,
+    ) -> None:
+        super().__init__(batch_size, eval_batch_size, seed, num_workers)
+        if min(train_examples, eval_examples) < 1:
+            raise UserError(
+                f"train_examples {train_examples} and eval_examples {eval_examples} must be at least 1"
+            )
+        self.sizes = {"train": train_examples, "val": eval_examples, "test": eval_examples}
+
+    def size(self, split: str) -> int:
+        """Examples of a split; of one epoch for training."""
+        return self.sizes[split]
+
+    @cached_property
+    def manifest_sha256(self) -> str:
+        """SHA-256 over the generator's version and settings, which are all there is."""
+        said = {"generator": GENERATOR_VERSION, "name": self.store_name, **self.settings, "sizes": self.sizes}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

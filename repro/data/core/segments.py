@@ -1,0 +1,97 @@
+"""Batches of a language model and what they are built from: segments of a flat array of tokens.
+
+Token ``i + 1`` is *target* ``i``: it is predicted from the tokens up to ``i``, so N tokens have N - 1 targets and the
+first token is never one. A *segment* is a table of targets, ``(rows, length)``; planning is arithmetic on their
+numbers and holds no tokens (:mod:`repro.data.core.streams` for training, :mod:`repro.data.core.cuts` for evaluation).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import torch
+
+from repro.batches import StreamBatch
+from repro.data.core.draws import Int64s
+
+Item = TypeVar("Item")
+Array = np.ndarray[Any, Any]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+UNSCORED = -1
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What one batch is built from.
+
+    Attributes:
+        targets: numbers of the targets, ``(B, T)``.
+        indices: which stream, block or window each row is, ``(B,)``.
+        fresh: the memory of these rows starts anew.
+        skip: leading columns that are context only, ``(B,)``; None scores all.
+        micro_batch: its number within the step.
+        step_targets: scored targets of the whole global batch; None counts those of this batch.
+    """
+
+    targets: Int64s
+    indices: Int64s
+    fresh: bool
+    skip: Int64s | None = None
+    micro_batch: int = 0
+    step_targets: int | None = None
+
+
+class Lazy(Sequence[Item], Generic[Item]):
+    """A sequence whose items are made when they are asked for; a slice is lazy too."""
+
+    def __init__(self, make: Callable[[int], Item], span: range) -> None:
+        self._make = make
+        self._span = span
+
+    def __len__(self) -> int:
+        return len(self._span)
+
+    @overload
+    def __getitem__(self, i: int) -> Item: ...
+    @overload
+    def __getitem__(self, i: slice) -> "Lazy[Item]": ...
+    def __getitem__(self, i: int | slice) -> "Item | Lazy[Item]":
+        return Lazy(self._make, self._span[i]) if isinstance(i, slice) else self._make(self._span[i])
+
+
+def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) -> StreamBatch:
+    """The batch of a segment.
+
+    Args:
+        tokens: ``(N,)``.
+        segment: which targets.
+        scored: ``(N,)``, the tokens that count where they are targets; None is all of them.
+    """
+    at = segment.targets
+    targets = np.asarray(tokens[at + 1], np.int64)
+    if segment.skip is not None:
+        targets[np.arange(at.shape[1]) < segment.skip[:, None]] = UNSCORED
+    if scored is not None:
+        targets[~np.asarray(scored[at + 1], np.bool_)] = UNSCORED
+    places = None
+    if segment.skip is not None or scored is not None:
+        places = torch.from_numpy(np.flatnonzero(targets != UNSCORED).astype(np.int64, copy=False))
+    here = targets.size if places is None else len(places)
+    return StreamBatch(
+        ids=torch.from_numpy(np.asarray(tokens[at], np.int64)),
+        targets=torch.from_numpy(targets),
+        scored=None if here == targets.size else places,
+        indices=torch.from_numpy(np.asarray(segment.indices, np.int64)),
+        fresh=segment.fresh,
+        micro_batch=segment.micro_batch,
+        step_targets=here if segment.step_targets is None else segment.step_targets,
+    )
+
+
+def rows_from(starts: Int64s, length: int) -> Int64s:
+    return starts[:, None] + np.arange(length, dtype=np.int64)
+
+
+NOTHING = Segment(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), fresh=True)
+"""A batch without rows, for a rank without work."""

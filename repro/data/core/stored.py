@@ -1,0 +1,77 @@
+"""What datamodules over a prepared store share: opening it, checking it, its tokeniser where it has one."""
+
+from functools import cached_property
+
+from repro.data import sources
+from repro.data.core.datamodule import DataModule
+from repro.data.registry import find_data_set
+from repro.data.store.manifest import Manifest
+from repro.data.store.store import Store, open_store, verify
+from repro.data.tokenizers.tokenizer import AnyTokenizer, load_tokenizer
+from repro.errors import UserError
+
+
+class Opened(DataModule):
+    """Examples, text or pairs from a prepared store; beside what says which, as in ``SpeechData(Opened, ExampleData)``.
+
+    Attributes:
+        store_name: name of the data set.
+        variant: which of its stores; empty for its default.
+    """
+
+    def prepare_data(self) -> None:
+        """Makes the missing store of a generated source and checks every hash; downloads nothing."""
+        sources.ensure_generated(self.store_name, self.variant)
+        verify(self.store)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the store."""
+        _ = self.store
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened store.
+
+        Raises:
+            UserError: it is missing, corrupt, or holds something else.
+        """
+        data_set = find_data_set(self.store_name)
+        variant = self.variant or data_set.default_variant
+        data_set.check_variant(variant)
+        store = open_store(self.store_name, variant)
+        self.check(store)
+        return store
+
+    def check(self, store: Store) -> None:
+        """Refuses a store that does not hold what is needed, with a UserError."""
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.store.manifest
+
+    @property
+    def manifest_sha256(self) -> str:
+        """SHA-256 of the store's manifest."""
+        return self.store.manifest_sha256
+
+
+class Stored(Opened):
+    """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols."""
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened store.
+
+        Raises:
+            UserError: as above, or it has another vocabulary size.
+        """
+        store = super().store
+        size = store.manifest.tokenizer["size"]
+        if size != self.vocab_size:
+            raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
+        return store
+
+    @cached_property
+    def tokenizer(self) -> AnyTokenizer:
+        """What turned the text into tokens."""
+        return load_tokenizer(self.store.tokenizer_path)

@@ -1,0 +1,225 @@
+"""What all language models train on: a flat array of tokens for each split, in streams, blocks or sentences."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from repro.batches import Evaluation, StreamBatch, TextCut
+from repro.data.core.cuts import Cut, Streams, Windows
+from repro.data.core.datamodule import DataModule
+from repro.data.core.draws import Int64s
+from repro.data.core.loader import FixedLoader, PlannedLoader
+from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
+from repro.data.core.streams import OrderName, plan_epoch, rows_per_batch, steps_per_epoch
+from repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The first epochs of a training, at a length of their own.
+
+    Source: staged training, section 4 of Press et al. 2021.
+
+    Args:
+        epochs: how many.
+        seq_len: targets of a row during them.
+
+    Raises:
+        UserError: a number below 1.
+    """
+
+    epochs: int
+    seq_len: int
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.seq_len < 1:
+            raise UserError(
+                f"a stage of {self.epochs} epochs at seq_len {self.seq_len}: both must be at least 1"
+            )
+
+
+class Column:
+    """Tokens of a split and which of them count. Cheap to send to a worker process: it maps the file itself.
+
+    Args:
+        tokens: ``(N,)``.
+        scored: ``(N,)`` bool, the tokens that count where they are targets; None is all of them.
+    """
+
+    def __init__(self, tokens: Array, scored: Bools | None = None) -> None:
+        if scored is not None and len(scored) != len(tokens):
+            raise ValueError(f"a mask of {len(scored)} for {len(tokens)} tokens")
+        self.tokens = tokens
+        self.scored = scored
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if isinstance(self.tokens, np.memmap):  # would be copied whole into the pickle
+            state["tokens"] = (self.tokens.filename, self.tokens.dtype, self.tokens.offset, self.tokens.shape)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(state["tokens"], tuple):
+            file, dtype, offset, shape = state["tokens"]
+            self.tokens = np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
+
+    @property
+    def n_targets(self) -> int:
+        """All tokens but the first."""
+        return max(0, len(self.tokens) - 1)
+
+    def counted(self, n_targets: int) -> int:
+        """Scored ones among the first ``n_targets`` targets."""
+        return n_targets if self.scored is None else int(np.count_nonzero(self.scored[1 : n_targets + 1]))
+
+    def build(self, segment: Segment) -> StreamBatch:
+        """The batch of a segment."""
+        return build_batch(self.tokens, segment, self.scored)
+
+
+class StreamData(DataModule):
+    """Batches of a flat array of tokens, whatever it holds; what all language models train on.
+
+    The global batch is stated in tokens: ``batch_tokens // seq_len`` rows, of which ranks and micro-batches take
+    shares. Every epoch has equally many batches whatever ``seq_len`` is, so a stage changes neither the number of
+    updates nor the tokens of one.
+
+    Args:
+        batch_tokens: targets of the global batch.
+        seq_len: targets of a row, T, after all stages.
+        order: ``stream`` (memory may be carried), ``shuffled`` (blocks) or ``sentences``.
+        stages: the first epochs, at other lengths.
+        context: leading targets of every row of training that are read, but do not count.
+        shards: an epoch is one of so many equal parts of the training text, in turn: where a stage is shorter than the
+            whole text.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Raises:
+        UserError: ``batch_tokens`` is no multiple of a ``seq_len``.
+    """
+
+    batch = StreamBatch
+    selections = (TextCut,)
+
+    def __init__(
+        self,
+        batch_tokens: int,
+        seq_len: int,
+        order: OrderName = "stream",
+        stages: list[Stage] | None = None,
+        context: int = 0,
+        shards: int = 1,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(seed, num_workers)
+        self.batch_tokens = batch_tokens
+        self.seq_len = seq_len
+        self.order: OrderName = order
+        self.stages = list(stages or [])
+        self.context = context
+        if shards < 1 or (shards > 1 and order == "sentences"):
+            raise UserError(f"shards must be at least 1, and 1 with order sentences, not {shards}")
+        self.shards = shards
+        self._columns: dict[str, Column] = {}
+        for length in (seq_len, *(stage.seq_len for stage in self.stages)):
+            rows_per_batch(batch_tokens, length)
+
+    @abstractmethod
+    def tokens(self, split: str) -> Array:
+        """All tokens of a split, ``(N,)``."""
+
+    def scored(self, split: str) -> Bools | None:
+        """Which tokens of a split count where they are targets, ``(N,)`` bool; None is all of them."""
+        return None
+
+    def sentences(self, split: str) -> Int64s | None:
+        """Where sentences begin (see :func:`repro.data.core.streams.sentence_order`); None where they are not known."""
+        return None
+
+    def column(self, split: str) -> Column:
+        """Tokens and mask of a split."""
+        if split not in self._columns:
+            self._columns[split] = Column(self.tokens(split), self.scored(split))
+        return self._columns[split]
+
+    def seq_len_of(self, epoch: int) -> int:
+        """Targets of a row in an epoch."""
+        for stage in self.stages:
+            if epoch < stage.epochs:
+                return stage.seq_len
+            epoch -= stage.epochs
+        return self.seq_len
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Updates of an epoch."""
+        return steps_per_epoch(self._epoch_targets, self.batch_tokens)
+
+    @property
+    def _epoch_targets(self) -> int:
+        return self.column(self.train_split).n_targets // self.shards
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Tokens and targets of the splits in use, and the targets that an epoch of training leaves out."""
+        told = {}
+        for split in (self.train_split, self.val_split, self.test_split):
+            column = self.column(split)
+            used = self.shards * self.steps_per_epoch * self.batch_tokens
+            dropped = column.n_targets - used if split == self.train_split else 0
+            scored = column.counted(column.n_targets)
+            told[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
+        return told
+
+    def plan_epoch(self, epoch: int) -> Lazy[Segment]:
+        """The batches of one epoch for this rank, micro-batches of a step one after another."""
+        column = self.column(self.train_split)
+        offsets = self.sentences(self.train_split) if self.order == "sentences" else None
+        return plan_epoch(
+            self._epoch_targets,
+            self.batch_tokens,
+            self.seq_len_of(epoch),
+            self.order,
+            (self.seed, epoch),
+            self.share,
+            column.scored,
+            offsets,
+            self.context,
+            epoch % self.shards * self._epoch_targets,
+        )
+
+    def training_loader(self) -> PlannedLoader[Segment, StreamBatch]:
+        """Training batches of this rank."""
+        build = self.column(self.train_split).build
+        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
+
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
+        """This rank's batches of a split, cut as the evaluation says."""
+        column, share = self.column(self.split(evaluation.kind)), self.share
+        cut, tokens = self._cut(evaluation)
+        planned = cut.plan(_at_most(column.n_targets, tokens), share.rank, share.world)
+        return FixedLoader(planned if len(planned) else [NOTHING], column.build, self.num_workers)
+
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        """Scored targets over all ranks."""
+        column = self.column(self.split(evaluation.kind))
+        cut, tokens = self._cut(evaluation)
+        wanted = _at_most(column.n_targets, tokens)
+        return {"tokens": column.counted(wanted - cut.dropped(wanted))}
+
+    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
+        """Streams with memory, or with a stride windows that stand alone; and how many targets are scored at most."""
+        how = evaluation.selection
+        how = how if isinstance(how, TextCut) else TextCut(self.seq_len)
+        if how.stride is None:
+            return Streams(how.seq_len, how.rows), how.tokens
+        return Windows(how.seq_len, how.stride, how.rows), how.tokens
+
+
+def _at_most(there: int, wanted: int | None) -> int:
+    return there if wanted is None else min(there, wanted)

@@ -1,0 +1,157 @@
+"""The published files of conversations about documents: one JSON file each. Standard library only.
+
+Blanks and ends of lines within a text are one blank. Utterances without words are left out.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.data.store.packed import AS, decoded, glob_packed, read_packed, sha256_of
+from repro.errors import UserError
+
+FOLDERS = {"train": "train", "val": "valid", "test": "test"}  # of conversations
+SPEAKERS = ("user1", "user2")
+# What a document's section 0 holds, and what it is called in the text; sections 1 to 3 are plain text.
+FACTS = {
+    "movieName": "Movie",
+    "year": "Year",
+    "director": "Director",
+    "genre": "Genre",
+    "cast": "Cast",
+    "rating": "Rating",
+    "critical_response": "Critical response",
+    "introduction": "Introduction",
+}
+SCENES = ("1", "2", "3")
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation.
+
+    Attributes:
+        topic: number of its document.
+        speakers: of each utterance, 0 or 1.
+        utterances: in their order.
+    """
+
+    topic: int
+    speakers: list[int]
+    utterances: list[str]
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """The conversations of a split.
+
+    Attributes:
+        found: by name of their files.
+        empty: utterances without words.
+        sha256: of all files, one after another.
+    """
+
+    found: list[Conversation]
+    empty: int
+    sha256: str
+
+
+def read_documents(folder: Path) -> tuple[dict[int, str], str]:
+    """All documents.
+
+    Args:
+        folder: with ``WikiData``.
+
+    Returns:
+        Texts by number, a line for each fact and scene; and the SHA-256 of all files, one after another.
+
+    Raises:
+        UserError: there are none, one cannot be read or lacks something, or two have one number.
+    """
+    records, digest = _records(folder, "WikiData")
+    documents: dict[int, str] = {}
+    for where, record in records:
+        number = _topic(record, where)
+        if number in documents:
+            raise UserError(
+                f"{where}: a second document has wikiDocumentIdx {number}; use the original files"
+            )
+        facts = record.get("0")
+        if not isinstance(facts, dict):
+            raise UserError(f"{where}: no facts under '0'; use the original files")
+        lines = [f"{called}: {_text(facts, key, where)}" for key, called in FACTS.items()]
+        documents[number] = "\n".join(lines + [_text(record, key, where) for key in SCENES])
+    return dict(sorted(documents.items())), digest
+
+
+def read_conversations(folder: Path, split: str, documents: dict[int, str]) -> Conversations:
+    """The conversations of a split.
+
+    Args:
+        folder: with ``Conversations``.
+        split: ``train``, ``val`` or ``test``.
+        documents: by number.
+
+    Raises:
+        UserError: there are none, or one cannot be read, lacks something, or has no such document.
+    """
+    records, digest = _records(folder, f"Conversations/{FOLDERS[split]}")
+    read = [_conversation(record, where, documents) for where, record in records]
+    found = [one for one, _ in read if one.utterances]
+    if not found:
+        raise UserError(f"--from {folder}: nobody says anything in {split}; use the original files")
+    return Conversations(found, sum(empty for _, empty in read), digest)
+
+
+def _records(folder: Path, name: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+    """Where each of a folder's files lies and what it holds, and the SHA-256 of them all."""
+    paths = glob_packed(folder / name, "*.json")
+    if not paths:
+        raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
+    contents = [(str(path), read_packed(path)) for path in paths]
+    digest = sha256_of(content for _, content in contents)
+    return [(where, _record(content, where)) for where, content in contents], digest
+
+
+def _record(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(decoded(content, where))
+    except ValueError as error:
+        raise UserError(f"{where} is not JSON: {error}; get the file again") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{where} holds no object; use the original files")
+    return record
+
+
+def _topic(record: dict[str, Any], where: str) -> int:
+    number = record.get("wikiDocumentIdx")
+    if not isinstance(number, int):
+        raise UserError(f"{where}: wikiDocumentIdx is {number!r}, not a number; use the original files")
+    return number
+
+
+def _text(record: dict[str, Any], key: str, where: str) -> str:
+    """A text, or several as one."""
+    value = record.get(key)
+    texts: list[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{where}: no text under {key!r}; use the original files")
+    return "; ".join(" ".join(text.split()) for text in texts)
+
+
+def _conversation(record: dict[str, Any], where: str, documents: dict[int, str]) -> tuple[Conversation, int]:
+    """A conversation, and how many utterances it has without words."""
+    topic, history = _topic(record, where), record.get("history")
+    if topic not in documents:
+        raise UserError(f"{where}: no document has wikiDocumentIdx {topic}; use the original files")
+    if not isinstance(history, list) or not all(isinstance(said, dict) for said in history):
+        raise UserError(f"{where}: no utterances under 'history'; use the original files")
+    speakers, utterances = [], []
+    for said in history:
+        if said.get("uid") not in SPEAKERS:
+            raise UserError(f"{where}: uid {said.get('uid')!r} is not {' or '.join(SPEAKERS)}")
+        if text := _text(said, "text", where):
+            speakers.append(SPEAKERS.index(said["uid"]))
+            utterances.append(text)
+    return Conversation(topic, speakers, utterances), len(history) - len(utterances)

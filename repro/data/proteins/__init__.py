@@ -1,0 +1,1 @@
+"""Proteins and their families."""

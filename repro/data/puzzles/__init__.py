@@ -1,0 +1,1 @@
+"""Generated sequences with known answers."""

@@ -1,0 +1,201 @@
+"""Generated puzzles over bits: remember a string, and add two strings. The same on any machine."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from repro.batches import Examples
+from repro.data.core.draws import Int64s, stream
+from repro.data.core.examples import ExampleData, Reader
+from repro.errors import UserError
+
+GENERATOR_VERSION = 1
+SPLITS = ("train", "val", "test")
+Bits = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class BitMemory:
+    """Examples of one split: some strings, and one of them again with half of its bits hidden.
+
+    Inputs are the strings in patches, 1 for a set bit, -1 for one not set, 0 for a hidden one; targets are the bits of
+    the repeated string. Whoever only copies what is shown and guesses the rest is right in three of four.
+
+    Args:
+        split: ``train``, ``val`` or ``test``; they share nothing.
+        bits: of a string.
+        strings: to remember.
+        patch: bits of an input vector; divides ``bits``.
+        per_epoch: examples of a training epoch: each epoch has fresh ones.
+
+    Source: Lu et al. 2021, section 2.1 "Bit memory"; generator of the authors' code.
+    """
+
+    split: str
+    bits: int
+    strings: int
+    patch: int
+    per_epoch: int
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Examples ``((strings + 1) bits / patch, patch)`` with ``bits`` targets."""
+        fresh = indices + (epoch or 0) * self.per_epoch
+        drawn = np.stack([self._draw(int(i)) for i in fresh]) if len(fresh) else self._draw(0)[None][:0]
+        known, shown = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
+        which = self._queries(fresh)
+        wanted = known[np.arange(len(fresh)), which]
+        signs = known.astype(np.float32) * 2 - 1
+        query = np.where(shown, signs[np.arange(len(fresh)), which], np.float32(0))
+        tokens = (self.strings + 1) * self.bits // self.patch
+        inputs = np.concatenate([signs, query[:, None]], axis=1).reshape(len(fresh), tokens, self.patch)
+        targets, hidden = torch.from_numpy(wanted.astype(np.int64)), torch.from_numpy(~shown)
+        return Examples(torch.from_numpy(inputs), targets, hidden)
+
+    def _draw(self, index: int) -> Bits:
+        """``(strings + 1, bits)`` random bits; the last string says what is shown."""
+        count = (self.strings + 1) * self.bits
+        raw = _generator(self.split, index).random_raw(-(-count // 64))
+        return np.unpackbits(raw.astype("<u8").view(np.uint8))[:count].reshape(-1, self.bits)
+
+    def _queries(self, indices: Int64s) -> Int64s:
+        # the first number behind the bits' own generator: jumped, so that it is none of theirs
+        drawn = [int(_generator(self.split, int(i)).jumped().random_raw()) >> 11 for i in indices]
+        return np.array(drawn, np.int64) % self.strings
+
+
+@dataclass(frozen=True)
+class BitXor:
+    """All pairs of strings of a few bits; the target is their element-wise exclusive or.
+
+    Inputs are the bits of both strings, one a token, 0 or 1. Example ``i`` is the number ``i`` in bits.
+
+    Args:
+        bits: of a string.
+
+    Source: Lu et al. 2021, section 2.1 "Bit XOR".
+    """
+
+    bits: int
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Examples ``(2 bits, 1)`` with ``bits`` targets."""
+        both = (indices[:, None] >> np.arange(2 * self.bits - 1, -1, -1)) & 1
+        targets = both[:, : self.bits] ^ both[:, self.bits :]
+        return Examples(torch.from_numpy(both.astype(np.float32)[..., None]), torch.from_numpy(targets))
+
+
+def _generator(split: str, index: int) -> np.random.PCG64:
+    return stream(GENERATOR_VERSION, SPLITS.index(split), index)
+
+
+class BitMemoryData(ExampleData):
+    """:class:`BitMemory`; chance is 75 % of all bits, 50 % of the hidden ones.
+
+    Args:
+        batch_size: examples of the global batch.
+        bits: of a string.
+        strings: to remember.
+        patch: bits of an input vector.
+        train_examples: of an epoch; every epoch has fresh ones.
+        eval_examples: of the validation split and of the test split.
+        eval_batch_size: examples of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Raises:
+        UserError: ``patch`` does not divide ``bits``, or a number below 1.
+    """
+
+    n_classes = 2
+
+    def __init__(
+        self,
+        batch_size: int,
+        bits: int = 1000,
+        strings: int = 5,
+        patch: int = 50,
+        train_examples: int = 100_000,
+        eval_examples: int = 500,
+        eval_batch_size: int = 50,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, eval_batch_size, seed, num_workers)
+        if min(bits, strings, patch, train_examples, eval_examples) < 1:
+            raise UserError("bits, strings, patch, train_examples and eval_examples must be at least 1")
+        if bits % patch:
+            raise UserError(f"patch {patch} does not divide the {bits} bits of a string")
+        self.store_name = "bit-memory"
+        self.settings = {"bits": bits, "strings": strings, "patch": patch, "per_epoch": train_examples}
+        self.sizes = {"train": train_examples, "val": eval_examples, "test": eval_examples}
+        self.input_size = patch
+        self.seq_len = (strings + 1) * bits // patch
+        self.n_targets = bits
+
+    def size(self, split: str) -> int:
+        """Examples of a split; of one epoch for training."""
+        return self.sizes[split]
+
+    def reader(self, split: str) -> Reader:
+        """The generator of a split."""
+        return BitMemory(split, **self.settings)
+
+    @cached_property
+    def manifest_sha256(self) -> str:
+        """SHA-256 over the generator's version and settings, which are all there is."""
+        return _digest({**self.settings, **self.sizes})
+
+
+class BitXorData(ExampleData):
+    """:class:`BitXor`; chance is 50 %.
+
+    There are only ``4^bits`` examples, 1,024 of two strings of 5. Training draws from all of them, and every split is
+    all of them, so accuracy says what was learned by heart; the paper, too, tests on examples drawn anew from the same.
+
+    Args:
+        batch_size: examples of the global batch.
+        bits: of a string, at most 10.
+        eval_batch_size: examples of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Raises:
+        UserError: ``bits`` out of range.
+    """
+
+    n_classes = 2
+    input_size = 1
+
+    def __init__(
+        self, batch_size: int, bits: int = 5, eval_batch_size: int = 256, seed: int = 0, num_workers: int = 0
+    ) -> None:
+        super().__init__(batch_size, eval_batch_size, seed, num_workers)
+        if not 1 <= bits <= 10:
+            raise UserError(f"bits must be between 1 and 10, not {bits}: every pair of strings is an example")
+        self.store_name = "bit-xor"
+        self.table = BitXor(bits)
+        self.seq_len = 2 * bits
+        self.n_targets = bits
+
+    def size(self, split: str) -> int:
+        """``4^bits``, whatever the split."""
+        return int(4**self.table.bits)
+
+    def reader(self, split: str) -> Reader:
+        """All pairs of strings."""
+        return self.table
+
+    @cached_property
+    def manifest_sha256(self) -> str:
+        """SHA-256 over the table's settings, which are all there is."""
+        return _digest(asdict(self.table))
+
+
+def _digest(settings: dict[str, int]) -> str:
+    said = {"generator": GENERATOR_VERSION, **settings}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

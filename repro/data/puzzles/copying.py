@@ -1,0 +1,190 @@
+"""Generated puzzles over symbols: say a sequence again. Next-token data, the same on any machine."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+
+from repro.batches import Examples
+from repro.data.core.draws import Int64s
+from repro.data.core.examples import Reader
+from repro.data.core.generated import COPY, COPY_LENGTH, WORD, GeneratedData, below, lengths_between, raw
+from repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class Duplication:
+    """Examples ``0 w 0 w`` of one split: symbols of ``w`` are uniform, from 1; only the second ``w`` is scored.
+
+    Args:
+        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
+        length: tokens of an example, even.
+        symbols: to draw from, 0 not among them.
+
+    Source: Kitaev et al. 2020, section 5, "synthetic task".
+    """
+
+    split: str
+    length: int
+    symbols: int
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, length)``, and what follows each of them."""
+        half = self.length // 2
+        drawn = [raw(half - 1, WORD, self.split, epoch, int(i)) for i in indices]
+        tokens = np.zeros((len(indices), 2, half), np.int64)
+        if drawn:
+            tokens[:, :, 1:] = 1 + below(np.stack(drawn), self.symbols)[:, None]
+        targets = np.full((len(indices), self.length), -1, np.int64)
+        targets[:, half:-1] = tokens[:, 1, 1:]
+        return Examples(torch.from_numpy(tokens.reshape(-1, self.length)), torch.from_numpy(targets))
+
+
+class DuplicationData(GeneratedData):
+    """:class:`Duplication`; chance is one in ``symbols``.
+
+    Args:
+        batch_size: examples of the global batch.
+        length: tokens of an example, ``2 |w| + 2``.
+        symbols: to draw from, 0 not among them.
+        train_examples: of an epoch; every epoch has fresh ones.
+        eval_examples: of the validation split and of the test split.
+        eval_batch_size: examples of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        vocab_size: ids there are.
+
+    Raises:
+        UserError: an odd ``length`` or one below 4, or another number below 1.
+    """
+
+    store_name = "duplication"
+
+    def __init__(
+        self,
+        batch_size: int,
+        length: int = 1024,
+        symbols: int = 127,
+        train_examples: int = 12_800,
+        eval_examples: int = 1_280,
+        eval_batch_size: int = 64,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
+        if length < 4 or length % 2:
+            raise UserError(
+                f"length must be even and at least 4, not {length}: two zeros and a sequence twice"
+            )
+        if symbols < 1:
+            raise UserError(f"symbols must be at least 1, not {symbols}")
+        self.settings = {"length": length, "symbols": symbols}
+        self.vocab_size = self.input_size = self.n_classes = symbols + 1
+        self.seq_len = length
+        self.n_targets = length // 2 - 1
+
+    def reader(self, split: str) -> Reader:
+        """The generator of a split."""
+        return Duplication(split, **self.settings)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Examples of one split: some symbols, a zero, the same symbols, then zeros; the zero and the copy are scored.
+
+    How many symbols there are differs from example to example, uniformly. The zero is scored at the last symbol before
+    it, and no other target is in the first half: to say 0 there always is right.
+
+    Args:
+        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
+        length: tokens of an example.
+        shortest: symbols, at least.
+        longest: symbols, at most.
+        symbols: to draw from, 0 not among them.
+
+    Source: Katharopoulos et al. 2020, section 4.1.1; generator of the authors' code.
+    """
+
+    split: str
+    length: int
+    shortest: int
+    longest: int
+    symbols: int
+
+    def lengths(self, indices: Int64s, epoch: int | None) -> Int64s:
+        """How many symbols each example has before its copy, ``(B,)``."""
+        return lengths_between(self.shortest, self.longest, COPY_LENGTH, self.split, indices, epoch)
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, length)``, and what follows each of them."""
+        n = self.lengths(indices, epoch)[:, None]
+        drawn = [raw(self.longest, COPY, self.split, epoch, int(i)) for i in indices]
+        words = 1 + below(np.array(drawn, np.uint64).reshape(len(indices), self.longest), self.symbols)
+        words = np.pad(words, ((0, 0), (0, 1)))  # a zero to point at
+        at = np.arange(self.length)
+        which = np.where(at < n, at, np.where((at > n) & (at <= 2 * n), at - n - 1, self.longest))
+        tokens = np.take_along_axis(words, which, axis=1)
+        following = np.pad(tokens[:, 1:], ((0, 0), (0, 1)))
+        targets = np.where((at >= n - 1) & (at < 2 * n), following, -1)
+        return Examples(torch.from_numpy(tokens), torch.from_numpy(targets))
+
+
+class CopyData(GeneratedData):
+    """:class:`Copy`; chance is about one in ``symbols``.
+
+    Args:
+        batch_size: examples of the global batch.
+        length: tokens of an example, at least ``2 longest + 1``.
+        shortest: symbols, at least.
+        longest: symbols, at most.
+        symbols: to draw from, 0 not among them.
+        train_examples: of an epoch; every epoch has fresh ones.
+        eval_examples: of the validation split and of the test split; the paper's code has 20 batches of 64.
+        eval_batch_size: examples of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        vocab_size: ids there are.
+
+    Raises:
+        UserError: lengths that do not fit, or a number below 1.
+    """
+
+    store_name = "copy"
+
+    def __init__(
+        self,
+        batch_size: int,
+        length: int = 128,
+        shortest: int = 32,
+        longest: int = 62,
+        symbols: int = 10,
+        train_examples: int = 6_400,
+        eval_examples: int = 1_280,
+        eval_batch_size: int = 64,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
+        if not 1 <= shortest <= longest or symbols < 1:
+            raise UserError(
+                f"shortest {shortest}, longest {longest} and symbols {symbols} must be at least 1, in this order"
+            )
+        if length < 2 * longest + 1:
+            raise UserError(f"length {length} has no room for twice {longest} symbols and a zero between")
+        self.table = Copy("train", length, shortest, longest, symbols)
+        self.settings = {name: value for name, value in asdict(self.table).items() if name != "split"}
+        self.vocab_size = self.input_size = self.n_classes = symbols + 1
+        self.seq_len = length
+        self.n_targets = (shortest + longest) // 2 + 1
+
+    def reader(self, split: str) -> Copy:
+        """The generator of a split."""
+        return Copy(split, **self.settings)
+
+    def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
+        """One more than symbols, ``(B,)``."""
+        return self.reader(split).lengths(indices, epoch) + 1

@@ -1,0 +1,131 @@
+"""Random vectors and random pictures: data for what is measured, not learned."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from repro.batches import Examples
+from repro.data.core.draws import Int64s
+from repro.data.core.examples import Reader
+from repro.data.core.generated import NOISE, GeneratedData, below, raw
+from repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Uniform vectors of variance 1.
+
+    Args:
+        split: ``train``, ``val`` or ``test``.
+        width: channels.
+        seq_len: vectors of an example.
+    """
+
+    split: str
+    width: int
+    seq_len: int
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Vectors ``(B, T, C)``, and a target 0 for each example."""
+        drawn = [raw(self.seq_len * self.width, NOISE, self.split, epoch, int(i)) for i in indices]
+        x = torch.zeros(len(indices), self.seq_len, self.width)
+        for row, numbers in zip(x, drawn, strict=True):
+            row.copy_(torch.from_numpy((numbers / 2.0**64 - 0.5) * 12**0.5).view_as(row))
+        return Examples(x, torch.zeros(len(indices), 1, dtype=torch.long))
+
+
+class NoiseData(GeneratedData):
+    """:class:`Noise`.
+
+    Args:
+        batch_size: examples of the global batch.
+        width: channels of a vector.
+        seq_len: vectors of an example.
+        examples: of each split.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Raises:
+        UserError: a number below 1.
+    """
+
+    store_name = "noise"
+    n_classes = 1
+
+    def __init__(
+        self,
+        batch_size: int,
+        width: int,
+        seq_len: int = 64,
+        examples: int = 64,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, examples, examples, batch_size, seed, num_workers)
+        if width < 1 or seq_len < 1:
+            raise UserError(f"width {width} and seq_len {seq_len} must be at least 1")
+        self.settings = {"width": width, "seq_len": seq_len}
+        self.input_size = width
+        self.seq_len = seq_len
+
+    def reader(self, split: str) -> Reader:
+        """The generator of a split."""
+        return Noise(split, **self.settings)
+
+
+@dataclass(frozen=True)
+class NoisePixels:
+    """Pictures whose values are drawn uniformly, as sequences.
+
+    Args:
+        split: ``train``, ``val`` or ``test``.
+        n_values: of a picture.
+    """
+
+    split: str
+    n_values: int
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """All values but the last, and all but the first, ``(B, n_values - 1)``."""
+        drawn = [raw(self.n_values, NOISE, self.split, epoch, int(i)) for i in indices]
+        values = torch.from_numpy(below(np.array(drawn, np.uint64).reshape(len(indices), self.n_values), 256))
+        return Examples(values[:, :-1], values[:, 1:])
+
+
+class NoisePixelData(GeneratedData):
+    """:class:`NoisePixels`, for measuring how fast pictures of a shape are drawn; there is nothing to learn.
+
+    Args:
+        batch_size: examples of the global batch.
+        shape: height, width and channels of a picture.
+        examples: of each split.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        vocab_size: levels of a value.
+        whole: the first value is not predicted.
+
+    Raises:
+        UserError: a shape that is none, or a number below 1.
+    """
+
+    store_name = "noise-pixels"
+    whole = False
+
+    def __init__(
+        self, batch_size: int, shape: list[int], examples: int = 8, seed: int = 0, num_workers: int = 0
+    ) -> None:
+        super().__init__(batch_size, examples, examples, batch_size, seed, num_workers)
+        if len(shape) != 3 or min(shape) < 1 or math.prod(shape) < 2:
+            raise UserError(f"shape must be height, width and channels, not {shape}")
+        self.shape = tuple(shape)
+        self.settings = {"n_values": math.prod(shape)}
+        self.seq_len = self.n_targets = math.prod(shape) - 1
+        self.vocab_size = self.input_size = self.n_classes = 256
+
+    def reader(self, split: str) -> Reader:
+        """The generator of a split."""
+        return NoisePixels(split, **self.settings)

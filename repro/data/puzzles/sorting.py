@@ -1,0 +1,168 @@
+"""Generated sequences whose symbols are sorted by frequency, which drifts. The same on any machine."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+
+from repro.batches import Examples
+from repro.data.core.draws import Int64s
+from repro.data.core.generated import SORTING, GeneratedData, below, raw
+from repro.errors import UserError
+
+LARGEST_WEIGHT = 9
+_HALF = np.uint64(32)  # bits
+_LOW = np.uint64(2**32 - 1)
+
+
+def by_frequency(tokens: Int64s, symbols: int) -> Int64s:
+    """Symbols from the most to the least frequent of each row.
+
+    Equally frequent ones keep the order in which they first occur; those that do not occur follow by number.
+
+    Args:
+        tokens: ``(B, n)``, from 0 to ``symbols - 1``.
+        symbols: how many there are.
+
+    Returns:
+        ``(B, symbols)``.
+    """
+    rows, n = tokens.shape
+    place = (np.arange(rows)[:, None] * symbols + tokens).ravel()
+    counts = np.bincount(place, minlength=rows * symbols)
+    first = np.tile(n + np.arange(symbols), rows)
+    np.minimum.at(first, place, np.tile(np.arange(n), rows))
+    order = np.lexsort((first.reshape(rows, symbols), -counts.reshape(rows, symbols)))
+    return order.astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """Examples of one split: tokens, a separator, then the symbols by falling frequency, which alone are scored.
+
+    Token j of n, from 1, is drawn from ``(1 - j/n) p_0 + (j/n) p_1``; both distributions are proportional to random
+    whole numbers from 1 to 9. The separator is ``symbols``.
+
+    Args:
+        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
+        length: tokens before the separator, n.
+        symbols: there are.
+        fixed: every epoch of training has the same examples; False draws new ones.
+
+    Source: ``sorting/generate_data.py`` of the code of Martins et al. 2022; order of equal and absent symbols as there.
+    """
+
+    split: str
+    length: int
+    symbols: int
+    fixed: bool
+
+    def tokens(self, index: int, epoch: int | None) -> Int64s:
+        """What stands before the separator of one example, ``(length,)``."""
+        n, symbols = self.length, self.symbols
+        drawn = raw(2 * symbols + n, SORTING, self.split, None if self.fixed else epoch, index)
+        weights = 1 + below(drawn[: 2 * symbols].reshape(2, symbols), LARGEST_WEIGHT)
+        # 32 bits choose a distribution, the other 32 a symbol of it: in whole numbers, which no machine rounds
+        halves, places = drawn[2 * symbols :], np.arange(1, n + 1, dtype=np.uint64)
+        last = ((halves >> _HALF) * np.uint64(n) < places << _HALF).astype(np.int64)
+        totals = weights.sum(1)
+        point = ((halves & _LOW) * totals.astype(np.uint64)[last] >> _HALF).astype(np.int64)
+        # of both distributions, each symbol as often as its weight says
+        table = np.repeat(np.tile(np.arange(symbols), 2), weights.ravel())
+        return table[point + totals[0] * last]
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, length + symbols)``, the last answer not among them, and what follows each; -1 where not scored."""
+        n, symbols = self.length, self.symbols
+        drawn = [self.tokens(int(i), epoch) for i in indices]
+        tokens = np.array(drawn, np.int64).reshape(len(indices), n)
+        answers = by_frequency(tokens, symbols)
+        separator = np.full((len(indices), 1), symbols, np.int64)
+        targets = np.full((len(indices), n + symbols), -1, np.int64)
+        targets[:, n:] = answers
+        inputs = np.concatenate([tokens, separator, answers[:, :-1]], 1)
+        return Examples(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+
+class SortingData(GeneratedData):
+    """:class:`Sorting`. A guess among the symbols that are left is right for ``(1 + 1/2 + ... + 1/symbols) / symbols``
+    of the answers: 0.18 with 20 symbols.
+
+    Args:
+        batch_size: examples of the global batch.
+        length: tokens before the separator; published are 4,000, 8,000 and 16,000.
+        symbols: there are.
+        fixed: every epoch of training has the same examples, as published; False draws new ones.
+        train_examples: of an epoch.
+        eval_examples: of the validation split and of the test split.
+        eval_batch_size: examples of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        vocab_size: ids there are, the separator among them.
+
+    Raises:
+        UserError: a number below 1, or fewer than two symbols.
+
+    Source: Martins et al. 2022, the sorting task, and the authors' code.
+    Deviation: no id stands for padding, which their code puts where no target is; here that is -1.
+    """
+
+    store_name = "sorting"
+
+    def __init__(
+        self,
+        batch_size: int,
+        length: int = 4_000,
+        symbols: int = 20,
+        fixed: bool = True,
+        train_examples: int = 8_000,
+        eval_examples: int = 800,
+        eval_batch_size: int = 8,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
+        if length < 1:
+            raise UserError(f"length must be at least 1, not {length}")
+        if symbols < 2:
+            raise UserError(f"symbols must be at least 2, not {symbols}: there is nothing to sort")
+        self.table = Sorting("train", length, symbols, fixed)
+        self.settings = {name: value for name, value in asdict(self.table).items() if name != "split"}
+        self.vocab_size = self.input_size = self.n_classes = symbols + 1
+        self.seq_len = length + symbols
+        self.n_targets = symbols
+
+    def reader(self, split: str) -> Sorting:
+        """The generator of a split."""
+        return Sorting(split, **self.settings)
+
+
+def counting_oracle(examples: Examples, window: int) -> float:
+    """Accuracy of counting the last tokens before the separator exactly, and nothing before them.
+
+    As a model does, it reads the right answers so far: each of its own is the most frequent of the other symbols. Of
+    equally frequent ones the first to occur among those tokens is said first, absent ones come last, by number.
+
+    Args:
+        examples: of :class:`Sorting`.
+        window: how many tokens are counted; all where there are fewer.
+
+    Returns:
+        The share of right answers: 1 where all tokens are counted, and ``(1 + 1/2 + ... + 1/symbols) / symbols`` for a
+        guess.
+
+    Raises:
+        UserError: a window below 1.
+    """
+    if window < 1:
+        raise UserError(f"a window must be at least 1, not {window}")
+    inputs, targets = examples.inputs.numpy(), examples.targets.numpy()
+    symbols = int((targets >= 0).sum(1).max(initial=0))
+    n = targets.shape[1] - symbols
+    answers, ranks = targets[:, n:], np.argsort(by_frequency(inputs[:, max(0, n - window) : n], symbols))
+    places = np.take_along_axis(ranks, answers, 1)  # where the reader would say each answer
+    # right where none of the answers still to come would be said before
+    ahead = np.minimum.accumulate(places[:, ::-1], 1)[:, ::-1]
+    return float((places == ahead).mean())

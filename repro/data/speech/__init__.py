@@ -1,0 +1,1 @@
+"""Recordings and their transcripts."""

@@ -1,0 +1,1 @@
+"""Prepared data on disk: how stores are made, checked and opened."""

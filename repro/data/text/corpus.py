@@ -1,0 +1,86 @@
+"""Text for language models as it comes, in pieces, not whole. Standard library only.
+
+A piece is some bytes that end at the end of a line, or of a character where a file is cut by bytes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from repro.data.store.packed import AS, glob_packed, open_packed
+from repro.errors import UserError
+
+Pieces = Callable[[], Iterator[bytes]]
+PIECE_BYTES = 2**23
+
+
+@dataclass
+class Corpus:
+    """The raw text of a data set.
+
+    Attributes:
+        splits: by name, what gives the pieces of a split, as often as it is called.
+        origin: how it was obtained, with the SHA-256 of all content, for the manifest.
+        words: the official vocabulary that came with it, or None.
+    """
+
+    splits: dict[str, Pieces]
+    origin: dict[str, Any]
+    words: list[str] | None = None
+
+
+def pieces_of(paths: list[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with open_packed(path) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece + file.readline()
+
+
+def _slices(content: bytes, begin: int, end: int) -> Iterator[bytes]:
+    while begin < end:
+        stop = min(end, begin + PIECE_BYTES)
+        while stop < end and content[stop] & 0xC0 == 0x80:  # inside a character
+            stop += 1
+        yield content[begin:stop]
+        begin = stop
+
+
+def cut_at(content: bytes, sizes: dict[str, int]) -> dict[str, Pieces]:
+    """Splits of so many bytes, in order."""
+    splits: dict[str, Pieces] = {}
+    begin = 0
+    for split, size in sizes.items():
+        splits[split] = partial(_slices, content, begin, begin + size)
+        begin += size
+    return splits
+
+
+def files_of(folder: Path, folders: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
+    """The files of the first name that is there."""
+    tried = (
+        glob_packed(base, name) for base in (folder, *(folder / inner for inner in folders)) for name in names
+    )
+    return next((paths for paths in tried if paths), [])
+
+
+def need_files(folder: Path, folders: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
+    paths = files_of(folder, folders, names)
+    if not paths:
+        raise UserError(f"--from {folder}: no {' or '.join(names)}{AS}")
+    return paths
+
+
+def row_pieces(column: Iterable[object], blank: str) -> Iterator[bytes]:
+    """Pieces of the rows of the hub, each a line of a file."""
+    lines: list[str] = []
+    size = 0
+    for row in column:
+        line = str(row).removesuffix("\n")
+        lines.append(line or blank)
+        size += len(line) + 1
+        if size >= PIECE_BYTES:
+            yield "".join(f"{line}\n" for line in lines).encode()
+            lines, size = [], 0
+    yield "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,181 @@
+"""From the text of a corpus to the files of a store: a vocabulary counted on train, flat tokens, a manifest.
+
+Works piece by piece. The raw text is not copied: the manifest has its SHA-256 and says so.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from repro.data.store.data_set import TRAIN
+from repro.data.store.manifest import Manifest
+from repro.data.store.options import Options
+from repro.data.store.store import token_dtype
+from repro.data.store.store_writer import StoreWriter
+from repro.data.store.variants import is_subwords
+from repro.data.text.corpus import Corpus
+from repro.data.text.text_sets import GPT2, Reading, TextSet
+from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
+from repro.data.tokenizers.tokenizer import AnyTokenizer, subwords
+from repro.data.tokenizers.vocabulary import Bytes, Chars, Ids, Words, characters
+from repro.errors import UserError
+
+_MIN_COUNT = {"words": 1, "words-min3": 3}
+NEWLINE = 10
+
+
+def _prepared(reading: Reading, level: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces as a level reads them."""
+    for piece in pieces:
+        if level == "chars" and reading.strip_lines:
+            yield b"\n".join(line.strip() for line in piece.split(b"\n"))
+        elif level.startswith("words") and not piece.endswith(b"\n"):
+            yield piece + b"\n"  # the end of the file ends its last line
+        else:
+            yield piece
+
+
+def make_vocabulary(reading: Reading, level: str, corpus: Corpus) -> Words | Bytes | Chars:
+    """The vocabulary of a level, from the training split.
+
+    Words: the line end first, then by falling frequency, equally frequent ones in the order in which they first occur.
+    Bytes and characters: in their own order.
+
+    Source: vocabulary of Transformer-XL's code.
+    """
+    train = _prepared(reading, level, corpus.splits[TRAIN]())
+    if level.startswith("words"):
+        return _words(reading, _MIN_COUNT[level], train, corpus.words)
+    if level == "chars":
+        codes = {int(code) for piece in train for code in np.unique(characters(piece))}
+        return Chars.of([chr(code) for code in sorted(codes)])
+    dropped = [NEWLINE] if level == "bytes-nonl" else []
+    seen = np.full(256, not reading.seen_bytes)
+    if reading.seen_bytes:
+        for piece in train:
+            seen[np.frombuffer(piece, np.uint8)] = True
+    return Bytes.of([byte for byte in range(256) if seen[byte] and byte not in dropped], dropped=dropped)
+
+
+def _words(reading: Reading, min_count: int, train: Iterator[bytes], official: list[str] | None) -> Words:
+    if official is not None:
+        return Words.of(official, line_end=reading.line_end, unknown=reading.unknown)
+    counts: Counter[str] = Counter()
+    for piece in train:
+        try:
+            counts.update(piece.decode().split())
+        except UnicodeDecodeError:
+            raise UserError("the training text is not UTF-8; it cannot be read as words") from None
+    kept = [word for word, n in counts.most_common() if n >= min_count and word != reading.line_end]
+    if min_count > 1 and reading.unknown not in kept:
+        kept.insert(0, reading.unknown)
+    unknown = reading.unknown if reading.unknown in kept else None
+    return Words.of([reading.line_end, *kept], line_end=reading.line_end, unknown=unknown)
+
+
+@dataclass
+class _Coded:
+    """Tokens of one piece, how many were unknown, and how many lines it had."""
+
+    ids: Ids
+    unknown: int
+    lines: int
+
+
+class _Coder:
+    """Turns the pieces of one split into tokens."""
+
+    def __init__(self, tokenizer: AnyTokenizer, where: str) -> None:
+        self._tokenizer = tokenizer
+        self._where = where
+        self._lines = 0
+
+    def code(self, piece: bytes) -> _Coded:
+        """Tokens of the next piece.
+
+        Raises:
+            UserError: a word, byte or character that training did not have, with its line.
+        """
+        tokenizer = self._tokenizer
+        lines = piece.count(b"\n")
+        if isinstance(tokenizer, Words | Bytes | Chars):
+            ids = tokenizer.ids(piece)
+            missed = int(np.count_nonzero(ids < 0))
+            if missed:
+                if tokenizer.unk_id is None:
+                    symbol, line = tokenizer.first_unknown(piece)
+                    raise UserError(
+                        f"{self._where}, line {self._lines + line}: {symbol} does not occur in train, and there is "
+                        "no symbol for the unknown"
+                    )
+                ids[ids < 0] = tokenizer.unk_id
+            self._lines += lines
+            return _Coded(ids, missed, lines)
+        self._lines += lines
+        return _Coded(_subwords(tokenizer, piece), 0, lines)
+
+
+def _subwords(tokenizer: AnyTokenizer, piece: bytes) -> Ids:
+    lines = piece.decode(errors="replace").removesuffix("\n").split("\n")
+    ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
+    return np.fromiter((i for ids in tokenizer.encode_batch(lines) for i in (*ids, *ends)), np.int32)
+
+
+def _lines(piece: bytes) -> list[str]:
+    return piece.decode(errors="replace").split("\n")
+
+
+def fill_text(data_set: TextSet, writer: StoreWriter, variant: str, options: Options) -> Manifest:
+    """Writes tokeniser and tokens of every split; see ``DataSet.fill``.
+
+    Raises:
+        UserError: beside what is said there, the text cannot be read at this level.
+    """
+    corpus = data_set.corpus(variant, options.from_dir)
+    tokenizer: AnyTokenizer
+    if variant == GPT2 and options.tokenizer is not None:
+        tokenizer = load_gpt2(options.tokenizer)
+    elif is_subwords(variant):
+        lines = (line for piece in corpus.splits[TRAIN]() for line in _lines(piece))
+        tokenizer = subwords(options.tokenizer, lines, options.vocab_size or data_set.vocab_size)
+    else:
+        tokenizer = make_vocabulary(data_set.reading, variant, corpus)
+    counts = {
+        split: _write_split(data_set.reading, variant, tokenizer, split, pieces(), writer)
+        for split, pieces in corpus.splits.items()
+    }
+    origin = {**corpus.origin, "raw_text": "not kept"}
+    return Manifest.of(data_set, variant, origin, counts, writer.write_tokenizer(tokenizer))
+
+
+def _write_split(
+    reading: Reading,
+    level: str,
+    tokenizer: AnyTokenizer,
+    split: str,
+    pieces: Iterator[bytes],
+    writer: StoreWriter,
+) -> dict[str, Any]:
+    coder, dtype = _Coder(tokenizer, split), token_dtype(tokenizer.size)
+    written = lines = unknown = 0
+    ends: list[np.ndarray[Any, Any]] = []
+    with writer.stream(f"{split}.text.tokens.bin") as file:
+        if reading.sentences:  # what stands before the first sentence, as before every other
+            file.write(np.array([tokenizer.eos_id], dtype).tobytes())
+            written, ends = 1, [np.ones(1, np.int64)]
+        for piece in _prepared(reading, level, pieces):
+            coded = coder.code(piece)
+            file.write(coded.ids.astype(dtype).tobytes())
+            if reading.sentences:
+                ends.append(np.flatnonzero(coded.ids == tokenizer.eos_id) + 1 + written)
+            written += len(coded.ids)
+            lines, unknown = lines + coded.lines, unknown + coded.unknown
+    if reading.sentences:
+        writer.write(f"{split}.text.offsets.bin", np.concatenate(ends).astype("<i8").tobytes())
+    if written < 2:
+        raise UserError(f"{split} has {written} tokens; there is nothing to predict")
+    counted = {"examples": lines, "tokens": {"text": written}}
+    return counted | ({"unknown": unknown} if tokenizer.unk_id is not None else {})

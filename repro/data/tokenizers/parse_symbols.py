@@ -1,0 +1,116 @@
+"""One vocabulary for sentences and their trees: a symbol for each bracket, subwords for words. Needs no torch."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, MIN_BYTE_BPE, PAD_ID, SPECIALS, UNK_ID, ByteBpe
+from repro.errors import UserError
+from repro.record import write_atomic
+
+
+class WordsAndSymbols:
+    """Text to ids and back, where some blank-separated tokens are symbols of their own.
+
+    After the four specials come the symbols, in the order of the file, then bytes and merges of byte-level BPE.
+    Brackets of a label that no training tree has are spelled in subwords, so nothing is unknown. ``decode(encode(x))``
+    is ``x`` for every text without symbols in it, and for every row of symbols.
+
+    Args:
+        content: JSON: ``kind``, ``symbols``, and the BPE's own file under ``words``.
+
+    Raises:
+        UserError: the content is no such file.
+    """
+
+    kind = "words-and-symbols"
+    suffix = ".json"
+    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        try:
+            body = json.loads(content)
+            symbols = body["symbols"]
+            if body["kind"] != self.kind or len(set(symbols)) != len(symbols):
+                raise ValueError
+            self._words = ByteBpe(json.dumps(body["words"], ensure_ascii=False).encode())
+            self.symbols = [str(symbol) for symbol in symbols]
+        except (ValueError, KeyError, TypeError):
+            raise UserError("not a vocabulary of words and symbols") from None
+        self._ids = {symbol: SPECIALS + n for n, symbol in enumerate(self.symbols)}
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], symbols: Sequence[str], size: int) -> "WordsAndSymbols":
+        """Learns subwords from sentences; the same sentences give the same file on any machine.
+
+        Args:
+            sentences: of the training text.
+            symbols: of the trees.
+            size: of the vocabulary in all.
+
+        Raises:
+            UserError: ``size`` cannot be reached.
+        """
+        if size < MIN_BYTE_BPE + len(symbols):
+            raise UserError(
+                f"vocabulary size {size} is too small: 256 bytes, {SPECIALS} specials and {len(symbols)} symbols of "
+                f"trees need {MIN_BYTE_BPE + len(symbols)}"
+            )
+        try:
+            words = ByteBpe.train(sentences, size - len(symbols))
+        except UserError as error:
+            raise UserError(
+                f"of {size}, {len(symbols)} are symbols of trees, the others words': {error}"
+            ) from None
+        body = {"kind": cls.kind, "symbols": list(symbols), "words": json.loads(words.content)}
+        return cls((json.dumps(body, ensure_ascii=False) + "\n").encode())
+
+    @property
+    def size(self) -> int:
+        """Vocabulary size, the four specials included."""
+        return self._words.size + len(self.symbols)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self._content).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes the file, whole or not at all."""
+        write_atomic(path, self._content)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a sentence or of a row of symbols, no specials among them."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order."""
+        runs = [self._runs(text) for text in texts]
+        spelled = iter(self._words.encode_batch([run for row in runs for run in row if isinstance(run, str)]))
+        moved = len(self.symbols)
+        return [
+            [i for run in row for i in ([n + moved for n in next(spelled)] if isinstance(run, str) else run)]
+            for row in runs
+        ]
+
+    def _runs(self, text: str) -> list[str | list[int]]:
+        """A text cut where symbols begin and end: their ids, and what is between them."""
+        tokens = text.split(" ")
+        return [
+            [self._ids[token] for token in run] if known else " ".join(run)
+            for known, run in groupby(tokens, key=self._ids.__contains__)
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; specials are dropped."""
+        first_word = SPECIALS + len(self.symbols)
+        texts = []
+        for is_word, run in groupby((int(i) for i in ids if i >= SPECIALS), key=lambda i: i >= first_word):
+            if is_word:
+                texts.append(self._words.decode(i - len(self.symbols) for i in run))
+            else:
+                texts += [self.symbols[i - SPECIALS] for i in run]
+        return " ".join(texts)

@@ -1,0 +1,273 @@
+"""Tokenisers of subwords behind one small class each: byte-level BPE (trained here) and SentencePiece files (read).
+
+Whatever a file's own numbering, the four special symbols sit at 0..3 and are never made from text: a
+``"<pad>"`` typed by a user is five ordinary characters. Needs no torch; the tokeniser libraries are imported
+when used. Words, bytes and characters as tokens are in :mod:`repro.data.tokenizers.vocabulary`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
+
+from repro.data.tokenizers.vocabulary import VOCABULARIES, Bytes, Chars, Filed, Words
+from repro.errors import UserError
+
+if TYPE_CHECKING:
+    from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
+    from repro.data.tokenizers.parse_symbols import WordsAndSymbols
+
+PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
+SPECIALS = 4
+GPT2_KIND = "gpt2-bpe"
+MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
+
+
+class Tokenizer(Protocol):
+    """Text to numbers and back.
+
+    Attributes:
+        kind: ``byte-bpe`` or ``sentencepiece``.
+        suffix: of the file that holds it, ``.json`` or ``.model``.
+        size: vocabulary size, the four specials included.
+        sha256: of the file's content.
+    """
+
+    kind: ClassVar[str]
+    suffix: ClassVar[str]
+    pad_id: int
+    bos_id: int
+    eos_id: int
+    unk_id: int
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+    def decode(self, ids: Iterable[int]) -> str: ...
+
+    def save(self, path: Path) -> None: ...
+
+
+class _Special(Filed):
+    """What both kinds share: the special ids."""
+
+    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+
+
+def well_formed(texts: Sequence[str]) -> None:
+    """Refuses texts that are not valid Unicode.
+
+    Raises:
+        UserError: one is not; names the character.
+    """
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"text is not valid Unicode at character {error.start}: {text!r:.80}") from None
+
+
+class ByteBpe(_Special):
+    """Byte-level BPE: ``decode(encode(x)) == x`` for every text.
+
+    The library's file numbers bytes and merges from 0; here they follow the specials, so id = file id + 4.
+
+    Args:
+        content: a byte-level BPE file of the ``tokenizers`` library, without added tokens.
+
+    Raises:
+        UserError: the content is no such file.
+    """
+
+    kind = "byte-bpe"
+    suffix = ".json"
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        from tokenizers import Tokenizer as Library
+
+        try:
+            self._library = Library.from_str(content.decode())
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
+        made_of = (type(self._library.model).__name__, type(self._library.decoder).__name__)
+        if made_of != ("BPE", "ByteLevel") or self._library.get_vocab_size(with_added_tokens=False) < 256:
+            raise UserError(f"not a byte-level BPE file: model and decoder are {made_of}")
+        if self._library.get_vocab_size() != self._library.get_vocab_size(with_added_tokens=False):
+            raise UserError("this BPE file has added tokens, which text could imitate; use one without")
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int) -> "ByteBpe":
+        """Learns merges from text; the same text gives the same file on any machine.
+
+        Args:
+            texts: the training text, both sides of a parallel corpus for a shared vocabulary.
+            size: vocabulary size in all, specials and the 256 bytes included.
+
+        Raises:
+            UserError: ``size`` cannot be reached; names the size that can.
+        """
+        if size < MIN_BYTE_BPE:
+            raise UserError(
+                f"vocabulary size {size} is too small: 256 bytes and 4 specials need {MIN_BYTE_BPE}"
+            )
+        from tokenizers import Tokenizer as Library
+        from tokenizers import decoders, models, pre_tokenizers, trainers
+
+        library = Library(models.BPE())
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        library.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size - SPECIALS,
+            min_frequency=2,  # a pair seen once teaches nothing
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            special_tokens=[],
+            show_progress=False,
+        )
+        library.train_from_iterator(texts, trainer)
+        trained = cls(library.to_str().encode())
+        if trained.size != size:
+            raise UserError(
+                f"vocabulary size {size} is too large for this text; the largest is {trained.size}"
+            )
+        return trained
+
+    @property
+    def size(self) -> int:
+        """Vocabulary size, the four specials included."""
+        return int(self._library.get_vocab_size()) + SPECIALS
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, no specials among them."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order."""
+        well_formed(texts)
+        found = self._library.encode_batch(list(texts), add_special_tokens=False)
+        return [[i + SPECIALS for i in one.ids] for one in found]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; specials are dropped, bytes that form no character become U+FFFD."""
+        return str(self._library.decode([int(i) - SPECIALS for i in ids if i >= SPECIALS]))
+
+
+class SentencePiece(_Special):
+    """A SentencePiece model, its ids moved so that pad, bos, eos, unk are 0, 1, 2, 3.
+
+    Args:
+        content: a SentencePiece ``.model`` file.
+
+    Raises:
+        UserError: the content is no such file.
+    """
+
+    kind = "sentencepiece"
+    suffix = ".model"
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        from sentencepiece import SentencePieceProcessor
+
+        try:
+            self._library: Any = SentencePieceProcessor(model_proto=content)
+            pieces = int(self._library.get_piece_size())
+        except (RuntimeError, OSError, TypeError) as error:
+            raise UserError(f"not a SentencePiece model: {error!s:.120}") from None
+        if not content or pieces == 0:  # the library takes an empty file for an empty model
+            raise UserError("not a SentencePiece model: it has no pieces")
+        sp = self._library
+        own = {sp.pad_id(): PAD_ID, sp.bos_id(): BOS_ID, sp.eos_id(): EOS_ID, sp.unk_id(): UNK_ID}
+        ordinary = [i for i in range(pieces) if i not in own]
+        self._theirs = [-1] * SPECIALS + ordinary
+        self._ours = {i: SPECIALS + n for n, i in enumerate(ordinary)}
+        self._ours.update({theirs: ours for theirs, ours in own.items() if theirs >= 0})
+
+    @property
+    def size(self) -> int:
+        """Vocabulary size, the four specials included whether or not the file had them."""
+        return len(self._theirs)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text; characters the model does not know become ``unk_id``."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order."""
+        well_formed(texts)
+        return [[self._ours[i] for i in ids] for ids in self._library.encode(list(texts), out_type=int)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; specials are dropped."""
+        return str(self._library.decode([self._theirs[i] for i in ids if i >= SPECIALS]))
+
+
+Subwords = ByteBpe | SentencePiece
+AnyTokenizer = Union[Subwords, "Gpt2Bpe", Words, Bytes, Chars, "WordsAndSymbols"]
+
+
+def _read_json(content: bytes) -> AnyTokenizer:
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = None  # the library says what is wrong
+    named = str(body.get("kind")) if isinstance(body, dict) else None
+    if named == "words-and-symbols":
+        from repro.data.tokenizers.parse_symbols import WordsAndSymbols
+
+        return WordsAndSymbols(content)
+    if named == GPT2_KIND:
+        from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
+
+        return Gpt2Bpe(content)
+    return VOCABULARIES.get(str(named), ByteBpe)(content)
+
+
+_READERS: dict[str, Callable[[bytes], AnyTokenizer]] = {".json": _read_json, ".model": SentencePiece}
+
+
+def load_subwords(path: Path) -> Subwords:
+    """Reads a tokeniser file that a user gives.
+
+    Raises:
+        UserError: as below, or it is not of subwords.
+    """
+    tokenizer = load_tokenizer(path)
+    if not isinstance(tokenizer, ByteBpe | SentencePiece):
+        raise UserError(
+            f"--tokenizer {path} holds {tokenizer.kind}; it must be byte-level BPE or SentencePiece"
+        )
+    return tokenizer
+
+
+def subwords(path: Path | None, texts: Iterable[str], size: int) -> Subwords:
+    """The tokeniser of a file, or where none is given one of ``size`` subwords learned from text."""
+    return ByteBpe.train(texts, size) if path is None else load_subwords(path)
+
+
+def load_tokenizer(path: Path) -> AnyTokenizer:
+    """Reads a tokeniser file: ``.json`` is byte-level BPE or a vocabulary, ``.model`` is SentencePiece.
+
+    Raises:
+        UserError: no such file, another suffix, or a broken file; names the file.
+    """
+    path = Path(path)
+    if path.suffix not in _READERS:
+        raise UserError(f"{path}: a tokeniser file ends in {' or '.join(_READERS)}")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"no such tokeniser file: {path}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return _READERS[path.suffix](content)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None

@@ -1,0 +1,239 @@
+"""A large corpus of sentence pairs: its files found, or the hub asked. Validation and test are read, train is streamed.
+
+Held-out splits are small: they are read and compared with what is known before anything else is done. The training
+split is an iterator over pairs and is never in memory. Standard library only.
+"""
+
+import html
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repro.data.store.data_set import TRAIN, VAL, SubwordSet
+from repro.data.store.hub import download, on_hub, row_lines, unreachable
+from repro.data.store.manifest import Manifest
+from repro.data.store.options import Options
+from repro.data.store.packed import AS, find_packed, plain_name, read_packed, sha256_of
+from repro.data.translation.pairs import check_lengths, to_lines
+from repro.data.translation.parallel_cleaning import Cleaning, told_in_words
+from repro.data.translation.parallel_lines import LineFile, in_pairs, is_marked_up
+from repro.errors import UserError
+
+if TYPE_CHECKING:
+    from repro.data.store.store_writer import StoreWriter
+
+HUB_COLUMN = "translation"
+_ROLES = ("src", "ref")
+Document = dict[str, Path]
+Lines = dict[str, dict[str, list[str]]]
+
+
+@dataclass
+class Bitext:
+    """A parallel corpus at hand.
+
+    Attributes:
+        held_out: ``{split: {part: lines}}`` of the splits that are evaluated, as they are.
+        train: gives the raw training pairs, once; tells ``files`` of ``origin`` what it read.
+        origin: how it was obtained, for the manifest.
+        deviations: of what is at hand from the recipe.
+    """
+
+    held_out: Lines
+    train: Callable[[], Iterator[tuple[str, ...]]]
+    origin: dict[str, Any]
+    deviations: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The files of a parallel corpus. In names, ``{part}`` stands for the language, ``{role}`` for ``src`` or ``ref``.
+
+    Attributes:
+        names: for each split the documents it consists of, and for each document the names of its files, the recipe's
+            own first; another one in its place is a deviation. ``.sgm`` and ``.xml`` are read as segments,
+            ``train.tags.*`` as talks with tags.
+        ready: names of files that are a whole split already, which go first.
+        folders: patterns of folders below the given one to look in as well.
+        straight: in segments, a curly apostrophe is read as a straight one.
+        lines: known numbers of pairs, by split.
+    """
+
+    names: dict[str, tuple[tuple[str, ...], ...]]
+    ready: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    straight: bool = False
+    lines: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelCorpus(SubwordSet):
+    """A large corpus of sentence pairs, read and cleaned one pair after another, never whole.
+
+    Attributes:
+        documents: its files.
+        cleaning: which training pairs are kept.
+        held_every: every n-th clean training pair is for validation, where there are no files for it.
+        vocabulary_every: the vocabulary is learned from every n-th training pair.
+        deviations: from the recipe, for the manifest.
+    """
+
+    documents: Documents
+    cleaning: Cleaning
+    held_every: int = 0
+    vocabulary_every: int = 1
+    deviations: tuple[str, ...] = ()
+
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+        from repro.data.translation.parallel_store import fill_parallel
+
+        return fill_parallel(self, writer, variant, options)
+
+    def news(self, manifest: Manifest) -> list[str]:
+        cleaned, deviations = manifest.source["cleaning"], manifest.source["deviations"]
+        made, *missing = super().news(manifest)
+        return [made, told_in_words(cleaned), f"other than in the recipe: {'; '.join(deviations)}", *missing]
+
+    def bitext(self, options: Options) -> Bitext:
+        """Finds the corpus and reads its held-out splits.
+
+        Raises:
+            UserError: a file is missing, cannot be read, is not the known content, or sides differ in length; the hub
+                cannot be reached.
+        """
+        found = self._from_hub() if options.from_dir is None else self._from_files(options.from_dir)
+        check_lengths(found.held_out)
+        for split, known in self.documents.lines.items():
+            for part, lines in found.held_out.get(split, {}).items():
+                if len(lines) != known:
+                    told = f"{split}.{part} has {len(lines):,} lines, the full set has {known:,}"
+                    raise UserError(f"{self.name}: {told}; use that one")
+        return found
+
+    # --- files
+
+    def _from_files(self, folder: Path) -> Bitext:
+        """The usual folders below are looked into as well."""
+        found: dict[str, list[Document]] = {}
+        deviations: list[str] = []
+        for split in self.splits:
+            if split == VAL and self.held_every and self._ready(folder, split) is None:
+                continue  # cut from training
+            found[split] = self._documents(folder, split, deviations)
+        files: dict[str, dict[str, Any]] = {}
+        held = {split: self._held_out(split, found[split]) for split in found if split != TRAIN}
+        train = partial(_stream, found[TRAIN], self.documents.straight, files)
+        return Bitext(held, train, self.origin(files=files), deviations)
+
+    def _documents(self, folder: Path, split: str, deviations: list[str]) -> list[Document]:
+        """The files of a split: ready ones, else those of each of its documents."""
+        ready = self._ready(folder, split)
+        if ready is not None:
+            if split == TRAIN:
+                deviations.append(f"training pairs as they were given, in {_label(ready)}")
+            return [ready]
+        found = []
+        for names in self.documents.names[split]:
+            document = self._find(folder, names)
+            if document is None:
+                raise self._absent(folder, split, names)
+            first = self._name(names[0], self.parts[0])
+            if not any(plain_name(path) == first for path in document.values()) and split == TRAIN:
+                deviations.append(f"{_label(document)} instead of {first.removesuffix(f'.{self.parts[0]}')}")
+            found.append(document)
+        return found
+
+    def _absent(self, folder: Path, split: str, names: tuple[str, ...]) -> UserError:
+        wanted = [names[0], *self.documents.ready.get(split, ())]
+        shown = ", nor ".join(self._name(name, self.parts[0]) for name in wanted)
+        inside = f" or in {', '.join(self.documents.folders)}" if self.documents.folders else ""
+        return UserError(f"--from {folder}: no {shown}{AS}, there{inside}")
+
+    def _ready(self, folder: Path, split: str) -> Document | None:
+        return self._find(folder, self.documents.ready.get(split, ()))
+
+    def _find(self, folder: Path, names: tuple[str, ...]) -> Document | None:
+        """The files of one document under the first name that is there.
+
+        Raises:
+            UserError: one side is there, the other is not.
+        """
+        inside = [path for pattern in self.documents.folders for path in sorted(folder.glob(pattern))]
+        for name in names:
+            stems = {part: self._name(name, part) for part in self.parts}
+            for base in (folder, *inside):
+                paths = {part: find_packed(base, stem) for part, stem in stems.items()}
+                there = {part: path for part, path in paths.items() if path is not None}
+                if there and len(there) < len(paths):
+                    absent = next(stems[part] for part in paths if part not in there)
+                    raise UserError(
+                        f"--from {folder}: {next(iter(there.values()))} is there, {absent} is not"
+                    )
+                if there:
+                    return there
+        return None
+
+    def _name(self, template: str, part: str) -> str:
+        return template.format(part=part, role=_ROLES[self.parts.index(part)])
+
+    def _held_out(self, split: str, documents: list[Document]) -> dict[str, list[str]]:
+        """The lines of an evaluated split, plain text as it is, compared with what is known."""
+        lines: dict[str, list[str]] = {}
+        for part in self.parts:
+            paths = [document[part] for document in documents]
+            contents = [self._content(path) for path in paths]
+            self.compare(f"{split}.{part}", sha256_of(contents), str(paths[0]))
+            read = zip(contents, paths, strict=True)
+            lines[part] = [line for content, path in read for line in to_lines(content, str(path))]
+        return lines
+
+    def _content(self, path: Path) -> bytes:
+        if not is_marked_up(path):
+            return read_packed(path)
+        return "".join(f"{line}\n" for line in LineFile(path, self.documents.straight)).encode()
+
+    # --- the hub
+
+    def _from_hub(self) -> Bitext:
+        """Rows as they come; the revision is settled first, so that the one recorded is the one read."""
+        found, origin = download(self, streaming=True)
+        held: Lines = {}
+        for split in (split for split in found if split != TRAIN):
+            # they come from marked-up files, entities and blanks at the ends with them
+            rows = [[html.unescape(side).strip() for side in pair] for pair in self._rows(found[split])]
+            held[split] = {}
+            for i, part in enumerate(self.parts):
+                held[split][part] = row_lines(self, f"{split}.{part}", (row[i] for row in rows))
+                digest = sha256_of(f"{line}\n".encode() for line in held[split][part])
+                self.compare(f"{split}.{part}", digest, on_hub(self))
+        return Bitext(held, lambda: self._rows(found[TRAIN]), origin)
+
+    def _rows(self, rows: Iterable[Mapping[str, Mapping[str, object]]]) -> Iterator[tuple[str, ...]]:
+        """Pairs from rows that come over the net one after another."""
+        coming = iter(rows)
+        while True:
+            try:
+                row = next(coming)
+                pair = tuple([str(row[HUB_COLUMN][part]) for part in self.parts])
+            except StopIteration:
+                return
+            except Exception as error:  # the library raises many kinds: no net, a damaged file, other columns
+                raise unreachable(self, error) from None
+            yield pair
+
+
+def _label(document: Document) -> str:
+    """A document by its first file, without the language."""
+    part, path = next(iter(document.items()))
+    return plain_name(path).removesuffix(f".{part}")
+
+
+def _stream(
+    documents: list[Document], straight: bool, files: dict[str, dict[str, Any]]
+) -> Iterator[tuple[str, ...]]:
+    for document in documents:
+        sides = [LineFile(path, straight) for path in document.values()]
+        yield from in_pairs(sides)
+        files.update({plain_name(side.path): side.told() for side in sides})

@@ -1,0 +1,1 @@
+"""Scripts for Slurm, and how they are submitted."""

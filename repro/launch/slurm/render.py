@@ -1,0 +1,219 @@
+"""The batch scripts: one template for an array of runs, one for the job that makes the tables.
+
+Everything that comes from a profile, a recipe or the environment is either held to a small alphabet
+(``#SBATCH`` lines, :mod:`repro.launch.slurm.checked`) or quoted for the shell (all else). The exception is
+a profile's ``setup``: that is shell by purpose.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repro.errors import UserError
+from repro.launch.slurm import checked
+from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.profile import Profile
+from repro.launch.status.withheld import refuse_secrets
+from repro.launch.targets import RunSpec
+from repro.paths import PROJECT, data_dir, results_dir, runs_dir
+from repro.recipe import SCALES
+
+if TYPE_CHECKING:
+    import jinja2
+
+LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
+# What the profile decides: stated once, there.
+DERIVED = ("trainer.num_nodes", "trainer.devices", "trainer.accelerator", "trainer.strategy")
+_DEPENDENCY = re.compile(r"[a-z]+(:(\d+(_\d+)?|<id of job \d+>))+")
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders a job works with, absolute.
+
+    Attributes:
+        work: where the job starts: the folder submitted from.
+        submission: the submission's own folder, with ``code/`` and ``logs/`` in it.
+        variables: ``REPRO_DATA`` and its like, so that the job sees what the user sees; the recipes are the
+            snapshot's.
+    """
+
+    work: Path
+    submission: Path
+    variables: dict[str, Path]
+
+
+def current_places(submission: str) -> Places:
+    """The folders as they are for the command being run.
+
+    Args:
+        submission: its name.
+    """
+    folder = runs_dir().absolute() / "slurm" / submission
+    variables = {
+        "REPRO_CONFIGS": folder / "code" / "configs",
+        "REPRO_DATA": data_dir().absolute(),
+        "REPRO_RESULTS": results_dir().absolute(),
+        "REPRO_RUNS": runs_dir().absolute(),
+    }
+    return Places(Path.cwd(), folder, variables)
+
+
+def render_script(
+    job: PlannedJob,
+    profile: Profile,
+    places: Places,
+    dependency: str | None = None,
+    remark: str | None = None,
+) -> str:
+    """The script of one job.
+
+    Args:
+        job: its runs, one array task each; one without runs makes the tables.
+        profile: the cluster.
+        places: folders; ``work`` and ``submission`` stand in ``#SBATCH`` lines.
+        dependency: what it waits for, in Slurm's words or with placeholders.
+        remark: the user's comment.
+
+    Raises:
+        UserError: too many runs, or a value that cannot be written into a script.
+    """
+    template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
+    name = checked.job_name(job.name)
+    script = _template(template).render(
+        job_name=name,
+        comment=_comment(places.submission.name, name, remark),
+        dependency=_dependency(dependency),
+        profile=profile,
+        queue=profile.queue,
+        resources=profile.resources,
+        surroundings=profile.surroundings,
+        container=_container(profile, places),
+        strategy="ddp" if profile.resources.ranks > 1 else "auto",
+        work=_sbatch_folder("the folder to submit from", places.work),
+        submission=_sbatch_folder("the folder of the submission", places.submission),
+        variables=places.variables,
+        array=_ranges(list(job.tasks)),
+        runs={index: _run(run) for index, run in job.tasks.items()},
+        stage=_stage_folder(profile.surroundings.stage_data),
+    )
+    refuse_secrets("the script", script)
+    return script
+
+
+def _comment(submission: str, name: str, remark: str | None) -> str:
+    """By this a job is found in the queue whose id was lost; the user's words come behind it."""
+    comment = f"repro:{submission}:{name}"
+    return comment if remark is None else f'"{comment} {checked.remark(remark)}"'
+
+
+def _dependency(value: str | None) -> str | None:
+    if value is not None and not _DEPENDENCY.fullmatch(value):
+        raise UserError(f"dependency: {value!r} is none that Slurm knows; submit again")
+    return value
+
+
+def _template(name: str) -> "jinja2.Template":
+    import jinja2  # here, to keep `repro --help` quick
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PROJECT / "slurm"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # shell, not HTML: the template quotes with `| quote`
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["quote"] = lambda value: shlex.quote(str(value))
+    return environment.get_template(name)
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """``0, 1, 2, 5`` → ``0-2,5``."""
+    if len(indices) > LARGEST_ARRAY:
+        raise UserError(
+            f"{len(indices)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
+        )
+    pieces: list[list[int]] = []
+    for i in sorted(indices):
+        if pieces and pieces[-1][1] == i - 1:
+            pieces[-1][1] = i
+        else:
+            pieces.append([i, i])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in pieces)
+
+
+def _sbatch_folder(what: str, folder: Path) -> str:
+    if not checked.FOLDER.fullmatch(str(folder)):
+        raise UserError(
+            f"{what}, {str(folder)!r}, cannot stand in an #SBATCH line: spaces, quotes and % have a meaning "
+            "there; work in another folder, or set REPRO_RUNS"
+        )
+    return str(folder)
+
+
+def _run(run: RunSpec) -> dict[str, str]:
+    checked.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
+    if run.scale not in SCALES:
+        raise UserError(f"scale: {run.scale!r}; choose one of {', '.join(SCALES)}")
+    seed = str(checked.count("seed", run.seed, 0))
+    stores = [checked.inner_path("store", store, "multi30k") for store in run.stores]
+    for word in run.settings:
+        key = word[2:].partition("=")[0]
+        if any(key == d or key.startswith(f"{d}.") for d in DERIVED):
+            raise UserError(
+                f"--{key}: nodes, devices and strategy follow from the cluster profile; set them there"
+            )
+    return {
+        "arguments": shlex.join([run.experiment, "--scale", run.scale, "--seed", seed, *run.settings]),
+        "folder": shlex.quote(str(run.run_dir.absolute())),
+        "stores": shlex.join(stores),
+    }
+
+
+def _container(profile: Profile, places: Places) -> dict[str, str] | None:
+    """Image and mounts as values of srun's options; the suite's own folders are mounted where the shell knows them."""
+    container = profile.surroundings.container
+    if container is None:
+        return None
+    for folder in (places.work, *places.variables.values()):
+        if not checked.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
+            raise UserError(
+                f"{str(folder)!r} cannot be mounted into a container; use a folder without spaces, , and :"
+            )
+    return {"image": container.image, "mounts": ",".join(container.mounts)}
+
+
+def _stage_folder(stage: str | None) -> str | None:
+    """A shell word for the node-local folder: a quoted path, or a variable that must be set on the node."""
+    if stage is None:
+        return None
+    return f'"${{{stage[1:]}:?}}"' if stage.startswith("$") else shlex.quote(stage)
+
+
+def check_syntax(script: str) -> None:
+    """Lets bash parse the script, running nothing; setup lines are the only part that can be wrong.
+
+    Raises:
+        UserError: with bash's own first complaint.
+    """
+    bash = shutil.which("bash")
+    if bash is None:
+        return
+    result = subprocess.run(
+        [bash, "-n"],
+        input=script.encode(),
+        env={"PATH": os.defpath},
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
+    if result.returncode:
+        complaint = (result.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[0]
+        raise UserError(f"bash cannot parse the script: {complaint}; look at `setup` of the cluster profile")

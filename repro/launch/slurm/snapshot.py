@@ -1,0 +1,104 @@
+"""The code and recipes of a submission, copied when it is made: later edits do not reach its jobs.
+
+What git tracks, and what it neither tracks nor ignores, below the suite's own folders; without git, the package
+and the recipes. Never hidden files, never data.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from repro.errors import ReproError, UserError
+from repro.launch.status.withheld import refuse_secrets
+from repro.paths import PROJECT, configs_dir
+from repro.record import write_atomic
+from repro.source import SNAPSHOT_FACTS, git, state
+
+FOLDERS = ("repro", "configs", "slurm")
+SINGLE_FILES = ("pyproject.toml", "requirements.lock")
+CHANGES = "changes.diff"
+LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
+
+
+def read_sources() -> tuple[dict[str, bytes], dict[str, str | bool | None]]:
+    """Everything that a snapshot holds, in memory: nothing is written.
+
+    Returns:
+        The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` and :data:`CHANGES` included; and the facts:
+        ``commit`` (None where git does not say) and ``dirty`` (whether the sources differ from it).
+
+    Raises:
+        UserError: a file that is no code, leads out of the project, or holds a secret of this shell.
+    """
+    own_configs = configs_dir().resolve() == (PROJECT / "configs").resolve()
+    found = dict(_own_files())
+    if not own_configs:
+        found = {name: path for name, path in found.items() if not name.startswith("configs/")}
+        recipes = sorted(configs_dir().glob("*/*.yaml"))
+        found |= {f"configs/{p.relative_to(configs_dir()).as_posix()}": p for p in recipes}
+    roots = (PROJECT.resolve(), configs_dir().resolve())
+    files = {name: _read(name, path, roots) for name, path in found.items()}
+    commit, dirty = state(PROJECT)
+    facts = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
+    changes = git(PROJECT, "diff", "--binary", "HEAD", "--", *FOLDERS, *SINGLE_FILES)
+    if changes and commit is not None:
+        files[CHANGES] = changes
+    for name, data in files.items():
+        refuse_secrets(name, data)
+    files[SNAPSHOT_FACTS] = (json.dumps(facts) + "\n").encode()
+    return files, facts
+
+
+def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
+    """Writes the files of :func:`read_sources` below a folder that is not there yet.
+
+    Raises:
+        ReproError: the disk is full, or the folder cannot be written to.
+    """
+    for parent in sorted({(folder / name).parent for name in files}):
+        parent.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        if name == SNAPSHOT_FACTS:
+            continue
+        try:
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            raise ReproError(
+                f"cannot write {folder / name}: {error.strerror}; mend that and submit again"
+            ) from None
+    write_atomic(folder / SNAPSHOT_FACTS, files[SNAPSHOT_FACTS])
+
+
+def _own_files() -> Iterator[tuple[str, Path]]:
+    """The project's files by their path in it."""
+    listed = git(PROJECT, "ls-files", "-z", "-co", "--exclude-standard", "--", *FOLDERS, *SINGLE_FILES)
+    names = sorted({os.fsdecode(name) for name in (listed or b"").split(b"\0") if name})
+    if "repro/paths.py" not in names:  # no git here, or the project lies ignored in another's checkout
+        names = [
+            path.relative_to(PROJECT).as_posix()
+            for folder in FOLDERS
+            for path in sorted((PROJECT / folder).rglob("*"))
+            if "__pycache__" not in path.parts
+        ]
+        names += SINGLE_FILES
+    for name in names:
+        hidden = any(part.startswith(".") for part in Path(name).parts)
+        if not hidden and (PROJECT / name).is_file():  # a tracked file may have been removed
+            yield name, PROJECT / name
+
+
+def _read(name: str, path: Path, roots: tuple[Path, ...]) -> bytes:
+    real = path.resolve()
+    if not any(real.is_relative_to(root) for root in roots):
+        raise UserError(
+            f"{path} is a link out of the project, which a snapshot does not follow; copy the file"
+        )
+    try:
+        if real.stat().st_size > LARGEST_FILE:
+            raise UserError(
+                f"{path} is larger than {LARGEST_FILE // 10**6} MB: no code; move it, or let git ignore it"
+            )
+        return real.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; the snapshot of {name} needs it") from None

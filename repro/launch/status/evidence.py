@@ -1,0 +1,198 @@
+"""What is known of one run, and what follows from it: queued, training, lost, done, ..."""
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from repro.launch.slurm.queue import Queued
+from repro.launch.status.known import Known
+from repro.paths import runs_dir
+
+STATUS_FILE = "status.json"
+RECORD_FILE = "record.json"
+LOCK_FILE = ".lock"
+SILENT = 120.0  # seconds without news after which a run is not believed to be alive; it writes every 10
+
+ENDED = ("failed", "lost", "timeout", "node failed", "out of memory", "stopped", "cancelled", "done")
+UNDER_WAY = ("starting", "training", "testing")
+_ENDED_AS = {
+    "CANCELLED": "cancelled", "REVOKED": "cancelled", "TIMEOUT": "timeout", "DEADLINE": "timeout",
+    "NODE_FAIL": "node failed", "BOOT_FAIL": "node failed", "OUT_OF_MEMORY": "out of memory",
+    "PREEMPTED": "stopped", "FAILED": "failed",
+}  # fmt: skip
+FINAL = (*_ENDED_AS, "COMPLETED")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of one run.
+
+    Attributes:
+        known: the run and its last submission.
+        status: what its status file says; empty where there is none.
+        recorded: when its record was written; None where there is none.
+        job: the task that the run is or was part of; None for one that was not submitted.
+        queue_known: whether the queue could be read.
+        queued: its task in the queue.
+        ended: the task's state in Slurm's accounting.
+        cancelled: when ``repro cancel`` took the task out of the queue; None where it did not.
+    """
+
+    known: Known
+    status: Mapping[str, object]
+    recorded: datetime | None
+    job: str | None
+    queue_known: bool = True
+    queued: Queued | None = None
+    ended: str | None = None
+    cancelled: str | None = None
+
+    @property
+    def own(self) -> Mapping[str, object]:
+        """The status as far as this job wrote it, not an earlier one."""
+        return self.status if self.status.get("job") == self.job else {}
+
+
+def gather(known: Known) -> Evidence:
+    """What the run's own files say.
+
+    A run belongs to its last submission, unless its status file was written later by something else: by hand,
+    on this machine or in another job.
+    """
+    folder = runs_dir() / known.run
+    status = read_status(folder)
+    try:
+        recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
+    except OSError:
+        recorded = None
+    told = status.get("job")
+    told = told if isinstance(told, str) else None
+    submitted = _digits(known.submission.name.rpartition("-")[0]) if known.submission else ""
+    later = _digits(str(status.get("updated"))) > submitted
+    return Evidence(known, status, recorded, told if status and later else known.job_id)
+
+
+def read_status(folder: Path) -> dict[str, object]:
+    """A run's status file; empty where there is none that can be read."""
+    try:
+        status = json.loads((folder / STATUS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) and isinstance(status.get("state"), str) else {}
+
+
+def _digits(text: str) -> str:
+    """Year to second of a time, to be compared as text."""
+    return "".join(c for c in text if c.isdigit())[:14]
+
+
+def moment(text: object) -> datetime | None:
+    """A time of ISO 8601; one without a zone is local, as Slurm's are."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def judge(evidence: Evidence) -> str:
+    """The state of a run, in the words of the table."""
+    if evidence.recorded:
+        return "done"
+    if evidence.queued:
+        return _in_queue(evidence, evidence.queued)
+    if evidence.job is None:
+        return _local(evidence)
+    if evidence.ended in FINAL:
+        return _accounted(evidence, str(evidence.ended))
+    state = evidence.own.get("state")
+    if not evidence.queue_known:
+        return "submitted" if state is None else "requeued" if state == "requeue" else str(state)
+    if state is None:  # sacct may go on telling that a task is PENDING which was cancelled out of its array
+        return "cancelled" if evidence.ended == "PENDING" else "lost"
+    return _left(evidence, str(state))
+
+
+def _in_queue(evidence: Evidence, queued: Queued) -> str:
+    state = evidence.own.get("state")
+    if queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"):
+        return "requeued" if queued.restarts or evidence.own else "queued"
+    if queued.state == "SUSPENDED":
+        return "suspended"
+    began, told = moment(queued.start), moment(evidence.status.get("updated"))
+    fresh = state is not None and not (began and told and told < began)  # else it is of an earlier attempt
+    if queued.state == "COMPLETING" and (not fresh or state in UNDER_WAY):
+        return "ending"
+    if not fresh:
+        return "starting"
+    return "requeued" if state == "requeue" else str(state)
+
+
+def _accounted(evidence: Evidence, ended: str) -> str:
+    state = evidence.own.get("state")
+    if ended in ("FAILED", "COMPLETED") and state in ("requeue", "stopped", "failed"):
+        return "failed" if state == "failed" else "stopped"
+    if ended == "COMPLETED":
+        return "lost" if state is None else _left(evidence, str(state))
+    return _ENDED_AS[ended]
+
+
+def _left(evidence: Evidence, state: str) -> str:
+    """Of a run whose job has left the queue and may have a moment ago."""
+    if state in UNDER_WAY:
+        return "ending" if is_fresh(evidence.status) else "lost"
+    return "stopped" if state == "requeue" else state
+
+
+def _local(evidence: Evidence) -> str:
+    state = evidence.status.get("state")
+    if state is None:
+        return "starting" if is_held(runs_dir() / evidence.known.run) else "lost"
+    if state in UNDER_WAY and not is_fresh(evidence.status):
+        return state if is_held(runs_dir() / evidence.known.run) else "lost"
+    return "stopped" if state == "requeue" else str(state)
+
+
+def is_fresh(status: Mapping[str, object]) -> bool:
+    """Whether a status file was written within the last :data:`SILENT` seconds."""
+    told = moment(status.get("updated"))
+    return told is not None and (datetime.now(UTC) - told).total_seconds() <= SILENT
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds a run's folder."""
+    with contextlib.suppress(OSError), open(folder / LOCK_FILE) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def explain(evidence: Evidence, state: str) -> str:
+    """One line about what went wrong and what to do; empty where nothing did."""
+    message = " ".join(str(evidence.own.get("message") or "").split())
+    run, job = evidence.known.run, evidence.job
+    resume = f"{'`repro submit`' if job else 'the same command'} goes on from its last checkpoint"
+    logs = f"`repro logs {run}` may show why"
+    slurm = f"Slurm says {evidence.ended or 'nothing'}"
+    if state == "failed":
+        return message or (f"{slurm}; {logs}" if job else "")
+    if state == "lost" and job is None:
+        return f"it ended without a word; {resume}"
+    if state == "lost":
+        step = "without a word" if evidence.own else "before the run began"
+        return f"job {job} left the queue {step}, {slurm}; {logs}; {resume}"
+    if state in ("timeout", "node failed"):
+        return resume
+    if state == "out of memory":
+        return f"give it more memory in the cluster profile; {resume}"
+    if state == "stopped" and evidence.own.get("state") == "requeue":
+        return f"it saved itself and was not requeued; {resume}"
+    reason = evidence.queued.reason if evidence.queued else ""
+    if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
+        return f"what it waits for has failed, so it will never start; `repro cancel {job}`"
+    return ""

@@ -1,0 +1,191 @@
+"""The runs there are: those of the ledger and those with a folder; and which of them a word means."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from repro.errors import UserError, nearest
+from repro.launch.slurm.queue import Queued
+from repro.launch.status.ledger import Job, Submission, Task, read_submissions
+from repro.launch.targets import named_experiments
+from repro.paths import runs_dir
+from repro.recipe import SCALES, experiments
+
+_FOLDER = re.compile(r"s\d+-[0-9a-f]{8}")
+_JOB = re.compile(r"\d+(_\d+)?")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run as one submission has it; a run without a submission; or a submission's job that is no run.
+
+    Attributes:
+        run: ``<experiment>/<scale>/s<seed>-<hash8>``; empty for a job that only makes tables.
+        submission: where it was submitted; None for a run that is known by its folder alone.
+        job: its job array.
+        task: its task of the array.
+    """
+
+    run: str
+    submission: Submission | None = None
+    job: Job | None = None
+    task: Task | None = None
+
+    @property
+    def experiment(self) -> str:
+        return self.run.rsplit("/", 2)[0]
+
+    @property
+    def scale(self) -> str:
+        return self.run.split("/")[-2] if self.run else ""
+
+    @property
+    def seed(self) -> int:
+        """Of the run; -1 for what is no run."""
+        return int(self.run.rsplit("/s", 1)[1].partition("-")[0]) if self.run else -1
+
+    @property
+    def job_id(self) -> str | None:
+        """``12_0``; ``12`` for a job without tasks; None where Slurm has given no number."""
+        if self.job is None or self.job.job_id is None:
+            return None
+        return f"{self.job.job_id}_{self.task.index}" if self.task else str(self.job.job_id)
+
+    @property
+    def log(self) -> Path | None:
+        if self.submission is None or self.job is None or self.job.job_id is None:
+            return None
+        return self.submission.log(self.job, self.task)
+
+    def owns(self, queued: Queued) -> bool:
+        """Whether a task of the queue is this one: another cluster's may bear the same number."""
+        if self.job_id != queued.job or self.submission is None or self.job is None:
+            return False
+        return is_ours(self.submission, self.job, queued)
+
+
+def is_ours(submission: Submission, job: Job, queued: Queued) -> bool:
+    """Whether a task of the queue was submitted by this submission: by its comment, or its name where the
+    cluster has taken the comment away."""
+    if queued.comment:
+        return submission.name in queued.comment
+    return queued.name == job.name
+
+
+def everything(queue: Mapping[str, Queued] | None = None) -> list[Known]:
+    """Every task of every submission, oldest submission first, then the runs that were never submitted.
+
+    Args:
+        queue: what is in the queue; from it the number of a job is learned whose ``repro submit`` was ended
+            before it could note the number.
+
+    Raises:
+        UserError: an entry of the ledger is damaged.
+    """
+    found: list[Known] = []
+    for submission in read_submissions():
+        for job in submission.jobs:
+            numbered = _numbered(submission, job, queue or {})
+            runs = [Known(task.run_id, submission, numbered, task) for task in job.tasks]
+            found += runs or [Known("", submission, numbered)]
+    submitted = {known.run for known in found}
+    return found + [Known(run) for run in _folders() if run not in submitted]
+
+
+def _numbered(submission: Submission, job: Job, queue: Mapping[str, Queued]) -> Job:
+    if job.job_id is not None:
+        return job
+    for queued in queue.values():
+        if submission.name in queued.comment and queued.name == job.name:
+            return replace(job, job_id=int(queued.job.partition("_")[0]))
+    return job
+
+
+def _folders() -> list[str]:
+    root = runs_dir()
+    found = [
+        path for scale in SCALES for path in root.glob(f"*/*/{scale}/s*") if _FOLDER.fullmatch(path.name)
+    ]
+    return sorted("/".join(path.parts[-4:]) for path in found)
+
+
+def newest(entries: Iterable[Known]) -> list[Known]:
+    """Each run once, as its last submission that Slurm took has it; jobs that are no runs are left out."""
+    runs: dict[str, Known] = {}
+    for known in entries:
+        if known.run and (known.submission is None or known.job_id is not None):
+            runs[known.run] = known
+        elif known.run and (runs_dir() / known.run).is_dir():  # never taken by Slurm, but it ran before
+            runs.setdefault(known.run, Known(known.run))
+    return list(runs.values())
+
+
+def select(targets: Sequence[str], entries: Sequence[Known]) -> list[Known]:
+    """The entries that the targets mean, each once, in the order of ``entries``; all where none is named.
+
+    Args:
+        targets: a job (``12_0``, ``12``), a submission, a run's folder, a run id, an experiment, a paper, a
+            table or row (``<paper>:table2``), or how a run id begins.
+        entries: of :func:`everything`.
+
+    Raises:
+        UserError: a target that means nothing; nearest names offered. A paper or an experiment that has a
+            recipe but no run means no entry, and is no error.
+    """
+    if not targets:
+        return list(entries)
+    chosen = {id(known) for target in targets for known in _select(target, entries)}
+    return [known for known in entries if id(known) in chosen]
+
+
+def _select(target: str, entries: Sequence[Known]) -> list[Known]:
+    if _JOB.fullmatch(target):
+        found = [k for k in entries if k.job_id and target in (k.job_id, k.job_id.partition("_")[0])]
+        if not found:
+            raise UserError(f"job {target} was not submitted from here; `repro status --all` shows what was")
+        return found
+    word = run_of_path(target)
+    if not word.strip():
+        raise UserError("a target is empty; `repro status --all` shows every run")
+    rules: list[Callable[[Known], object]] = [
+        lambda k: k.submission is not None and k.submission.name == word.removeprefix("slurm/"),
+        lambda k: k.run == word,
+        lambda k: k.run and word in (k.experiment, k.experiment.partition("@")[0]),
+        lambda k: k.run and k.run.partition("/")[0] == word,
+        lambda k: word and k.run.startswith(word),
+    ]
+    for rule in rules:
+        found = [known for known in entries if rule(known)]
+        if found:
+            return found
+    return _of_recipes(word, entries)
+
+
+def _of_recipes(word: str, entries: Sequence[Known]) -> list[Known]:
+    try:
+        meant = set(named_experiments([word]))
+    except UserError:
+        runs = {known.run for known in entries if known.run}
+        jobs = {known.job_id for known in entries if known.job_id}
+        names = {*runs, *jobs, *(run.rsplit("/", 2)[0] for run in runs), *experiments()}
+        close = nearest(word, sorted(names))
+        raise UserError(f"no run or target {word!r}{close}; `repro status --all` shows every run") from None
+    return [known for known in entries if known.run and known.experiment in meant]
+
+
+def run_of_path(word: str) -> str:
+    """A run id for a run's folder, however it is written; any other word as it is."""
+    folder = Path(word).absolute()
+    if folder.is_relative_to(runs_dir().absolute()) and folder.is_dir():
+        return folder.relative_to(runs_dir().absolute()).as_posix()
+    return word.rstrip("/") or word
+
+
+def names(prefix: str) -> list[str]:
+    """For shell completion: run ids, jobs, experiments and papers of the runs there are."""
+    entries = everything()
+    runs = [known.run for known in entries if known.run]
+    above = [part for run in runs for part in (run.rsplit("/", 2)[0], run.partition("/")[0])]
+    jobs = [known.job_id for known in entries if known.job_id]
+    return sorted({word for word in (*runs, *above, *jobs) if word.startswith(prefix)})

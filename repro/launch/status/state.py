@@ -1,0 +1,234 @@
+"""``repro status``: what every run is doing, from its own status file, the queue and Slurm's accounting."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from repro.errors import UserError
+from repro.launch.slurm import queue as slurm
+from repro.launch.slurm.queue import Queued
+from repro.launch.status.evidence import ENDED, FINAL, UNDER_WAY, Evidence, explain, gather, judge, moment
+from repro.launch.status.known import everything, newest, select
+from repro.launch.status.ledger import Submission
+
+CANCELLED_FILE = (
+    "cancelled.json"  # beside submission.json: the tasks that `repro cancel` took out of the queue
+)
+SHOWN_DAYS = 7  # runs that ended longer ago are left out of the table of all runs
+_ORDER = ("training", "testing", "starting", "ending", "suspended", "requeued", "queued", "submitted", *ENDED)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One row of the table.
+
+    Attributes:
+        run: ``<experiment>/<scale>/s<seed>-<hash8>``.
+        state: one word or two: ``queued``, ``training``, ``out of memory``, ...
+        reason: of a task that waits: why, in Slurm's word.
+        job: ``12_0``; None for a run that was not submitted.
+        step: optimizer steps done; None where not known, as all that follow.
+        max_steps: of the whole run.
+        loss: of the last step that was logged.
+        tokens: trained on so far.
+        tokens_per_s: over all ranks.
+        lr: learning rate.
+        seconds_left: until the end of the run at its present speed.
+        restarts: how often the run was started again: by Slurm, by another submission or by hand.
+        limit_left: until the job's time limit, as ``squeue`` writes it.
+        start: when a waiting job is expected to start, in local time.
+        resumed_from: step at which the last start went on.
+        wandb_url: the run's page.
+        message: one line about what went wrong.
+        updated: of the last news, ISO 8601, UTC.
+        submission: name of the last submission.
+    """
+
+    run: str
+    state: str
+    reason: str = ""
+    job: str | None = None
+    step: int | None = None
+    max_steps: int | None = None
+    loss: float | None = None
+    tokens: int | None = None
+    tokens_per_s: float | None = None
+    lr: float | None = None
+    seconds_left: float | None = None
+    restarts: int | None = None
+    limit_left: str | None = None
+    start: str | None = None
+    resumed_from: int | None = None
+    wandb_url: str | None = None
+    message: str = ""
+    updated: str | None = None
+    submission: str | None = None
+
+    @property
+    def said(self) -> str:
+        """The state as the table shows it: ``queued (Priority)``."""
+        return f"{self.state} ({self.reason})" if self.reason else self.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen unless someone starts the run again."""
+        return self.state in ENDED
+
+
+@dataclass
+class Survey:
+    """The state of many runs at one moment.
+
+    Attributes:
+        rows: sorted: what moves, what waits, what went wrong, what is done.
+        hidden: how many were left out because they ended long ago.
+        notes: what could not be found out, a line each.
+    """
+
+    rows: list[RunState]
+    hidden: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def run_states(targets: Sequence[str] = ()) -> list[RunState]:
+    """One row for each run that the targets mean; see :func:`repro.launch.status.known.select`.
+
+    Raises:
+        UserError: a target that means nothing, or a damaged entry of the ledger.
+    """
+    return survey(targets, old_too=True).rows
+
+
+def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
+    """As :func:`run_states`, with what could not be found out.
+
+    Args:
+        targets: none means all runs.
+        old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
+    """
+    notes: list[str] = []
+    entries = everything()  # before the queue: whatever has a number here was in the queue, or is past it
+    queue: dict[str, Queued] | None = {}
+    asked = any(known.submission and known.job_id is None for known in entries)
+    if asked:
+        queue = _ask_queue(notes)
+        entries = everything(queue or {})
+    meant = {known.run for known in select(targets, entries)}
+    found = [gather(known) for known in newest(entries) if known.run in meant]
+    if not asked and any((e.job or e.known.job_id) and not e.recorded for e in found):
+        queue = _ask_queue(notes)
+    rows = [_row(evidence, judge(evidence)) for evidence in _account(_attach(found, queue))]
+    rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
+    shown = rows if targets or old_too else [row for row in rows if not _is_old(row)]
+    return Survey(shown, len(rows) - len(shown), notes)
+
+
+def _ask_queue(notes: list[str]) -> dict[str, Queued] | None:
+    try:
+        return slurm.in_queue()
+    except UserError as error:
+        notes.append(f"{error}; the states are those that the runs wrote themselves")
+        return None
+
+
+def _attach(found: Sequence[Evidence], queue: Mapping[str, Queued] | None) -> list[Evidence]:
+    """Adds to each run its task in the queue; the last submission's, where that is still there."""
+    if queue is None:
+        return [replace(evidence, queue_known=False) for evidence in found]
+    attached = []
+    for evidence in found:
+        known, job = evidence.known, evidence.job
+        submitted, told = queue.get(known.job_id or ""), queue.get(job or "")
+        if submitted and known.owns(submitted):
+            attached.append(replace(evidence, job=known.job_id, queued=submitted))
+        elif told and job != known.job_id:
+            attached.append(replace(evidence, queued=told))
+        else:
+            attached.append(evidence)
+    return attached
+
+
+def _account(found: Sequence[Evidence]) -> list[Evidence]:
+    """Adds to each run whose task has left the queue how the task ended."""
+    gone = [e.job for e in found if e.job and not e.queued and not e.recorded]
+    ends = slurm.history(gone) if gone else {}
+    submissions = {e.known.submission.name: e.known.submission for e in found if e.known.submission}
+    when = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
+    accounted = []
+    for evidence in found:
+        job = evidence.job or ""
+        if evidence.queued is None and job:
+            evidence = replace(evidence, ended=ends.get(job), cancelled=when.get(job))
+            if evidence.cancelled and evidence.ended not in FINAL:  # no sacct, or it lags behind
+                evidence = replace(evidence, ended="CANCELLED")
+        accounted.append(evidence)
+    return accounted
+
+
+def cancelled(submission: Submission) -> dict[str, str]:
+    """The tasks of a submission that ``repro cancel`` took out of the queue, and when."""
+    try:
+        raw = json.loads((submission.folder / CANCELLED_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(job): str(time) for job, time in raw.items()} if isinstance(raw, dict) else {}
+
+
+def _row(evidence: Evidence, state: str) -> RunState:
+    status, queued, known = evidence.status, evidence.queued, evidence.known
+    own = evidence.own or (status if evidence.recorded else {})
+    moving = own if state in UNDER_WAY else {}
+    attempt = _whole(status.get("attempt"))
+    counts = [n for n in (attempt and attempt - 1, queued.restarts if queued else None) if n is not None]
+    waits = queued is not None and state in ("queued", "requeued")
+    recorded = evidence.recorded.strftime("%Y-%m-%dT%H:%M:%SZ") if evidence.recorded else None
+    times = (status.get("updated") or recorded, evidence.cancelled)
+    return RunState(
+        run=known.run,
+        state=state,
+        reason=queued.reason if queued and waits else "",
+        job=evidence.job,
+        step=_whole(status.get("step")),
+        max_steps=_whole(status.get("max_steps")),
+        loss=_number(own.get("train/loss")),
+        tokens=_whole(status.get("tokens")),
+        tokens_per_s=_number(moving.get("train/tokens_per_s")),
+        lr=_number(own.get("train/lr")),
+        seconds_left=_number(moving.get("seconds_left")),
+        restarts=max(counts, default=None),
+        limit_left=queued.time_left if queued and not waits else None,
+        start=queued.start if queued and waits else None,
+        resumed_from=_whole(own.get("resumed_from")),
+        wandb_url=str(status["wandb_url"]) if status.get("wandb_url") else None,
+        message=explain(evidence, state),
+        updated=max(str(time or "") for time in times) or None,
+        submission=known.submission.name if known.submission else None,
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _whole(value: object) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _natural(run: str) -> list[int | str]:
+    """Sorts seed 2 before seed 10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", run)]
+
+
+def _is_old(row: RunState) -> bool:
+    """Whether a run ended long ago; one that never wrote a word counts from its submission."""
+    if not row.ended:
+        return False
+    digits = "".join(c for c in (row.submission or "").rpartition("-")[0] if c.isdigit())[:14]
+    told = moment(row.updated) or moment(f"{digits[:8]}T{digits[8:]}Z")
+    return told is not None and (datetime.now(UTC) - told).days >= SHOWN_DAYS

@@ -1,0 +1,1 @@
+"""Memories of compressed vectors."""

@@ -1,0 +1,1 @@
+"""Attention that looks keys up by hashing."""

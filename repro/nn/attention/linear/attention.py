@@ -1,0 +1,177 @@
+"""Attention whose weights are products of features: linear in the length, and a recurrent network as well."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from repro.nn.attention.full import head_widths, split_heads
+from repro.nn.attention.linear.causal_sums import causal_mean
+from repro.nn.device import without_autocast
+from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.settings import AS_BUILT, CallSettings
+
+
+class EluPlusOne(nn.Module):
+    """``elu(x) + 1``: ``x + 1`` above zero and ``exp(x)`` below.
+
+    Source: Katharopoulos et al. 2020, equation 7.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` of any shape."""
+        return nn.functional.elu(x).add_(1.0)  # in place: the gradient needs x alone
+
+
+class LinearAttention(nn.Module):
+    """Multi-head self-attention with weights ``φ(q) · φ(k)`` in place of ``exp(q · k)``; no scale, no dropout in it.
+
+    Every form gives the same. Not causal: one sum over all keys serves all queries. Causal: chunks, with running sums
+    between them. Causal with a state and one token: a step of a recurrent network.
+    State: ``s = Σ φ(k) vᵀ (B, H, E, Ev)`` and ``z = Σ φ(k) (B, H, E)``, whatever the length. With a capacity, whatever
+    its size, they are written in place: ``{"slots": {"s", "z"}}``.
+    Features, sums and the division are in float32 or better, whatever the precision.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        d_head: width of queries and keys; default ``d_model / n_heads``.
+        d_value: Ev, width of values; default ``d_head``.
+        bias: biases in the projections.
+        feature_map: maker of φ, which maps the last axis of a tensor ``(B, T, H, d_head)``, to another width E if it
+            likes. Features should not be negative: a denominator near zero is no mean.
+        chunk: tokens of a chunk of the causal form.
+        eps: added to the denominators.
+
+    Raises:
+        ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``; ``chunk`` is below 1.
+
+    Source: Katharopoulos et al. 2020, section 3; biases, eps and padded keys, which are zeroed after φ, as in its code.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_head: int | None = None,
+        d_value: int | None = None,
+        bias: bool = True,
+        feature_map: Callable[[], nn.Module] = EluPlusOne,
+        chunk: int = 32,
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        if chunk < 1:
+            raise ValueError(f"chunk {chunk} of linear attention must be at least 1")
+        self.n_heads = n_heads
+        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
+        self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
+        self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+        self.feature_map = feature_map()
+        self.chunk = chunk
+        self.eps = eps
+
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        weight = self.qkv.weight
+        with torch.no_grad():
+            features = self.feature_map(widened(weight.new_zeros(batch, 1, self.n_heads, self.d_head)))
+        z = torch.zeros_like(features[:, 0])
+        sums = {"s": z[..., None].repeat(1, 1, 1, self.d_value), "z": z}
+        return sums if capacity is None else {"slots": sums}
+
+    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+        """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        wanted = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
+        q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, wanted))
+        with without_autocast(x.device):
+            q, k = (self.feature_map(widened(t)) for t in (q, k))
+            if layout.lengths is not None:
+                valid = torch.arange(x.shape[1], device=x.device) < layout.lengths[:, None]
+                k = k.masked_fill(~valid[..., None, None], 0.0)  # after φ: φ(0) is seldom 0
+            y, *sums = linear_attention(q, k, widened(v), _past(state), layout.causal, self.chunk, self.eps)
+        return Mixed(self.out(y.flatten(2).to(v.dtype)), _kept(state, *sums))
+
+    def _project(self, x: Tensor, wanted: int) -> tuple[Tensor, ...]:
+        """Queries of the last ``wanted`` tokens; keys and values of all."""
+        if wanted == x.shape[1]:
+            return self.qkv(x).split(self.widths, dim=-1)
+        parts = [self.widths[0], sum(self.widths[1:])]
+        (w_q, w_kv), bias = self.qkv.weight.split(parts), self.qkv.bias
+        b_q, b_kv = (None, None) if bias is None else bias.split(parts)
+        return linear(x[:, -wanted:], w_q, b_q), *linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1)
+
+
+def _past(state: State) -> tuple[Tensor, Tensor] | None:
+    if state is None:
+        return None
+    sums = state.get("slots", state)
+    return sums["s"], sums["z"]
+
+
+def _kept(state: State, s: Tensor, z: Tensor) -> State:
+    """The next state; with a capacity where it was."""
+    if state is None:
+        return None
+    if "slots" not in state:
+        return {"s": s, "z": z}
+    return {"slots": {"s": state["slots"]["s"].copy_(s), "z": state["slots"]["z"].copy_(z)}}
+
+
+def linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    past: tuple[Tensor, Tensor] | None = None,
+    causal: bool = True,
+    chunk: int = 32,
+    eps: float = 1e-6,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Means of values ``Σ (q · k) v / (Σ q · k + eps)``, in the form that suits: parallel, chunked or recurrent.
+
+    Args:
+        q: features of queries ``(B, T, H, E)``; of fewer queries than keys, causal ones are the last.
+        k: features of keys ``(B, S, H, E)``, zero for padding.
+        v: values ``(B, S, H, Ev)``.
+        past: the sums of earlier tokens, ``s (B, H, E, Ev)`` and ``z (B, H, E)``; None for none.
+        causal: whether a query sees only its own place and what came before.
+        chunk: tokens of a chunk of the causal form.
+        eps: added to the denominators.
+
+    Returns:
+        ``(B, T, H, Ev)``, and the sums with these tokens.
+    """
+    first = k.shape[1] - q.shape[1] if causal else k.shape[1]
+    s, z = past if past is not None else _nothing(k, v)
+    if first:
+        s, z = _add(s, z, k[:, :first], v[:, :first])
+        k, v = k[:, first:], v[:, first:]
+    if not causal:
+        return _read(q, s, z, eps), s, z
+    if q.shape[1] != 1:
+        return causal_mean(q, k, v, s, z, chunk, eps)
+    s = torch.addcmul(s, k[:, 0, :, :, None], v[:, 0, :, None])
+    z = z + k[:, 0]
+    return _read(q, s, z, eps), s, z
+
+
+def _nothing(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    shape = k.shape[0], *k.shape[2:]
+    return k.new_zeros(*shape, v.shape[-1]), k.new_zeros(shape)
+
+
+def _add(s: Tensor, z: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Adds tokens to the sums."""
+    return s + torch.einsum("bshe,bshv->bhev", k, v), z + k.sum(1)
+
+
+def _read(q: Tensor, s: Tensor, z: Tensor, eps: float) -> Tensor:
+    """The same sums, seen by every query."""
+    divisor = torch.einsum("bthe,bhe->bth", q, z) + eps
+    return torch.einsum("bthe,bhev->bthv", q, s) / divisor[..., None]
+
+
+def widened(x: Tensor) -> Tensor:
+    """In float32 or better: sums over long sequences lose precision in less."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

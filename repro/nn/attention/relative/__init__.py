@@ -1,0 +1,1 @@
+"""Attention with relative positions and a memory."""

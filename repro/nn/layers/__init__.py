@@ -1,0 +1,1 @@
+"""Sublayers and stacks."""

@@ -1,0 +1,155 @@
+"""Stacks of layers, and the recipe from which encoders and decoders are built."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from repro.nn.layers.sublayer import PostNorm, Residual, Sublayer
+from repro.nn.mixer import CrossMixer, Layout, Mixed, SequenceMixer, State
+from repro.nn.settings import AS_BUILT, CallSettings
+
+
+class ResidualStack(nn.Module):
+    """Runs the sublayers of every layer in turn.
+
+    State: ``{"mix": (layer 0, layer 1, ...), "cross": (...)}``; a name that is missing has no state.
+
+    Args:
+        layers: for each layer its sublayers by name: ``mix``, ``cross`` (decoders) and ``feed_forward``.
+        final_norm: applied to the last layer's output.
+    """
+
+    def __init__(self, layers: Sequence[Mapping[str, Sublayer]], final_norm: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.ModuleDict(dict(layer)) for layer in layers)
+        self.final_norm = final_norm
+
+    def d_out(self, d_model: int) -> int:
+        """Channels of the output where those of the input are ``d_model``."""
+        return d_model
+
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        """An empty state of every layer's mixer."""
+        states = []
+        for layer in self.each():
+            mixer = layer["mix"].body
+            assert isinstance(mixer, SequenceMixer)
+            states.append(mixer.init_state(batch, capacity, settings))
+        return {"mix": tuple(states)}
+
+    def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
+        """What every layer's cross-attention keeps of ``memory (B, S, D)``."""
+        states = []
+        for layer in self.each():
+            mixer = layer["cross"].body
+            assert isinstance(mixer, CrossMixer)
+            states.append(mixer.attend_to(memory, lengths))
+        return {"cross": tuple(states)}
+
+    def each(self) -> list[dict[str, Sublayer]]:
+        """The sublayers of every layer by name, in the order in which they run."""
+        layers = [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
+        return [{name: one for name, one in layer.items() if isinstance(one, Sublayer)} for layer in layers]
+
+    def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> Mixed:
+        """Applies every layer to ``x (B, T, D)``; aux is the sum over layers.
+
+        Args:
+            x: what goes in.
+            state: of every layer, or None.
+            layout: of the tokens.
+            last: only the outputs of so many last tokens are wanted: the last layer computes no others.
+        """
+        given = state or {}
+        kept: dict[str, list[State]] = {name: [] for name in given}
+        aux: Tensor | None = None
+        for depth, layer in enumerate(self.each()):
+            for name, sublayer in layer.items():
+                if (
+                    depth == len(self.layers) - 1 and name == "mix"
+                ):  # what stands before it touches every token
+                    layout = replace(layout, last=last)
+                past = given[name][depth] if name in given else None
+                x, new, loss, _ = sublayer(x, past, layout)
+                if name in given:
+                    kept[name].append(new)
+                if loss is not None:
+                    aux = loss if aux is None else aux + loss
+        states = {name: tuple(values) for name, values in kept.items()} if state is not None else None
+        return Mixed(self.final_norm(x), states, aux)
+
+
+@dataclass
+class Blocks:
+    """What the layers of a model are made of.
+
+    Args:
+        mixers: makers of a mixer from ``d_model``, tiled over depth. One with a method ``share_with(first)`` is
+            given the first mixer of its class, to take parameters over from it.
+        feed_forward: maker of a feed-forward layer from ``d_model``; None has none.
+        sublayer: maker of a sublayer from a body and ``d_model``; decides the norm placement.
+        positions: maker of positions that every layer adds to its input, from ``d_model``; None adds none.
+        cross: maker of the cross-attention from ``d_model``; needed by decoders that attend to an encoder.
+        final_norm: maker of a norm after the last layer, from :meth:`d_out` (pre-norm stacks want one).
+        stack: how the sublayers are wired.
+    """
+
+    mixers: list[Callable[[int], nn.Module]]
+    feed_forward: Callable[[int], nn.Module] | None
+    sublayer: Callable[[nn.Module, int], Sublayer] = PostNorm
+    positions: Callable[[int], nn.Module] | None = None
+    cross: Callable[[int], nn.Module] | None = None
+    final_norm: Callable[[int], nn.Module] | None = None
+    stack: Callable[[Sequence[Mapping[str, Sublayer]], nn.Module], ResidualStack] = ResidualStack
+
+    def d_out(self, d_model: int) -> int:
+        """Channels that a stack of them hands out; not ``d_model`` where streams are set side by side."""
+        return self.stack([], nn.Identity()).d_out(d_model)
+
+    def build(self, d_model: int, n_layers: int, cross: bool = False) -> ResidualStack:
+        """Builds a stack of ``n_layers`` layers, with cross-attention where ``cross``.
+
+        Raises:
+            ValueError: ``cross`` is wanted and no maker was given, or there is no mixer.
+        """
+        if cross and self.cross is None:
+            raise ValueError("a decoder that attends to an encoder needs blocks.cross")
+        if not self.mixers:
+            raise ValueError("blocks.mixers is empty; give at least one")
+        layers = [self._layer(d_model, depth, cross) for depth in range(n_layers)]
+        share(layer["mix"].body for layer in layers)
+        norm = self.final_norm(self.d_out(d_model)) if self.final_norm else nn.Identity()
+        return self.stack(layers, norm)
+
+    def _layer(self, d_model: int, depth: int, cross: bool) -> dict[str, Sublayer]:
+        added = {} if self.positions is None else {"positions": added_positions(self.positions(d_model))}
+        bodies = {"mix": self.mixers[depth % len(self.mixers)](d_model)}
+        if cross and self.cross is not None:
+            bodies["cross"] = self.cross(d_model)
+        if self.feed_forward is not None:
+            bodies["feed_forward"] = self.feed_forward(d_model)
+        return {**added, **{name: self.sublayer(body, d_model) for name, body in bodies.items()}}
+
+
+def added_positions(table: nn.Module) -> Sublayer:
+    """``x + table(positions)``, without a norm and without dropout."""
+    return Residual(table, 0)
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A mixer that may have parameters in common with others of its class."""
+
+    def share_with(self, first: nn.Module) -> None:
+        """Takes parameters over from the first mixer of its class."""
+        ...
+
+
+def share(mixers: Iterable[nn.Module]) -> None:
+    """Lets mixers take parameters over from the first of their class: what a model has once for all layers."""
+    first: dict[type, nn.Module] = {}
+    for mixer in mixers:
+        if first.setdefault(type(mixer), mixer) is not mixer and isinstance(mixer, Sharing):
+            mixer.share_with(first[type(mixer)])

@@ -1,0 +1,1 @@
+"""Dashboards on W&B, from code."""

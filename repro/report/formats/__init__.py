@@ -1,0 +1,1 @@
+"""Results as Markdown, LaTeX, lists and terminal tables."""

@@ -1,0 +1,46 @@
+"""The table of ordering claims, before a format is chosen."""
+
+from repro.report.formats import text
+from repro.report.formats.blocks import Document, Grid, Heading, Paragraph
+from repro.report.results.claims import Claim
+
+
+def claims_document(found: list[Claim]) -> Document:
+    """Every ordering claim at every scale."""
+    document: Document = [
+        Heading(1, "Ordering claims"),
+        Paragraph(
+            "Rows in the order of the paper, best first, with our mean ± 95 % t-interval and n. A claim holds where "
+            "each row is shown to beat the next (one-sided, 5 %), or to equal it within the margin where the paper "
+            "prints a tie. It does not hold where some pair is shown to be otherwise (5 % after Holm's correction). It "
+            "is incomplete where a row has no record. docs/results.md gives the rules."
+        ),
+    ]
+    header = ("Claim", "Scale", "Verdict", "Best first, as published", "Remarks")
+    for paper in {c.paper.key: c.paper for c in found}.values():
+        here = [c for c in found if c.paper is paper]
+        rows = tuple(
+            (_claimed(c), c.scale or text.NOTHING, c.verdict, _standings(c), "; ".join(remarks(c)))
+            for c in here
+        )
+        document += [Heading(2, paper.title), Grid(header, rows)]
+    return document
+
+
+def _claimed(claim: Claim) -> str:
+    ours = f" (part of the paper's order, declared {claim.trend.ours})" if claim.trend.ours else ""
+    return f"{claim.trend.claim}{ours}"
+
+
+def remarks(claim: Claim) -> tuple[str, ...]:
+    """What to know of a claim's verdict, whether it counts first."""
+    mechanism = (f"mechanism check, no evidence for the claim: {claim.mechanism}",) if claim.mechanism else ()
+    repeats = (f"not counted: the same numbers as {claim.repeats}",) if claim.repeats else ()
+    return (*mechanism, *repeats, *claim.notes)
+
+
+def _standings(claim: Claim) -> str:
+    return " > ".join(
+        f"{s.row} {text.plus_minus(s.estimate)} (n = {s.estimate.n})" if s.estimate else s.row
+        for s in claim.standings
+    )

@@ -1,0 +1,150 @@
+"""Rows and records in a terminal: the table after a run, one run in full, the difference of two."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from repro.errors import UserError
+from repro.recipe import differing_keys, flatten
+from repro.record import Measurement, RunRecord
+from repro.report.formats import text
+from repro.report.formats.documents import commit
+from repro.report.results.published import Paper, load_paper
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+
+
+def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
+    from tabulate import tabulate
+
+    cells = [[text.clean(cell) for cell in row] for row in rows]
+    # Numbers come as they must be shown; tabulate must not parse them again.
+    return tabulate(cells, headers=list(headers), tablefmt="simple", disable_numparse=True)
+
+
+def terminal_table(records: list[RunRecord]) -> str:
+    """The numbers of runs, for `repro run`: the published number stands beside them only at paper scale."""
+    rows = []
+    for record in records:
+        paper = _paper(record)
+        for m in record.metrics:
+            beside = _beside(record, m, paper) if record.scale == "paper" else "reduced scale"
+            labels = (record.experiment, record.scale, str(record.seed), m.name)
+            rows.append((*labels, text.number(m.value), m.unit, m.split, beside))
+    return _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
+
+
+def rows_table(rows: list[dict[str, Any]]) -> str:
+    """The objects of :func:`repro.report.formats.listing.list_rows` for `repro list`."""
+    lines = []
+    for row in rows:
+        published = text.printed(row["published"]) + (" (unconfirmed)" if row["unconfirmed"] else "")
+        reduced = [f"{r['scale']} {text.number(r['mean'])} (n = {r['n']})" for r in row["reduced"]]
+        measured = text.number(row["measured"]) + (f" (n = {row['n']})" if row["n"] else "")
+        notes = f" ({'; '.join(row['notes'])})" if row["notes"] else ""
+        why = row["reason"] or row["why"]
+        verdict = row["verdict"] + (f": {why}" if why else "") + notes
+        where = f"{row['paper']}:{row['table']}:{row['row']}"
+        recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
+        metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
+        lines.append((where, metric, published, measured, verdict, ", ".join(reduced), recipe))
+    return _table(lines, ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe"))
+
+
+def _paper(record: RunRecord) -> Paper | None:
+    try:
+        return load_paper(record.experiment.split("/", 1)[0])
+    except UserError:  # a paper of the user's own has no published file
+        return None
+
+
+def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
+    """The published numbers that the recipe holds against this measurement."""
+    found = []
+    for goal in record.config.get("reproduces") or ():
+        protocol = goal.get("protocol") or {}
+        fits = all(measurement.protocol.get(key) == value for key, value in protocol.items())
+        table = paper.tables.get(goal["table"]) if paper else None
+        row = table.rows.get(goal["row"]) if table else None
+        if goal.get("measured") == measurement.name and fits and table and row:
+            value = text.printed(row.values.get(goal["metric"]))
+            found.append(f"{value} ({table.number}, {row.label})")
+    return "; ".join(found) or text.NOTHING
+
+
+def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
+    """A curve as one line of block characters, at most ``width`` wide; lowest value lowest."""
+    values = [point[1] for point in points if point[1] is not None]
+    if not values:
+        return ""
+    if len(values) > width:
+        # The mean over each of `width` equal parts: a single outlier does not vanish between two samples.
+        edges = [round(i * len(values) / width) for i in range(width + 1)]
+        parts = [values[a:b] for a, b in itertools.pairwise(edges)]
+        values = [sum(part) / len(part) for part in parts]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    return "".join(_BARS[min(7, int((v - low) / span * 8))] for v in values)
+
+
+def show_run(record: RunRecord) -> str:
+    """One run in full: what it was, its numbers, its curves, its configuration."""
+    scale = "paper scale" if record.scale == "paper" else f"reduced scale: {record.scale}"
+    facts = [
+        ("run", record.run_id),
+        ("scale", scale),
+        ("finished", record.finished),
+        ("commit", commit(record)),
+        ("hardware", text.mapping(record.hardware)),
+        ("precision", record.precision),
+        ("parameters", text.count(record.parameters)),
+        ("updates", text.count(record.steps)),
+        ("tokens", text.count(record.tokens)),
+        ("wall time", text.duration(record.wall_seconds)),
+        ("GPU hours", f"{record.gpu_hours:.2f}"),
+        ("peak memory", text.size(record.peak_bytes)),
+        ("data", text.mapping(record.data)),
+        ("versions", text.mapping(dict(record.versions))),
+        ("W&B", record.wandb_url or text.NOTHING),
+        ("command", record.command),
+    ]
+    facts += [("deviation", deviation) for deviation in record.deviations]
+    parts = ["\n".join(f"{name:<12}{text.clean(value)}" for name, value in facts), terminal_table([record])]
+    curves = [_curve(name, points) for name, points in sorted(record.curves.items()) if points]
+    if curves:
+        parts.append("\n".join(curves))
+    keys = flatten({k: v for k, v in record.config.items() if isinstance(v, dict)})
+    parts.append("\n".join(text.clean(f"{key}: {value}") for key, value in keys.items()))
+    return "\n\n".join(parts)
+
+
+def _curve(name: str, points: list[list[Any]]) -> str:
+    first, last = points[0], points[-1]
+    ends = f"{text.number(first[1])} at {first[0]:g}, {text.number(last[1])} at {last[0]:g}"
+    return f"{text.clean(name):<24}{sparkline(points)}  {ends}"
+
+
+def diff_runs(a: RunRecord, b: RunRecord) -> str:
+    """What differs between two runs: configuration keys, then every number side by side."""
+    keys = differing_keys(flatten(a.config), flatten(b.config))
+    for name in ("scale", "seed", "commit", "dirty", "hardware", "precision", "parameters", "versions"):
+        old, new = getattr(a, name), getattr(b, name)
+        if old != new and isinstance(old, dict) and isinstance(new, dict):
+            keys += [f"{name}.{line}" for line in differing_keys(flatten(old), flatten(new))]
+        elif old != new:
+            keys.append(f"{name}: {old} → {new}")
+    said = "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
+    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{said}\n\n{_numbers(a, b)}"
+
+
+def _numbers(a: RunRecord, b: RunRecord) -> str:
+    def key(m: Measurement) -> tuple[str, str, str, str]:
+        return m.name, m.unit, m.split, text.mapping(m.protocol)
+
+    old, new = {key(m): m.value for m in a.metrics}, {key(m): m.value for m in b.metrics}
+    rows = []
+    for k in sorted(old.keys() | new.keys()):
+        change = text.signed(new[k] - old[k]) if k in old and k in new else text.NOTHING
+        rows.append((*k[:3], text.number(old.get(k)), text.number(new.get(k)), change, k[3]))
+    return _table(rows, ("metric", "unit", "split", "first", "second", "second - first", "protocol"))

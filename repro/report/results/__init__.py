@@ -1,0 +1,1 @@
+"""Joins records with published numbers, and judges them."""

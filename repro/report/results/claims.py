@@ -1,0 +1,214 @@
+"""Ordering claims: does our data show the orders that the paper shows, whichever way it falls?
+
+A claim is a published trend at one scale; :func:`repro.report.results.judge.judge_claim` decides it. Its rows must
+share data, protocol, tokens and updates, unless the trend says that they vary.
+"""
+
+from dataclasses import dataclass, replace
+
+from repro.errors import UserError, nearest
+from repro.recipe import SCALES
+from repro.report.formats.text import mapping
+from repro.report.results.compare import Comparison
+from repro.report.results.header import Goal, Support
+from repro.report.results.judge import judge_claim
+from repro.report.results.published import Metric, Paper, Terms, Trend
+from repro.report.results.rules import Margin, default_margin
+from repro.report.results.samples import Sample, protocol_of
+from repro.report.results.statistics import Estimate
+
+DECIDED = ("holds", "does not")
+OPEN = ("incomplete", "not run", "no recipe")
+BUDGET = "budget"  # in `varies`: updates and training tokens
+SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
+SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Our number for one row of a claim; ``sample`` is None where no recipe stands for the row."""
+
+    row: str
+    label: str
+    sample: Sample | None
+
+    @property
+    def scores(self) -> list[float]:
+        """Our numbers, one for each seed."""
+        return [m.value for _, m in self.sample.measured] if self.sample and self.estimate else []
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Mean over seeds, or None."""
+        return self.sample.estimate if self.sample else None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One trend at one scale (None where no recipe stands for any of its rows).
+
+    Attributes:
+        verdict: ``holds``, ``does not``, ``undecided``, ``incomplete``, ``not run`` or ``no recipe``.
+        notes: why, and what weakens it.
+        mechanism: why the task alone decides the order; then it is no evidence for the paper's claim.
+        repeats: the trend that uses the same data, and counts in its place; or None.
+    """
+
+    paper: Paper
+    trend: Trend
+    scale: str | None
+    standings: tuple[Standing, ...]
+    verdict: str
+    notes: tuple[str, ...]
+    mechanism: str | None = None
+    repeats: str | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the verdict is evidence of its own."""
+        return self.mechanism is None and self.repeats is None
+
+
+def claims(comparison: Comparison) -> list[Claim]:
+    """Every trend of every paper, at each scale that has recipes for its rows."""
+    found = []
+    for paper in comparison.papers:
+        wanted = _wanted(comparison, paper)
+        here = []
+        for trend in paper.trends.values():
+            rows = trend.order_best_first
+            built = {scale: sum((trend.id, scale, row) in wanted for row in rows) for scale in SCALES}
+            # One row alone says nothing of an order; at paper scale it is listed all the same.
+            scales = [scale for scale, n in built.items() if n >= (1 if scale == "paper" else 2)]
+            here += [_claim(comparison, paper, trend, scale, wanted) for scale in scales]
+            if not scales:
+                standings = tuple(Standing(row, _label(paper, trend, row), None) for row in rows)
+                here.append(Claim(paper, trend, None, standings, "no recipe", ()))
+        found += [replace(claim, repeats=_repeated(claim, here)) for claim in here]
+    return found
+
+
+def _repeated(claim: Claim, others: list[Claim]) -> str | None:
+    """The trend at the same scale that judges the same numbers and more; of two with the same ones, the first."""
+    own, place = _numbers(claim), next(i for i, other in enumerate(others) if other is claim)
+    if not own:
+        return None
+    for i, other in enumerate(others):
+        theirs = _numbers(other)
+        if other.scale == claim.scale and (own < theirs or (own == theirs and i < place)):
+            return other.trend.id
+    return None
+
+
+def _numbers(claim: Claim) -> set[tuple[str, ...]]:
+    """The numbers that a claim judges; none where it is open."""
+    if claim.verdict in OPEN:
+        return set()
+    wanted = [s.sample.wanted for s in claim.standings if s.sample]
+    return {(w.experiment, w.measured, mapping(w.protocol)) for w in wanted}
+
+
+def _wanted(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, str], list[Goal | Support]]:
+    """Who stands for ``(trend, scale, row)``: entries of ``supports`` first, then those of ``reproduces``."""
+    tables = {trend.id: (trend.table, trend.metric) for trend in paper.trends.values()}
+    found: dict[tuple[str, str, str], list[Goal | Support]] = {}
+    headers = [h for h in comparison.headers.values() if h.recipe.paper == paper.key]
+    for header in headers:
+        for support in header.supports(tables):
+            rows = paper.trends[support.trend].order_best_first
+            if support.row not in rows:
+                where = f"{support.experiment} at scale {support.scale}: supports {support.trend}"
+                raise UserError(f"{where}: no row {support.row!r}{nearest(support.row, rows)}")
+            found.setdefault((support.trend, support.scale, support.row), []).append(support)
+    for header in headers:
+        for goal in header.goals:
+            for trend in paper.trends.values():
+                if (trend.table, trend.metric) == (goal.table, goal.metric):
+                    found.setdefault((trend.id, goal.scale, goal.row), []).append(goal)
+    return found
+
+
+def _claim(
+    comparison: Comparison,
+    paper: Paper,
+    trend: Trend,
+    scale: str,
+    wanted: dict[tuple[str, str, str], list[Goal | Support]],
+) -> Claim:
+    standings, notes = [], []
+    chosen: list[Goal | Support] = []
+    for row in trend.order_best_first:
+        here = wanted.get((trend.id, scale, row), [])
+        if here:
+            chosen.append(here[0])
+            others = sorted({w.experiment for w in here[1:]} - {here[0].experiment})
+            notes += [f"{row}: also {', '.join(others)}"] if others else []
+        sample = comparison.sample(here[0]) if here else None
+        standings.append(Standing(row, _label(paper, trend, row), sample))
+        notes += [f"{row}: {note}" for note in sample.notes] if sample else []
+    terms = trend.at.get(scale, Terms())
+    made = Claim(paper, trend, scale, tuple(standings), "not run", tuple(notes), terms.mechanism)
+    if all(s.estimate is None for s in standings):
+        return made
+    metric = paper.tables[trend.table].metrics[trend.metric]
+    problem = _unclean(standings) or _incomparable(standings, chosen, trend.varies)
+    if problem and all(s.estimate for s in standings):
+        return replace(made, verdict="undecided", notes=(problem, *notes))
+    units = [s.sample.unit for s in standings if s.sample and s.sample.unit]
+    table = paper.tables[trend.table]
+    said = judge_claim(
+        [(s.row, s.scores) for s in standings],
+        [table.rows[row].values.get(trend.metric) for row in trend.order_best_first],
+        trend.margin or metric.rules.margin,
+        terms.margin or _usual_margin(units[0], metric),
+        _sign(metric, chosen),
+        units[0],
+        any(comparison.headers[w.experiment, w.scale].recipe.extended for w in chosen),
+    )
+    return replace(made, verdict=said.word, notes=(*([said.why] if said.why else []), *notes))
+
+
+def _usual_margin(unit: str, metric: Metric) -> Margin | None:
+    """Of numbers in a unit: the published metric's where it is the same unit, else the unit's default."""
+    return metric.rules.margin if unit == metric.unit else default_margin(unit)
+
+
+def _sign(metric: Metric, chosen: list[Goal | Support]) -> int:
+    ways = {w.better for w in chosen if isinstance(w, Support) and w.better}
+    return {"higher": 1, "lower": -1}[ways.pop()] if ways else metric.sign
+
+
+def _unclean(standings: list[Standing]) -> str | None:
+    names = [s.row for s in standings if s.sample and s.estimate and not s.sample.clean]
+    return f"not all commits are clean and ours: {', '.join(names)}" if names else None
+
+
+def _incomparable(
+    standings: list[Standing], chosen: list[Goal | Support], varies: frozenset[str]
+) -> str | None:
+    """In what the rows' numbers differ that they must share, or None."""
+    if {"higher", "lower"} <= {w.better for w in chosen if isinstance(w, Support)}:
+        return "the recipes disagree on whether higher is better"
+    found = [pair for s in standings if s.sample for pair in s.sample.measured]
+    protocols = [protocol_of(m) for _, m in found]
+    keys = dict.fromkeys(key for protocol in protocols for key in protocol)
+    shared = {key: [mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys}
+    shared |= {
+        "unit": [m.unit for _, m in found],
+        "split": [m.split for _, m in found],
+        "data": [str(record.data.get("name")) for record, _ in found],
+        BUDGET: [f"{record.steps:,} updates" for record, _ in found],
+    }
+    for key, values in shared.items():
+        if key not in varies and len(set(values)) > 1:
+            return f"the rows differ in {key}: {'; '.join(sorted(set(values))[:3])}"
+    amounts = {BUDGET: ("tokens trained on", [record.tokens for record, _ in found], SAME_TOKENS)}
+    amounts["items"] = ("items scored", [m.count or 0 for _, m in found], SAME_ITEMS)
+    for key, (what, counts, share) in amounts.items():
+        if key not in varies and counts and max(counts) - min(counts) > share * max(counts):
+            return f"the rows differ in {what}: {min(counts):,} to {max(counts):,}"
+    return None
+
+
+def _label(paper: Paper, trend: Trend, row: str) -> str:
+    return paper.tables[trend.table].rows[row].label

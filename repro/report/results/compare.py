@@ -1,0 +1,254 @@
+"""Joins run records with published rows. Says what holds, and marks whatever weakens the statement.
+
+The verdicts of a number at paper scale are those of :mod:`repro.report.results.judge`. Others: ``reduced scale``
+(records only at reduced scales), ``not run`` (a recipe, but no usable record), ``no recipe``, and ``unpublished`` (we
+measured what the paper shows without a number).
+"""
+
+from dataclasses import dataclass, field
+
+from repro.errors import UserError, nearest
+from repro.paths import results_dir
+from repro.recipe import experiments, scales_of
+from repro.record import Damage, RunRecord, read_records
+from repro.report.results.header import Goal, Header, Support, read_header
+from repro.report.results.judge import judge_number
+from repro.report.results.published import Metric, Paper, Row, Table, load_papers
+from repro.report.results.record_ledger import reasons, withdrawn
+from repro.report.results.rules import Rules, default_margin
+from repro.report.results.samples import Sample, Selection, sample
+from repro.report.results.statistics import Estimate
+from repro.verify import Outcome, outcomes
+
+VERDICTS = (
+    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "agrees", "differs", "timed", "derived",
+    "unpublished", "reduced scale", "not run", "no recipe",
+)  # fmt: skip
+DECIDED = ("reproduced", "better", "worse")
+COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
+Key = tuple[str, str, str, str | None]  # paper, table, row, metric
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one experiment says, at one scale, of one published number.
+
+    Attributes:
+        why: of the verdict, where it is not plain.
+        difference: our mean less the published number, in the metric's unit; None at reduced scales.
+        notes: whatever weakens the statement: seeds missing, commits mixed or dirty.
+    """
+
+    goal: Goal
+    sample: Sample
+    verdict: str
+    why: str
+    difference: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Mean over seeds, or None without a usable record."""
+        return self.sample.estimate
+
+
+@dataclass
+class Entry:
+    """One published number with everything that was measured for it."""
+
+    paper: Paper
+    table: Table
+    row: Row
+    metric: Metric | None
+    cells: list[Cell] = field(default_factory=list)
+
+    @property
+    def published(self) -> float | None:
+        """The paper's number; None where it prints none."""
+        return self.row.values.get(self.metric.name) if self.metric else None
+
+    @property
+    def unconfirmed(self) -> bool:
+        """True where nobody could check the published number against the paper."""
+        return self.metric is not None and self.metric.name in self.row.unconfirmed
+
+    @property
+    def rules(self) -> Rules | None:
+        """How the number is judged; None for a row without numbers."""
+        return self.row.rules[self.metric.name] if self.metric else None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number belongs to the paper's denominator, which no recipe or record changes."""
+        rules = self.rules
+        if rules is None or self.published is None or self.unconfirmed:
+            return False
+        first = rules.same_as is None and rules.configuration == "theirs"
+        return first and rules.counted and rules.kind in COUNTED
+
+    @property
+    def ours(self) -> list[Cell]:
+        """Cells at paper scale, measured ones first; of several experiments the best on validation is first."""
+        sign = self.metric.sign if self.metric else 1
+        return sorted((c for c in self.cells if c.goal.scale == "paper"), key=lambda c: _preference(c, sign))
+
+    @property
+    def reduced(self) -> list[Cell]:
+        """Cells at reduced scales that have a number."""
+        return [cell for cell in self.cells if cell.goal.scale != "paper" and cell.estimate]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict of the first experiment; see the module."""
+        if not self.cells:
+            return "no recipe"
+        first = self.ours[0].verdict if self.ours else "not run"
+        return "reduced scale" if first == "not run" and self.reduced else first
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no recipe; None where there is one."""
+        if self.cells:
+            return None
+        declared = self.rules.no_recipe if self.rules else self.row.no_recipe
+        if declared:
+            return declared
+        if self.table.third_party:
+            return "third-party reproduction"
+        if not self.row.is_this_papers_model:
+            return "not the paper's own model"
+        return "not built yet"
+
+
+def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
+    """Which of several experiments for one number stands for it: never by its test score."""
+    best = cell.sample.validation
+    return cell.estimate is None, float("inf") if best is None else -best * sign, cell.goal.experiment
+
+
+@dataclass
+class Comparison:
+    """Published numbers, recipes and records, joined."""
+
+    papers: list[Paper]
+    records: list[RunRecord]
+    damaged: list[Damage]
+    entries: dict[Key, Entry]
+    headers: dict[tuple[str, str], Header]
+    selections: dict[tuple[str, str], Selection]
+    verified: list[Outcome]
+    reasons: dict[str, str]  # of the ledger, by a record's path
+
+    def of(self, paper: Paper) -> list[Entry]:
+        """The entries of one paper in published order."""
+        return [entry for key, entry in self.entries.items() if key[0] == paper.key]
+
+    def state(self, record: RunRecord) -> str:
+        """``current``, or why it is not used; see :meth:`repro.report.results.samples.Selection.state`."""
+        selection = self.selections.get((record.experiment, record.scale))
+        return selection.state(record) if selection else "no recipe"
+
+    def explained(self, record: RunRecord) -> str:
+        """The state, with the ledger's reason."""
+        state, reason = self.state(record), self.reasons.get(record.path)
+        return f"{state}: {reason}" if reason and state in ("superseded", "withdrawn") else state
+
+    def sample(self, wanted: Goal | Support) -> Sample:
+        """The numbers of the current records that fit."""
+        return sample(wanted, self.selections[wanted.experiment, wanted.scale].used)
+
+
+def compare(paper: str | None = None) -> Comparison:
+    """Joins everything there is, of one paper or of all."""
+    papers = load_papers(paper)
+    keys = {p.key for p in papers}
+    named = [e for e in experiments() if e.split("/", 1)[0] in keys]
+    found = read_records(results_dir() / "runs")
+    records = [r for r in found.good if r.experiment.split("/", 1)[0] in keys]
+    headers = {(e, scale): read_header(e, scale) for e in named for scale in scales_of(e)}
+    grouped: dict[tuple[str, str], list[RunRecord]] = {key: [] for key in headers}
+    for record in records:
+        if (record.experiment, record.scale) in grouped:
+            grouped[record.experiment, record.scale].append(record)
+    left_out = withdrawn(results_dir() / "runs")
+    selections = {
+        key: Selection.of(group, headers[key].config_hash if group else "", headers[key].seeds, left_out)
+        for key, group in grouped.items()
+    }
+    again, why = outcomes(results_dir()), reasons(results_dir() / "runs")
+    comparison = Comparison(papers, records, found.damaged, {}, headers, selections, again, why)
+    for one in papers:
+        _add_entries(comparison, one)
+    return comparison
+
+
+def _add_entries(comparison: Comparison, paper: Paper) -> None:
+    goals: dict[tuple[str, str], list[Goal]] = {}
+    for (experiment, _), header in comparison.headers.items():
+        for goal in header.goals if header.recipe.paper == paper.key else ():
+            _check_goal(goal, paper, experiment)
+            goals.setdefault((goal.table, goal.row), []).append(goal)
+    for table in paper.tables.values():
+        for row in table.rows.values():
+            here = goals.get((table.id, row.id), [])
+            names: list[str | None] = list(dict.fromkeys([*row.values, *(goal.metric for goal in here)]))
+            for name in names or [None]:
+                entry = Entry(paper, table, row, table.metrics[name] if name else None)
+                entry.cells = [_cell(comparison, entry, goal) for goal in here if goal.metric == name]
+                comparison.entries[paper.key, table.id, row.id, name] = entry
+
+
+def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:
+    where = f"{experiment} at scale {goal.scale}: reproduces"
+    if goal.table not in paper.tables:
+        raise UserError(
+            f"{where}: {paper.key} has no table {goal.table!r}{nearest(goal.table, paper.tables)}"
+        )
+    table = paper.tables[goal.table]
+    if goal.row not in table.rows:
+        raise UserError(f"{where}: {table.id} has no row {goal.row!r}{nearest(goal.row, table.rows)}")
+    if goal.metric not in table.metrics:
+        raise UserError(
+            f"{where}: {table.id} has no metric {goal.metric!r}{nearest(goal.metric, table.metrics)}"
+        )
+
+
+def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
+    found = comparison.sample(goal)
+    notes = (*comparison.selections[goal.experiment, goal.scale].notes, *found.notes)
+    rules, published = entry.rules, entry.published
+    if found.estimate is None:
+        return Cell(goal, found, "not run", "", None, notes)
+    if goal.scale != "paper":
+        return Cell(goal, found, "reduced scale", "", None, notes)
+    if published is None or entry.metric is None or rules is None:
+        return Cell(goal, found, "unpublished", "", None, notes)
+    _check_dates(rules, entry.metric, found, goal)
+    difference = found.estimate.mean - published
+    if (
+        rules.kind == "ratio"
+        and rules.device
+        and {"gpu" if r.on_gpu else "cpu" for r in found.records} != {rules.device}
+    ):
+        return Cell(goal, found, "timed", f"the paper timed on a {rules.device}", difference, notes)
+    if not found.clean:
+        return Cell(goal, found, "undecided", "not all commits are clean and ours", difference, notes)
+    scores = [m.value for _, m in found.measured]
+    updates = min(record.steps for record in found.records)
+    extended = comparison.headers[goal.experiment, goal.scale].recipe.extended
+    said = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
+    return Cell(goal, found, said.word, said.why, difference, notes)
+
+
+def _check_dates(rules: Rules, metric: Metric, found: Sample, goal: Goal) -> None:
+    """Refuses a margin of our own choice that is younger than the runs it judges."""
+    margin = rules.margin
+    usual = default_margin(metric.unit)
+    if margin is None or rules.kind not in COUNTED or usual is None or margin.size == usual.size:
+        return
+    first = min(record.finished[:10] for record in found.records)
+    if margin.date > first:
+        where = f"{goal.table}, row {goal.row}, {goal.metric}"
+        raise UserError(
+            f"{where}: margin {margin} was set on {margin.date}, after a run of {first}; take {usual}"
+        )

@@ -1,0 +1,33 @@
+"""What the paper's tables say of the numbers that a run is about to measure."""
+
+from repro.recipe import Recipe
+from repro.report.results.header import Header
+from repro.report.results.published import load_paper, paper_keys
+
+
+def expected(recipe: Recipe) -> dict[str, float]:
+    """The published number for each measurement that the recipe reproduces, by the measurement's name.
+
+    A name that stands for several cells is given once for each, as ``<name>@<table>:<row>``. Cells without a printed
+    number are left out, as are those that the paper does not have, which `repro tables` refuses. At a reduced scale the
+    numbers are those of the paper all the same.
+
+    Args:
+        recipe: resolved.
+
+    Raises:
+        UserError: a malformed ``reproduces`` or file of published numbers.
+    """
+    if recipe.paper not in paper_keys():
+        return {}
+    tables = load_paper(recipe.paper).tables
+    found: dict[str, dict[str, float]] = {}
+    for goal in Header(recipe).goals:
+        row = tables[goal.table].rows.get(goal.row) if goal.table in tables else None
+        if row is not None and goal.metric in row.values:
+            found.setdefault(goal.measured, {})[f"{goal.table}:{goal.row}"] = row.values[goal.metric]
+    flat = {}
+    for name, cells in found.items():
+        for cell, value in cells.items():
+            flat[name if len(cells) == 1 else f"{name}@{cell}"] = value
+    return flat

@@ -1,0 +1,296 @@
+"""The rules by which a number or a claim is judged; ``docs/results.md`` says the same in words.
+
+A *number* is a mean over seeds beside one published number. A *claim* is an order of rows. Neither rule knows records,
+recipes or files.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repro.report.results.rules import Margin, Rules
+from repro.report.results.statistics import (
+    Difference,
+    Estimate,
+    clopper_pearson,
+    estimate,
+    exceeds,
+    fisher,
+    holm,
+    satterthwaite,
+    welch,
+)  # fmt: skip
+
+LEVEL = 0.05
+EXTENDED_LEVEL = 0.025  # of a result that was undecided and then extended to more seeds
+SEEDS = 3  # the fewest that are judged
+RATE_SEEDS = 5  # the fewest of a 0/1 outcome, in a claim
+RATE = "0/1"  # the unit of outcomes that are 0 or 1
+MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried out on an undecided result
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What holds, and why where it is not plain."""
+
+    word: str
+    why: str = ""
+
+
+def judge_number(
+    scores: Sequence[float],
+    published: float,
+    rules: Rules,
+    sign: int,
+    unit: str,
+    updates: int,
+    extended: bool,
+) -> Verdict:
+    """The verdict of a number at the paper's scale.
+
+    Args:
+        scores: one for each seed, at least one.
+        published: the paper's number.
+        rules: what is declared beside it.
+        sign: +1 where higher is better, -1 where lower is.
+        unit: of the metric; ``0/1`` marks outcomes.
+        updates: that ours trained for.
+        extended: whether these are the seeds of a second, larger try.
+    """
+    margin = rules.margin
+    if margin is None or rules.kind in ("timed", "derived"):
+        return Verdict("timed" if rules.kind in ("timed", "ratio") else "derived")
+    if rules.kind == "computed":
+        return Verdict("differs" if _beyond(scores, published, margin) else "agrees")
+    if _is_short(scores, rules, sign, updates):
+        return Verdict("short budget", f"{updates:,} of {rules.updates:,} updates")
+    ours = estimate([margin.scaled(score) for score in scores])
+    if _at_chance(ours, published, rules, margin):
+        return Verdict("at chance")
+    if ours.n < SEEDS:
+        return Verdict("undecided", f"{ours.n} of {SEEDS} seeds")
+    level = EXTENDED_LEVEL if extended else LEVEL
+    word = _compare(ours, published, rules, margin, sign, unit, level)
+    return Verdict(word, _more(ours, published, rules, margin, sign, unit) if word == "undecided" else "")
+
+
+def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
+    gaps = (abs(margin.scaled(score) - margin.scaled(published)) for score in scores)
+    return any(exceeds(gap, margin.at(published)) for gap in gaps)
+
+
+def _is_short(scores: Sequence[float], rules: Rules, sign: int, updates: int) -> bool:
+    """Fewer updates than the paper's, and some seed below the ceiling."""
+    if rules.updates is None or updates >= rules.updates:
+        return False
+    return rules.ceiling is None or any(score * sign < rules.ceiling * sign for score in scores)
+
+
+def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin) -> bool:
+    """Both the published number and our whole interval lie within chance ± twice the margin."""
+    if rules.chance is None or ours.low is None or ours.high is None:
+        return False
+    level, near = margin.scaled(rules.chance), 2 * margin.at(rules.chance)
+    ends = (margin.scaled(published), ours.low, ours.high)
+    return not any(exceeds(abs(end - level), near) for end in ends)
+
+
+def _compare(
+    ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str, level: float
+) -> str:
+    """``reproduced``, ``better``, ``worse`` or ``undecided``."""
+    size = margin.at(published)
+    if unit == RATE:
+        inner = _rate_interval(ours, published, rules, 1 - 2 * level)
+        outer = _rate_interval(ours, published, rules, 1 - level)
+    else:
+        gap = difference(ours, margin.scaled(published), rules)
+        inner, outer = gap.interval(1 - 2 * level), gap.interval(1 - level)
+    if exceeds(inner[0], -size) and exceeds(size, inner[1]):
+        return "reproduced"
+    if exceeds(outer[0], size) or exceeds(-size, outer[1]):
+        return "better" if (outer[0] + outer[1]) * sign > 0 else "worse"
+    return "undecided"
+
+
+def difference(ours: Estimate, published: float, rules: Rules) -> Difference:
+    """Ours less the published number. Unless the paper prints a spread, its number is one more run like ours."""
+    assert ours.variance is not None
+    gap = ours.mean - published
+    sampled = _sampling_variance(published, rules)
+    if rules.noise is None:
+        return satterthwaite(gap, [(ours.variance * (1 + 1 / ours.n), ours.n - 1), (sampled, math.inf)])
+    theirs = rules.noise.sd**2 / rules.noise.runs
+    parts = [(ours.variance / ours.n, ours.n - 1), (theirs, rules.noise.runs - 1), (sampled, math.inf)]
+    return satterthwaite(gap, parts)
+
+
+def _sampling_variance(published: float, rules: Rules) -> float:
+    """The binomial variance of a percentage that was scored on another random sample than ours, in points²."""
+    if rules.sampled is None:
+        return 0.0
+    share = min(max(published / 100, 0.0), 1.0)
+    return share * (1 - share) / rules.sampled * 100**2
+
+
+def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: float) -> tuple[float, float]:
+    """Of the difference of two rates: each has its exact interval, at half the error. The paper's is one run."""
+    runs = rules.noise.runs if rules.noise else 1
+    each = (1 + confidence) / 2
+    low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, each)
+    their_low, their_high = clopper_pearson(round(published * runs), runs, each)
+    return low - their_high, high - their_low
+
+
+def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str) -> str:
+    """How many seeds would decide, were mean and spread to stay; at the level of an extended result."""
+    for n in (n for n in MORE if n > ours.n):
+        more = Estimate(ours.mean, n, None, None, ours.variance)
+        if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "undecided":
+            return f"{n} seeds would decide at this spread"
+    return f"{MORE[-1]} seeds would not decide: the published number is itself one run of this spread"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of a claim.
+
+    Attributes:
+        names: the row that the paper ranks higher, then the other.
+        ahead: by how much the first is better.
+        tie: whether the paper prints them closer than its margin.
+        margin: within which ours count as equal; 0 where none is declared.
+    """
+
+    names: tuple[str, str]
+    ahead: "Ahead"
+    tie: bool
+    margin: float
+
+    def is_shown(self, level: float) -> bool:
+        """Whether the order, or the tie, is shown."""
+        return (self.ahead.p_within(self.margin) if self.tie else self.ahead.p_above(0.0)) <= level
+
+    @property
+    def contradictions(self) -> list[tuple[float, str]]:
+        """p-values of what would contradict the paper, with what each would show."""
+        a, b = self.names
+        if not self.tie:
+            reversed_ = (self.ahead.p_below(0.0), f"{b} is ahead of {a}")
+            equal = (self.ahead.p_within(self.margin), f"{a} and {b} are equal")
+            return [reversed_, equal] if self.margin else [reversed_]
+        if not self.margin:
+            return []
+        return [
+            (self.ahead.p_above(self.margin), f"{a} is ahead of {b} by more than the margin"),
+            (self.ahead.p_below(-self.margin), f"{b} is ahead of {a} by more than the margin"),
+        ]
+
+
+@dataclass(frozen=True)
+class RateAhead:
+    """The difference of two rates, by Fisher's exact test; only which is higher can be shown."""
+
+    a: int
+    n_a: int
+    b: int
+    n_b: int
+    sign: int
+
+    def p_above(self, bound: float) -> float:
+        if bound:
+            return 1.0
+        first, second = (self.a, self.n_a), (self.b, self.n_b)
+        return fisher(*first, *second) if self.sign > 0 else fisher(*second, *first)
+
+    def p_below(self, bound: float) -> float:
+        return RateAhead(self.b, self.n_b, self.a, self.n_a, self.sign).p_above(-bound)
+
+    def p_within(self, margin: float) -> float:
+        return 1.0
+
+
+Ahead = Difference | RateAhead
+
+
+def judge_claim(
+    rows: Sequence[tuple[str, Sequence[float]]],
+    printed: Sequence[float | None],
+    apart: Margin | None,
+    margin: Margin | None,
+    sign: int,
+    unit: str,
+    extended: bool = False,
+) -> Verdict:
+    """The verdict of an order of rows, best first as the paper prints them.
+
+    Args:
+        rows: name and scores over seeds of each.
+        printed: the paper's numbers; None where it prints none.
+        apart: the margin of the paper's numbers: closer ones are a tie.
+        margin: of our scores; None where none is declared, and then nothing is shown to be equal.
+        sign: +1 where higher is better, -1 where lower is.
+        unit: of our scores; ``0/1`` marks outcomes.
+        extended: whether the seeds of some row are those of a second, larger try.
+    """
+    missing = [name for name, scores in rows if not scores]
+    if missing:
+        return Verdict("incomplete", f"no record of {', '.join(missing)}")
+    needed = RATE_SEEDS if unit == RATE else SEEDS
+    few = [f"{name}: {len(scores)} of {needed} seeds" for name, scores in rows if len(scores) < needed]
+    if few:
+        return Verdict("undecided", "; ".join(few))
+    scale = margin.scaled if margin else float
+    bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
+    ties = [_is_tie(printed[i], printed[j], apart) for i, j in itertools.combinations(range(len(rows)), 2)]
+    names = [name for name, _ in rows]
+    verdict = _order(names, bests, ties, margin, sign, unit, EXTENDED_LEVEL if extended else LEVEL)
+    if verdict.word != "undecided":
+        return verdict
+    for n in (n for n in MORE if n > min(best.n for best in bests)):
+        more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
+        if unit != RATE and _order(names, more, ties, margin, sign, unit, EXTENDED_LEVEL).word != "undecided":
+            return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread")
+    return verdict
+
+
+def _is_tie(first: float | None, second: float | None, apart: Margin | None) -> bool:
+    if first is None or second is None or apart is None:
+        return False
+    gap = abs(apart.scaled(first) - apart.scaled(second))
+    return not exceeds(gap, apart.at(first))
+
+
+def _order(
+    names: list[str],
+    bests: list[Estimate],
+    ties: list[bool],
+    margin: Margin | None,
+    sign: int,
+    unit: str,
+    level: float,
+) -> Verdict:
+    pairs = []
+    for tie, (i, j) in zip(ties, itertools.combinations(range(len(bests)), 2), strict=True):
+        size = margin.at(bests[i].mean) if margin else 0.0
+        pairs.append((i, j, Pair((names[i], names[j]), _ahead(bests[i], bests[j], sign, unit), tie, size)))
+    open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
+    if not open_pairs:
+        return Verdict("holds")
+    against = [found for _, _, pair in pairs for found in pair.contradictions]
+    if holm([p for p, _ in against], level):
+        return Verdict("does not", min(against)[1])
+    return Verdict("undecided", "not shown: " + ", ".join(_said(pair) for pair in open_pairs))
+
+
+def _said(pair: Pair) -> str:
+    return f"{pair.names[0]} {'=' if pair.tie else '>'} {pair.names[1]}"
+
+
+def _ahead(a: Estimate, b: Estimate, sign: int, unit: str) -> Ahead:
+    if unit == RATE:
+        return RateAhead(round(a.mean * a.n), a.n, round(b.mean * b.n), b.n, sign)
+    gap = welch(a, b)
+    assert gap is not None
+    return Difference(gap.value * sign, gap.error, gap.freedom)

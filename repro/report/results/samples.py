@@ -1,0 +1,223 @@
+"""Which records count for an experiment at one scale, and which of their numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from repro.record import Measurement, RunRecord
+from repro.report.formats import text
+from repro.report.results.header import Wanted
+from repro.report.results.statistics import Estimate, estimate
+from repro.seeds import TUNING
+
+# Entries of a protocol that are found by the run itself: they say nothing of how it was measured.
+OUTCOMES = frozenset({"best", "omegas"})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The records of one experiment at one scale, sorted by whether they count.
+
+    Attributes:
+        used: the records that count, one for each seed, by seed.
+        left_out: every other record, with its state; see :meth:`state`.
+        missing: judged seeds between the first and the last recorded one that have no record.
+    """
+
+    used: tuple[RunRecord, ...]
+    left_out: tuple[tuple[RunRecord, str], ...] = ()
+    missing: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, records: list[RunRecord], config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
+    ) -> "Selection":
+        """Sorts the records of one experiment at one scale.
+
+        Args:
+            config_hash: of the recipe as it now is.
+            seeds: the judged seeds of the recipe.
+            withdrawn: paths below ``results/runs`` of the records that were withdrawn.
+        """
+        first: dict[bool, dict[int, RunRecord]] = {False: {}, True: {}}
+        left_out = []
+        for record in sorted(records, key=lambda r: (r.finished, r.path)):
+            state = _set_aside(record, config_hash, seeds, withdrawn)
+            if state is None and first[record.external].setdefault(record.seed, record) is not record:
+                state = "repeated"
+            if state is not None:
+                left_out.append((record, state))
+        used = first[False] or first[True]
+        if first[False]:
+            left_out += [(record, "external") for record in first[True].values()]
+        gone = {r.seed for r, state in left_out if state == "withdrawn" and r.config_hash == config_hash}
+        there = sorted(used.keys() | gone)
+        missing = [s for s in sorted(seeds - {*there}) if there and there[0] < s < there[-1]]
+        return cls(tuple(used[seed] for seed in sorted(used)), tuple(left_out), tuple(missing))
+
+    def state(self, record: RunRecord) -> str:
+        """Whether a record counts.
+
+        Returns:
+            ``current`` or ``current, external``, where it counts; ``withdrawn``; ``overridden`` (settings beside the
+            recipe's changed what was computed), ``superseded`` (the recipe was another), ``tuning`` (its seed is not
+            among the judged ones), ``repeated`` (an earlier record of its seed counts), ``external`` (of others, and
+            we have our own).
+        """
+        for other, state in self.left_out:
+            if other is record:
+                return state
+        return "current, external" if record.external else "current"
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing."""
+        if not self.missing:
+            return []
+        count = len(self.missing)
+        few = ", ".join(map(str, self.missing[:5])) + (f" and {count - 5:,} more" if count > 5 else "")
+        return [f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
+
+    @property
+    def weaknesses(self) -> list[str]:
+        """What is missing, and what weakens the records that count."""
+        return [*self.notes, *weaknesses(self.used)]
+
+
+def _set_aside(
+    record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
+) -> str | None:
+    """Why a record does not count, whatever other records there are; None where it may."""
+    if record.path in withdrawn:
+        return "withdrawn"
+    if record.config_hash != config_hash:
+        return "overridden" if record.overrides else "superseded"
+    return "tuning" if record.seed >= TUNING or record.seed not in seeds else None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The numbers found for one wanted measurement.
+
+    Attributes:
+        estimate: mean and interval over seeds, None without a number.
+        records: those that gave a number.
+        measured: each of them with its number.
+        clean: every one of them is ours and of a commit without uncommitted changes.
+        unit: the unit they were measured in.
+        notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
+    """
+
+    wanted: Wanted
+    estimate: Estimate | None
+    records: tuple[RunRecord, ...]
+    measured: tuple[tuple[RunRecord, Measurement], ...]
+    clean: bool
+    unit: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def validation(self) -> float | None:
+        """The mean of the same metric on the validation split; None where a record lacks it."""
+        scores = [m.validation for _, m in self.measured if m.validation is not None]
+        return sum(scores) / len(scores) if scores and len(scores) == len(self.measured) else None
+
+
+def sample(wanted: Wanted, records: tuple[RunRecord, ...]) -> Sample:
+    """Takes the wanted number from each record.
+
+    At paper scale a measurement of another protocol is not used. A reduced-scale number is never compared
+    with the paper, so there it is used, with a note, where it is the only one of its name.
+    """
+    found: list[tuple[RunRecord, Measurement]] = []
+    notes = []
+    for record in records:
+        measurement, note = _find(wanted, record)
+        if measurement is not None:
+            found.append((record, measurement))
+        if note:
+            notes.append((note, record.seed))
+    used, measured = tuple(record for record, _ in found), tuple(found)
+    units = {m.unit for _, m in found}
+    if len(units) > 1:
+        words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
+        return Sample(wanted, None, used, measured, False, None, (words,))
+    apart = _apart(found)
+    if apart:
+        said = (*_by_seed(notes), *apart, *weaknesses(used))
+        return Sample(wanted, None, used, measured, False, units.pop(), said)
+    return Sample(
+        wanted=wanted,
+        estimate=estimate([m.value for _, m in found]) if found else None,
+        records=used,
+        measured=measured,
+        clean=all(r.dirty is False and r.commit is not None and not r.external for r in used),
+        unit=units.pop() if units else None,
+        notes=(*_by_seed(notes), *weaknesses(used)),
+    )
+
+
+def _find(wanted: Wanted, record: RunRecord) -> tuple[Measurement | None, str | None]:
+    named = [m for m in record.metrics if m.name == wanted.measured]
+    if not named:
+        return None, f"{wanted.measured} was not measured"
+    for measurement in named:
+        if all(
+            k in measurement.protocol and measurement.protocol[k] == v for k, v in wanted.protocol.items()
+        ):
+            return measurement, None
+    there = named[0].protocol
+    differing = "; ".join(
+        f"{key} is {there.get(key, 'not stated')}, not {value}"
+        for key, value in wanted.protocol.items()
+        if there.get(key) != value or key not in there
+    )
+    only = named[0] if wanted.scale != "paper" and len(named) == 1 else None
+    return only, f"protocol mismatch: {differing}"
+
+
+def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
+    seeds: dict[str, list[str]] = {}
+    for note, seed in notes:
+        seeds.setdefault(note, []).append(str(seed))
+    return [f"seed{'s' if len(s) > 1 else ''} {', '.join(s)}: {note}" for note, s in seeds.items()]
+
+
+def protocol_of(measurement: Measurement) -> dict[str, Any]:
+    """How it was measured: the protocol without what only this run found."""
+    return {key: value for key, value in measurement.protocol.items() if key not in OUTCOMES}
+
+
+def _apart(found: list[tuple[RunRecord, Measurement]]) -> list[str]:
+    """In what the protocols of the seeds differ, such as the signature of a BLEU: such numbers have no mean."""
+    protocols = [(record.seed, protocol_of(m)) for record, m in found]
+    notes = []
+    for key in sorted({key for _, protocol in protocols for key in protocol}):
+        said: dict[str, list[str]] = {}
+        for seed, protocol in protocols:
+            value = text.mapping({key: protocol[key]}) if key in protocol else f"no {key}"
+            said.setdefault(value, []).append(str(seed))
+        if len(said) > 1:
+            words = "; ".join(
+                f"{value} (seed{'s' if len(s) > 1 else ''} {', '.join(s)})" for value, s in said.items()
+            )
+            notes.append(f"protocols differ between seeds: {words}: not averaged")
+    return notes
+
+
+def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
+    """Commits that differ or cannot be named, records of others, curves that are not finite."""
+    commits = sorted({r.commit[:8] for r in records if r.commit is not None})
+    notes = [f"mixed commits ({', '.join(commits)})"] if len(commits) > 1 else []
+    for words, seeds in (
+        ("uncommitted changes", [r.seed for r in records if r.dirty]),
+        ("commit unknown", [r.seed for r in records if r.commit is None or r.dirty is None]),
+        ("external record", [r.seed for r in records if r.external]),
+        ("a curve that is not finite", [r.seed for r in records if _diverged(r)]),
+    ):
+        if seeds:
+            notes.append(f"{words} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})")
+    return notes
+
+
+def _diverged(record: RunRecord) -> bool:
+    return any(value is None for curve in record.curves.values() for _, value in curve)

@@ -1,0 +1,1 @@
+"""Tasks that measure operations, memory and time."""

@@ -1,0 +1,144 @@
+"""What attention costs against the length of its sequence: time and memory of a forward and a backward pass."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from repro.batches import Data
+from repro.nn.mixer import Layout, SequenceMixer
+from repro.record import Measurement
+from repro.tasks.costs.measuring import Measuring, slope, taken
+from repro.tasks.costs.peak import peak_bytes
+from repro.tasks.task import OptimizerMaker, ScheduleMaker
+
+LONGEST = 3  # lengths over which growth is measured
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one length came to.
+
+    Attributes:
+        length: N.
+        batch: sequences side by side.
+        seconds: of a forward and a backward pass, the median.
+        peak: bytes held at a time beyond weights and input.
+    """
+
+    length: int
+    batch: int
+    seconds: float
+    peak: int
+
+
+class VectorData(Data, Protocol):
+    """What measuring reads of its datamodule."""
+
+    input_size: int
+
+
+class Scaling(Measuring[SequenceMixer]):
+    """Measures a mixer, by itself and causal, at growing lengths and a fixed number of tokens; trains next to nothing.
+
+    Lengths are powers of two from ``shortest`` on, in as many sequences as fit ``tokens``, until the next one would be
+    expected to take more than ``memory``: at a fixed number of tokens a peak at most doubles with the length. Growth is
+    the slope of the logarithm of what a *sequence* takes over that of its length, over the longest three lengths: 1 is
+    linear.
+
+    Args:
+        net: a mixer; its ``d_model`` is that of the data.
+        optimizer: maker of the optimiser.
+        schedule: maker of the schedule.
+        shortest: first length.
+        longest: last length, at most.
+        tokens: of a pass, a multiple of ``longest``.
+        repeats: passes whose median counts.
+        memory: bytes that a pass may hold.
+
+    Raises:
+        ValueError: lengths that do not fit.
+
+    Source: Katharopoulos et al. 2020, section 4.1.2, figure 1: lengths 2^9 to 2^16 on a GPU with 11 GB.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: OptimizerMaker,
+        schedule: ScheduleMaker,
+        shortest: int = 512,
+        longest: int = 65536,
+        tokens: int = 65536,
+        repeats: int = 5,
+        memory: float = 11e9,
+    ) -> None:
+        super().__init__(net, optimizer, schedule)
+        if shortest < 1 or longest < shortest * 2 ** (LONGEST - 1) or tokens % longest:
+            raise ValueError(
+                f"lengths {shortest} to {longest} with {tokens} tokens: give {LONGEST} powers of two at least, and "
+                "tokens that the longest divides"
+            )
+        if repeats < 1:
+            raise ValueError(f"repeats must be at least 1, not {repeats}")
+        self.lengths = [n for n in (shortest << i for i in range(32)) if n <= longest]
+        self.tokens = tokens
+        self.repeats = repeats
+        self.memory = memory
+        self.points: list[Point] = []
+
+    def output(self, x: Tensor) -> Tensor:
+        """What the mixer makes of random vectors."""
+        return self.net(x, None, Layout(True)).y
+
+    def measure(self) -> None:
+        self.points = []
+        for length in self.lengths:
+            if self.points and 2 * self.points[-1].peak > self.memory:
+                break
+            self.points.append(self._measure(length))
+
+    def _measure(self, length: int) -> Point:
+        batch = self.tokens // length
+        width = cast(VectorData, self.data).input_size
+        x = torch.randn(batch, length, width, device=self.device).requires_grad_()
+        grad = torch.randn_like(x)
+        parameters = [p for p in self.parameters() if p.requires_grad]
+
+        def run() -> float:
+            began = self.now()
+            torch.autograd.grad(self.output(x), [x, *parameters], grad)
+            return self.now() - began
+
+        peak = peak_bytes(run, self.device)  # warms up
+        return Point(length, batch, statistics.median(run() for _ in range(self.repeats)), peak)
+
+    # --- the record ---------------------------------------------------------------------------------------------
+
+    def measurements(self) -> list[Measurement]:
+        """Growth, the longest length, and what a token takes at each length, as sweeps."""
+        found = self._growth() if len(self.points) >= LONGEST else []
+        longest = max((p.length for p in self.points if p.peak / p.batch <= self.memory), default=0)
+        found.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
+        for point in self.points:
+            tokens = point.length * point.batch
+            values = {
+                "cost/microseconds_per_token": (1e6 * point.seconds / tokens, "microseconds per token"),
+                "cost/bytes_per_token": (point.peak / tokens, "bytes per token"),
+            }
+            for name, (value, unit) in values.items():
+                sweep = {"sweep": "length", "of": name, "length": point.length, "sequences": point.batch}
+                found.append(taken(f"{name}_{point.length}", value, unit, sweep))
+        return found
+
+    def _growth(self) -> list[Measurement]:
+        last = self.points[-LONGEST:]
+        lengths = [p.length for p in last]
+        said = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
+        values = {"time": [p.seconds / p.batch for p in last], "memory": [p.peak / p.batch for p in last]}
+        return [
+            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", said)
+            for name, cost in values.items()
+        ]

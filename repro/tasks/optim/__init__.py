@@ -1,0 +1,1 @@
+"""Optimisers, schedules, and initialisations that need a pass."""

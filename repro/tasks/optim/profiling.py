@@ -1,0 +1,99 @@
+"""Beginning weighted shortcuts: one pass over the first global batch, before the first update of a new run."""
+
+import copy
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lightning.pytorch import Trainer
+from torch import nn
+
+from repro.batches import Batch
+from repro.errors import ReproError
+from repro.nn.layers.shortcut import Beginnings, begin, begin_by_variance, beginnings
+from repro.record import Measurement
+from repro.tasks.random_states import random_state, set_random_state
+
+if TYPE_CHECKING:  # whose base calls this module
+    from repro.tasks.task import Task
+
+
+class TrainingData(Protocol):
+    """What the first batch is taken from."""
+
+    trainer: Trainer | None
+    num_workers: int
+
+    def train_dataloader(self) -> Iterable[Batch]:
+        """Training batches of this rank."""
+        ...
+
+
+def profile(task: "Task[Any]") -> None:
+    """Gives every weighted shortcut of a task's network what it begins with; nothing where there is none.
+
+    Rank 0 runs the network once in training mode on global batch 0, whole, whatever shares of it ranks and
+    micro-batches take, and tells the others. A network that has begun is left alone: it was resumed, or has the weights
+    of another run. Random numbers and what the task carries stay as they were.
+
+    Args:
+        task: a :class:`~repro.tasks.task.Task` under a Trainer with a datamodule, on its device.
+
+    Raises:
+        ReproError: the pass cannot be made, or only some shortcuts have begun, on every rank; says why.
+
+    Deviation: from the authors' code, which runs one GPU's share of a batch in a run of its own. Here numbers do not
+    depend on the number of GPUs, at the price of memory for one sublayer's activations over a whole global batch.
+    """
+    begun = [value > 0 for values in beginnings(task.module).values() for value in values]
+    if all(begun):
+        return
+    if any(begun):
+        raise ReproError(
+            "some weighted shortcuts have what they begin with and others have not: give all or none"
+        )
+    found, wrong = {}, None
+    if task.global_rank == 0:
+        try:
+            found = _measured(task)
+        except ValueError as error:  # the other ranks wait below
+            wrong = str(error)
+    found, wrong = task.gather_objects((found, wrong))[0]
+    if wrong is not None:
+        raise ReproError(f"profiling the network before its first update: {wrong}")
+    begin(task.module, found)
+
+
+def _measured(task: "Task[Any]") -> Beginnings:
+    trainer = task.trainer
+    states, carried = random_state(task.device), task.carried
+    batch = trainer.strategy.batch_to_device(first_batch(cast(TrainingData, task.data)))
+    try:
+        with trainer.precision_plugin.train_step_context():
+            return begin_by_variance(task.module, lambda: task.training_step(batch, 0))
+    finally:
+        set_random_state(states, task.device)
+        task.carried = carried
+
+
+def first_batch(data: TrainingData) -> Batch:
+    """Global batch 0 of training, whole, as a process that is alone would get it; the datamodule stays as it was."""
+    alone = copy.copy(data)
+    alone.trainer = None
+    alone.num_workers = 0
+    return next(iter(alone.train_dataloader()))
+
+
+def profiled(net: nn.Module) -> list[Measurement]:
+    """What the weighted shortcuts of each stack began with: the last, and the mean over branches."""
+    found = []
+    for name, values in beginnings(net).items():
+        place = name.replace(".", "_")
+        protocol = {
+            "batch": "global batch 0, training mode, padding included",
+            "omegas": [float(f"{value:.6g}") for value in values],
+        }
+        for suffix, value in (("", values[-1]), ("_mean", sum(values) / len(values))):
+            found.append(
+                Measurement(f"profile/omega_{place}{suffix}", value, "factor", "train", protocol, len(values))
+            )
+    return found

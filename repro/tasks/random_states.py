@@ -1,0 +1,36 @@
+"""States of all random number generators of a process."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """States of the generators of Python, NumPy, torch and the device, as tensors and plain values."""
+    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
+    state: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
+        "torch": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Brings the generators back to a state of :func:`random_state`."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, np.asarray(keys, dtype=np.uint32), *rest))  # noqa: NPY002
+    torch.set_rng_state(_bytes(state["torch"]))
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(_bytes(state["cuda"]), device)
+
+
+def _bytes(state: Tensor) -> Tensor:
+    return state.cpu().to(torch.uint8)

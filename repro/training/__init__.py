@@ -1,0 +1,1 @@
+"""The callbacks around training: curves, checkpoints, stopping, random states."""

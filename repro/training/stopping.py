@@ -1,0 +1,90 @@
+"""Leaving together: ranks agree at the end of an update whether one was asked to stop, save, and go."""
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from repro.errors import Interrupted, Preempted
+from repro.stop import StopRequest
+from repro.training.callbacks import StatusFile
+from repro.training.loops import at_update
+from repro.training.saving import StepCheckpoints
+
+
+class Stopping(Callback):
+    """Acts on a request to stop where all ranks are at the same point: never inside a signal's handler.
+
+    In training that is the end of an update, in evaluation the end of a batch that every rank has. A checkpoint
+    is written first; one that interrupts validation is of the update before it, and a resumed run validates anew.
+    A test leaves at once, since all of training is on disk.
+
+    Args:
+        request: the flag of this process.
+        saver: writes the checkpoint.
+        status: is told that the run wants to be started again.
+
+    Raises:
+        Preempted: on all ranks, after the checkpoint is on disk; after Ctrl-C it is Interrupted.
+    """
+
+    def __init__(self, request: StopRequest, saver: StepCheckpoints, status: StatusFile) -> None:
+        self.request = request
+        self.saver = saver
+        self.status = status
+        self._batches: list[int] = []
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._agreed(trainer):
+            self._leave(trainer, f"at step {trainer.global_step}, where it began")
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if not at_update(trainer, batch_idx) or trainer.global_step >= trainer.max_steps:
+            return
+        if self._agreed(trainer):
+            self._save_and_leave(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._begin(trainer, trainer.num_val_batches)
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._begin(trainer, trainer.num_test_batches)
+
+    def _begin(self, trainer: Trainer, batches: list[int | float]) -> None:
+        """How many batches of each loader every rank has: only behind those do ranks meet."""
+        counts = torch.tensor([int(count) for count in batches], device=trainer.strategy.root_device)
+        self._batches = trainer.strategy.reduce(-counts, reduce_op="max").neg().tolist()
+
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        if batch_idx < self._batches[dataloader_idx] and self._agreed(trainer):
+            if trainer.global_step < trainer.max_steps:
+                self._save_and_leave(trainer)
+            self._leave(trainer, "in the last validation, before the last step was saved")
+
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        if batch_idx < self._batches[dataloader_idx] and self._agreed(trainer):
+            self._leave(trainer, "in its test, after the last step")
+
+    def _agreed(self, trainer: Trainer) -> bool:
+        return trainer.strategy.reduce_boolean_decision(self.request.asked, all=False)
+
+    def _save_and_leave(self, trainer: Trainer) -> None:
+        self.saver.save(trainer)
+        self._leave(trainer, f"saved at step {trainer.global_step}")
+
+    def _leave(self, trainer: Trainer, where: str) -> None:
+        by_user = trainer.strategy.reduce_boolean_decision(self.request.by_user, all=False)
+        if trainer.is_global_zero:
+            state = "stopped" if by_user else "requeue"
+            self.status.write(state, step=trainer.global_step, max_steps=trainer.max_steps)
+        kind = Interrupted if by_user else Preempted
+        said = f"asked to stop; {where}, the same command goes on from there"
+        raise kind(said if trainer.is_global_zero else "")  # one of all ranks says it

@@ -1,0 +1,160 @@
+"""The order of training: streams, blocks, sentences; shares of ranks and micro-batches; odd sizes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.data.core.segments import Segment, build_batch
+from repro.data.core.shares import Share
+from repro.data.core.streams import (
+    OrderName,
+    dropped_in_training,
+    plan_epoch,
+    rows_per_batch,
+    steps_per_epoch,
+)
+from repro.errors import UserError
+
+N, BATCH = 1003, 48  # 20 batches of 48, 43 targets dropped
+ORDERS: list[OrderName] = ["stream", "shuffled", "sentences"]
+
+
+def sentence_offsets(n_targets: int) -> Any:
+    """Sentences of 1 to 9 tokens."""
+    lengths, total = [], 0
+    while total < n_targets:
+        lengths.append(min(1 + (7 * len(lengths)) % 9, n_targets - total))
+        total += lengths[-1]
+    return 1 + np.concatenate([[0], np.cumsum(lengths)])
+
+
+def plan(
+    order: OrderName = "stream",
+    seq_len: int = 6,
+    share: Share = Share(),  # noqa: B008
+    n: int = N,
+    epoch: int = 0,
+    seed: int = 3,
+    scored: Any = None,
+) -> list[Segment]:
+    offsets = sentence_offsets(n) if order == "sentences" else None
+    return list(plan_epoch(n, BATCH, seq_len, order, (seed, epoch), share, scored, offsets))
+
+
+@pytest.mark.parametrize("seq_len", [1, 2, 3, 6, 16, 48])
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_epoch_has_equally_many_batches_at_every_length(order: OrderName, seq_len: int) -> None:
+    segments = plan(order, seq_len)
+    assert len(segments) == N // BATCH == steps_per_epoch(N, BATCH)
+    assert all(s.targets.shape == (BATCH // seq_len, seq_len) for s in segments)
+    seen = np.concatenate([s.targets.ravel() for s in segments])
+    assert len(np.unique(seen)) == seen.size == N - dropped_in_training(N, BATCH) == 960
+    assert seen.min() >= 0
+    assert seen.max() < N
+    assert {s.step_targets for s in segments} == {BATCH}
+
+
+def test_streams_are_read_on_from_batch_to_batch() -> None:
+    segments = plan("stream", 6)
+    for row in range(8):
+        text = np.concatenate([s.targets[row] for s in segments])
+        assert text.tolist() == list(range(row * 120, (row + 1) * 120))
+    assert [s.fresh for s in segments] == [True] + [False] * 19
+    assert segments[5].indices.tolist() == list(range(8))
+
+
+def test_blocks_are_drawn_anew_and_stand_alone() -> None:
+    epochs = [plan("shuffled", 6, epoch=e, seed=s) for s, e in ((3, 0), (3, 0), (3, 1), (4, 0))]
+    orders = [np.concatenate([s.indices for s in segments]).tolist() for segments in epochs]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert orders[0] != orders[3]
+    assert orders[0] != sorted(orders[0])
+    for s in epochs[0]:
+        assert s.fresh
+        assert (s.targets == s.indices[:, None] * 6 + np.arange(6)).all()
+
+
+def test_sentences_stay_whole_and_change_places() -> None:
+    offsets = sentence_offsets(N)
+    # token i is the sentence it belongs to; a sentence ends with the symbol that also stands before the first
+    belongs = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    tokens = np.concatenate([[-7], belongs])
+    tokens[offsets[1:] - 1] = -7
+    segments = plan("sentences", 6)
+    streams = np.stack([np.concatenate([s.targets[row] for s in segments]) for row in range(8)])
+    laid = streams.ravel()  # stream after stream is the shuffled text
+    starts = np.flatnonzero(np.diff(laid) != 1) + 1
+    assert set((laid[starts] + 1).tolist()) <= set(offsets[:-1].tolist())
+    assert len(starts) > 100
+    order = belongs[laid[np.concatenate([[0], starts])]]
+    assert order.tolist() != sorted(order.tolist())
+    batches = [build_batch(tokens, s) for s in segments]
+    for row in range(8):  # every input is the target before it, wherever the sentence went
+        ids = np.concatenate([b.ids[row].numpy() for b in batches])
+        targets = np.concatenate([b.targets[row].numpy() for b in batches])
+        assert (ids[1:] == targets[:-1]).all()
+    assert [s.fresh for s in segments] == [True] + [False] * 19
+    again, other = plan("sentences", 6), plan("sentences", 6, epoch=1)
+    assert all((a.targets == s.targets).all() for a, s in zip(again, segments, strict=True))
+    assert any((o.targets != s.targets).any() for o, s in zip(other, segments, strict=True))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("world", "parts"), [(1, 2), (2, 1), (4, 1), (2, 2), (2, 4), (8, 1)])
+def test_any_share_of_the_work_is_the_same_global_batches(order: OrderName, world: int, parts: int) -> None:
+    whole = plan(order, 6)
+    ranks = [plan(order, 6, Share(rank, world, parts)) for rank in range(world)]
+    assert {len(segments) for segments in ranks} == {len(whole) * parts}
+    for step, alone in enumerate(whole):
+        rebuilt = np.full_like(alone.targets, -1)
+        for rank, segments in enumerate(ranks):
+            mine = segments[step * parts : (step + 1) * parts]
+            assert [s.micro_batch for s in mine] == list(range(parts))
+            assert {s.fresh for s in mine} == {alone.fresh}
+            assert {s.step_targets for s in mine} == {BATCH}
+            # interleaving a rank's micro-batches gives its rows in the order in which memories are saved
+            rows = np.stack([s.targets for s in mine], axis=1).reshape(-1, 6)
+            rebuilt[rank::world] = rows
+        assert (rebuilt == alone.targets).all()
+
+
+def test_masked_targets_are_counted_over_the_global_batch() -> None:
+    scored = np.arange(N + 1) % 5 == 0
+    segments = [plan("stream", 6, Share(rank, 2, 2), scored=scored) for rank in range(2)]
+    batches = [[build_batch(np.arange(N + 1), s, scored) for s in mine] for mine in segments]
+    for step in range(20):
+        four = [batches[rank][2 * step + part] for rank in range(2) for part in range(2)]
+        total = sum(int((b.targets >= 0).sum()) for b in four)
+        assert {b.step_targets for b in four} == {total}
+        assert 0 < total < BATCH
+
+
+@pytest.mark.parametrize(
+    ("batch_tokens", "seq_len", "said"),
+    [
+        (100, 30, "batch_tokens 100 is not a multiple of seq_len 30; use 90 or 120"),
+        (10, 30, "batch_tokens 10 is not a multiple of seq_len 30; use 30"),
+        (10, 0, "seq_len 0"),
+        (0, 4, "batch_tokens 0"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(batch_tokens: int, seq_len: int, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        rows_per_batch(batch_tokens, seq_len)
+
+
+def test_shares_that_do_not_divide_name_those_that_do() -> None:
+    with pytest.raises(UserError, match=r"8 streams .* 3 ranks x 1 .* one of 1, 2, 4, 8$"):
+        plan("stream", 6, Share(0, 3, 1))
+    with pytest.raises(UserError, match=r"8 streams .* 4 ranks x 4 "):
+        plan("stream", 6, Share(0, 4, 4))
+
+
+def test_too_little_text_and_no_sentences() -> None:
+    with pytest.raises(UserError, match="batch_tokens 48 is more than the 47 targets"):
+        plan(n=47)
+    assert len(plan(n=48)) == 1
+    with pytest.raises(UserError, match="not stored sentence by sentence"):
+        plan_epoch(N, BATCH, 6, "sentences", (0, 0), Share())

@@ -1,0 +1,190 @@
+"""Pictures in patches: their order, scaling, splits; and every refusal."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from repro.data import PatchData
+from repro.data.images.image_files import Splits
+from repro.data.images.pictures import Augmentation, grey, held_out
+from repro.data.images.pixels import Scaled, cut
+from repro.errors import UserError
+from tests.data.picture_files import small_store
+
+MEAN, STD = [0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]
+
+
+@pytest.fixture
+def cifar(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Splits:
+    return small_store(monkeypatch, "cifar10", tmp_path / "files")
+
+
+@pytest.fixture
+def mnist(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Splits:
+    return small_store(monkeypatch, "mnist", tmp_path / "files")
+
+
+def naively(picture: Any, patch: int) -> list[list[float]]:
+    """Patches row by row; in each, row, column, channel."""
+    height, width, channels = picture.shape
+    return [
+        [
+            float(picture[top + r, left + c, channel])
+            for r in range(patch)
+            for c in range(patch)
+            for channel in range(channels)
+        ]
+        for top in range(0, height, patch)
+        for left in range(0, width, patch)
+    ]
+
+
+@pytest.mark.parametrize(("shape", "patch"), [((2, 8, 12, 3), 4), ((1, 6, 6, 1), 2), ((1, 5, 5, 2), 1)])
+def test_the_order_within_and_of_patches(shape: tuple[int, ...], patch: int) -> None:
+    pictures = torch.arange(float(np.prod(shape))).reshape(shape)
+    found = cut(pictures, patch)
+    assert found.tolist() == [naively(one, patch) for one in pictures]
+    if patch > 1:
+        sideways = cut(pictures.transpose(1, 2), patch)
+        assert sideways.tolist() != found.tolist(), "columns first would not show"
+
+
+def test_scaling() -> None:
+    pictures = torch.tensor([[[[0, 255, 51]]]], dtype=torch.uint8)
+    assert Scaled()(pictures).tolist() == torch.tensor([[[[0.0, 1.0, 0.2]]]]).tolist()
+    expected = [(0 - 0.4914) / 0.2023, (1 - 0.4822) / 0.1994, (0.2 - 0.4465) / 0.2010]
+    assert Scaled(MEAN, STD)(pictures).flatten().tolist() == pytest.approx(expected, abs=1e-6)
+    assert Scaled(MEAN, STD)(pictures).dtype == torch.float32
+
+
+def test_cifar_in_colour(cifar: Splits) -> None:
+    data = PatchData("cifar10", 4, mean=MEAN, std=STD)
+    assert (data.input_size, data.seq_len, data.n_targets, data.n_classes) == (48, 64, 1, 10)
+    found = data.reader("train")(np.array([6, 0]), 0)
+    assert found.inputs.shape == (2, 64, 48)
+    assert found.targets.tolist() == [[int(cifar["train"].labels[n])] for n in (6, 0)]
+    assert found.hidden is None
+    assert found.lengths is None
+    for row, n in zip(found.inputs, (6, 0), strict=True):
+        scaled = (cifar["train"].images[n] / 255 - np.array(MEAN)) / np.array(STD)
+        assert np.allclose(row.numpy(), naively(scaled, 4), atol=1e-5)
+
+
+def test_cifar_of_the_long_range_arena(cifar: Splits) -> None:
+    data = PatchData("cifar10", 4, patch=1, grey=True, mean=[0.5], std=[0.5])
+    assert (data.input_size, data.seq_len) == (1, 1024)
+    found = data.reader("test")(np.array([2]), None).inputs
+    levels = grey(cifar["test"].images[2:3]).ravel()
+    assert np.allclose(found.numpy().ravel(), levels / 127.5 - 1, atol=1e-6)
+
+
+def test_mnist_with_and_without_a_border(mnist: Splits) -> None:
+    data = PatchData("mnist", 4)
+    assert (data.input_size, data.seq_len) == (16, 49)
+    found = data.reader("train")(np.array([1]), 0).inputs[0]
+    assert found.numpy() == pytest.approx(np.array(naively(mnist["train"].images[1] / 255, 4)), abs=1e-7)
+    wide = PatchData("mnist", 4, size=32)
+    assert (wide.input_size, wide.seq_len) == (16, 64)
+    bordered = (
+        wide.reader("train")(np.array([1]), 0).inputs[0].view(8, 8, 4, 4).transpose(1, 2).reshape(32, 32)
+    )
+    assert torch.equal(bordered[2:30, 2:30], found.view(7, 7, 4, 4).transpose(1, 2).reshape(28, 28))
+    assert bordered.sum() == pytest.approx(float(found.sum()), rel=1e-6)
+
+
+def test_validation_on_training_pictures_or_on_the_test_set(cifar: Splits) -> None:
+    data = PatchData("cifar10", 3, val_examples=5)
+    assert data.val_split == "val"
+    assert {split: one["examples"] for split, one in data.counts.items()} == {
+        "train": 10,
+        "val": 5,
+        "test": 4,
+    }
+    assert data.counts["train"]["dropped"] == 1
+    targets = torch.cat([batch.examples.targets for batch in data.val_dataloader()])
+    assert targets.flatten().tolist() == cifar["train"].labels[held_out(15, 5)[1]].tolist()
+    everything = PatchData("cifar10", 3)
+    assert everything.val_split == "test"
+    assert {split: one["examples"] for split, one in everything.counts.items()} == {"train": 15, "test": 4}
+
+
+def test_only_training_is_augmented_and_by_seed_and_epoch(cifar: Splits) -> None:
+    data = PatchData("cifar10", 5, augment=True, val_examples=5, seed=11)
+    indices, numbers = np.arange(3), held_out(15, 5)[0][:3]
+    plain = PatchData("cifar10", 5, val_examples=5)
+    for split in ("train", "val", "test"):
+        assert torch.equal(
+            data.reader(split)(indices, None).inputs, plain.reader(split)(indices, None).inputs
+        )
+    assert torch.equal(data.reader("val")(indices, 1).inputs, plain.reader("val")(indices, 1).inputs)
+    changed = Augmentation(11)(cifar["train"].images[numbers], numbers, 1)
+    expected = cut(Scaled()(torch.from_numpy(changed)), 4)
+    assert torch.equal(data.reader("train")(indices, 1).inputs, expected)
+    assert not torch.equal(plain.reader("train")(indices, 1).inputs, expected)
+
+
+def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
+    data = PatchData("cifar10", 5, augment=True, seed=2)
+    data.prepare_data()
+    data.setup()
+    batches = list(data.train_dataloader())
+    assert len(batches) == 3
+    assert sorted(int(n) for batch in batches for n in batch.indices) == list(range(15))
+    reader = data.reader("train")
+    for batch in batches:
+        assert torch.equal(batch.examples.inputs, reader(batch.indices.numpy(), 0).inputs)
+        assert batch.step_targets == 5
+    helped = PatchData("cifar10", 5, augment=True, seed=2, num_workers=1)
+    for batch, other in zip(batches, helped.train_dataloader(), strict=True):
+        assert torch.equal(batch.examples.inputs, other.examples.inputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"store": "mnist", "patch": 5}, "patch 5 does not divide the side 28 of mnist's pictures"),
+        ({"store": "mnist", "patch": 7, "size": 32}, "patch 7 does not divide the side 32"),
+        ({"store": "mnist", "patch": 0}, "patch 0 does not divide"),
+        ({"store": "cifar10", "mean": [0.5], "std": [0.5]}, r"mean \[0\.5\] has 1 numbers for 3 channels"),
+        ({"store": "cifar10", "mean": MEAN, "std": [0.5]}, r"std \[0\.5\] has 1 numbers for 3 channels"),
+        ({"store": "cifar10", "grey": True, "mean": MEAN, "std": STD}, "has 3 numbers for 1 channels"),
+        ({"store": "cifar10", "mean": MEAN}, "mean and std go together"),
+        ({"store": "cifar10", "mean": MEAN, "std": [0.2, 0.0, 0.2]}, "must be above 0"),
+        ({"store": "mnist", "grey": True}, "mnist is grey already"),
+        ({"store": "cifar10", "size": 28}, "size 28 is less than the side 32 of cifar10's pictures"),
+        ({"store": "cifar10", "val_examples": -1}, "val_examples must be at least 0, not -1"),
+        ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10"),
+        ({"store": "cifar"}, "unknown data set 'cifar'; nearest: cifar10"),
+        ({"store": "mnist", "batch_size": 0}, "batch_size 0 .* must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        PatchData(**{"batch_size": 4, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_stores_that_do_not_fit(
+    mnist: Splits, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"no store cifar10/pixels .*`repro data prepare cifar10`"):
+        PatchData("cifar10", 4).setup()
+    with pytest.raises(UserError, match="val_examples 15: mnist/pixels has 15 training pictures"):
+        PatchData("mnist", 4, val_examples=15).setup()
+    with pytest.raises(UserError, match="mnist has no store 'grey'; it has pixels"):
+        PatchData("mnist/grey", 4).setup()
+    assert PatchData("mnist/pixels", 4).size("test") == 4
+    (data_folder / "mnist" / "pixels" / "train.images.u8").write_bytes(b"")
+    with pytest.raises(UserError, match="store mnist/pixels is corrupt"):
+        PatchData("mnist", 4).setup()
+
+
+def test_a_store_of_something_else_under_the_name_is_refused(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mnist: Splits
+) -> None:
+    (data_folder / "mnist").rename(data_folder / "cifar10")
+    with pytest.raises(UserError, match=r"holds no pictures of \(32, 32, 3\)"):
+        PatchData("cifar10", 4).setup()

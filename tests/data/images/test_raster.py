@@ -1,0 +1,151 @@
+"""Pictures as sequences of values: their order, what is predicted, splits; and every refusal."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from repro.data import PixelData
+from repro.data.images.image_files import Splits
+from repro.data.images.pictures import held_out
+from repro.errors import UserError
+from tests.data.picture_archives import small_archives
+from tests.data.picture_files import small_store
+
+
+@pytest.fixture
+def cifar(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Splits:
+    return small_store(monkeypatch, "cifar10", tmp_path / "files")
+
+
+@pytest.fixture
+def mnist(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Splits:
+    return small_store(monkeypatch, "mnist", tmp_path / "files")
+
+
+def naively(picture: Any) -> list[int]:
+    """Row by row, the colours of a pixel next to each other."""
+    height, width, channels = picture.shape
+    return [int(picture[y, x, c]) for y in range(height) for x in range(width) for c in range(channels)]
+
+
+def test_the_first_value_is_given_and_each_other_follows_what_is_before_it(cifar: Splits) -> None:
+    data = PixelData("cifar10", 4)
+    assert (data.seq_len, data.n_targets, data.n_values) == (3071, 3071, 3072)
+    assert (data.vocab_size, data.input_size, data.n_classes, data.shape) == (256, 256, 256, (32, 32, 3))
+    found = data.reader("train")(np.array([6, 0]), 0)
+    assert found.inputs.dtype == found.targets.dtype == torch.int64
+    for row, target, n in zip(found.inputs, found.targets, (6, 0), strict=True):
+        values = naively(cifar["train"].images[n])
+        assert row.tolist() == values[:-1]
+        assert target.tolist() == values[1:]
+        columns_first = naively(cifar["train"].images[n].transpose(1, 0, 2))
+        assert row.tolist() != columns_first[:-1], "another order would not show"
+    assert found.hidden is None
+    assert found.lengths is None
+
+
+def test_a_whole_picture_is_predicted_behind_a_zero(mnist: Splits) -> None:
+    data = PixelData("mnist", 4, whole=True)
+    assert (data.seq_len, data.n_targets) == (784, 784)
+    found = data.reader("test")(np.array([3]), None)
+    values = naively(mnist["test"].images[3])
+    assert found.inputs[0].tolist() == [0, *values[:-1]]
+    assert found.targets[0].tolist() == values
+    assert values[0] != 0, "a picture that begins with a zero would not show"
+    plain = PixelData("mnist", 4).reader("test")(np.array([3]), None)
+    assert plain.inputs.shape == plain.targets.shape == (1, 783)
+
+
+def test_validation_on_training_pictures_or_on_the_test_set(mnist: Splits) -> None:
+    data = PixelData("mnist", 3, val_examples=5)
+    assert data.val_split == "val"
+    assert {split: (one["examples"], one["targets"]) for split, one in data.counts.items()} == {
+        "train": (10, 7830),
+        "val": (5, 3915),
+        "test": (4, 3132),
+    }
+    assert data.counts["train"]["dropped"] == 1
+    targets = torch.cat([batch.examples.targets for batch in data.val_dataloader()])
+    expected = mnist["train"].images[held_out(15, 5)[1]]
+    assert targets.tolist() == [naively(one)[1:] for one in expected]
+    everything = PixelData("mnist", 3)
+    assert everything.val_split == "test"
+    assert {split: one["examples"] for split, one in everything.counts.items()} == {"train": 15, "test": 4}
+
+
+@pytest.mark.parametrize(("val_examples", "sizes"), [(0, {"test": 3}), (7, {"val": 3, "test": 3})])
+def test_only_the_first_pictures_are_evaluated(
+    mnist: Splits, val_examples: int, sizes: dict[str, int]
+) -> None:
+    few = PixelData("mnist", 2, val_examples=val_examples, eval_examples=3)
+    everything = PixelData("mnist", 2, val_examples=val_examples)
+    assert {split: few.counts[split]["examples"] for split in sizes} == sizes
+    assert few.size("train") == everything.size("train") == 15 - val_examples
+    for split in sizes:
+        assert few.pictures(split).chosen.tolist() == everything.pictures(split).chosen[:3].tolist()
+    assert PixelData("mnist", 2, eval_examples=99).size("test") == 4
+
+
+def test_batches_of_training(mnist: Splits) -> None:
+    data = PixelData("mnist", 5, seed=2)
+    data.prepare_data()
+    data.setup()
+    batches = list(data.train_dataloader())
+    order = [int(n) for batch in batches for n in batch.indices]
+    assert sorted(order) == list(range(15))
+    assert order != list(range(15)), "training is shuffled"
+    reader = data.reader("train")
+    for batch in batches:
+        assert torch.equal(batch.examples.inputs, reader(batch.indices.numpy(), 0).inputs)
+        assert batch.step_targets == 5 * 783
+
+
+def test_pictures_without_labels_whose_test_set_is_called_val(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = small_archives(monkeypatch, tmp_path / "files")
+    data = PixelData("imagenet64", 2, whole=True)
+    assert (data.seq_len, data.n_targets, data.shape) == (12288, 12288, (64, 64, 3))
+    assert (data.val_split, data.size("train"), data.size("test")) == ("test", 6, 3)
+    found = data.reader("test")(np.array([1]), None)
+    assert found.targets[0].tolist() == naively(images["val"][1])
+    held = PixelData("imagenet64", 2, val_examples=2)
+    assert {split: one["examples"] for split, one in held.counts.items()} == {"train": 4, "val": 2, "test": 3}
+    chosen = held_out(6, 2)[1]
+    found = held.reader("val")(np.array([0]), None)
+    assert found.targets[0].tolist() == naively(images["train"][chosen[0]])[1:]
+    assert held.reader("test")(np.array([1]), None).targets[0].tolist() == naively(images["val"][1])[1:]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"val_examples": -1}, "val_examples must be at least 0, not -1"),
+        ({"eval_examples": 0}, "eval_examples must be at least 1, not 0; leave it out for all"),
+        ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10, imagenet64"),
+        ({"store": "imagenet"}, "unknown data set 'imagenet'; nearest: imagenet64"),
+        ({"batch_size": 0}, "batch_size 0 .* must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        PixelData(**{"store": "mnist", "batch_size": 4, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_stores_that_do_not_fit(mnist: Splits, data_folder: Path) -> None:
+    with pytest.raises(UserError, match=r"no store cifar10/pixels .*`repro data prepare cifar10`"):
+        PixelData("cifar10", 4).setup()
+    with pytest.raises(
+        UserError, match=r"no store imagenet64/pixels .*`repro data prepare imagenet64 --from DIR`"
+    ):
+        PixelData("imagenet64", 4).setup()
+    with pytest.raises(UserError, match="val_examples 15: mnist/pixels has 15 training pictures"):
+        PixelData("mnist", 4, val_examples=15).setup()
+    assert PixelData("mnist/pixels", 4).size("test") == 4
+    (data_folder / "mnist").rename(data_folder / "cifar10")
+    with pytest.raises(UserError, match=r"holds no pictures of \(32, 32, 3\)"):
+        PixelData("cifar10", 4).setup()

@@ -1,0 +1,146 @@
+"""Stores of trees: generated at a size, from the published files, and every refusal."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.data.listops import listops_store
+from repro.data.listops.listops_store import read_trees
+from repro.data.listops.tree_generator import TreeRules, TreeSet
+from repro.data.listops.trees import read_tree
+from repro.data.sources import ensure_generated, list_sources, prepare, verify
+from repro.data.store.store import open_store
+from repro.errors import UserError
+
+HEAD = "Source\tTarget"
+FILES = {"train": "basic_train.tsv", "val": "basic_val.tsv", "test": "basic_test.tsv"}
+LINES = {
+    "train": ["( ( ( [MAX 3 ) 4 ) ] )\t4", "7\t7"],
+    "val": ["( ( ( [SM 9 ) 2 ) ] )\t1"],
+    "test": ["( ( ( [MED 1 ) 2 ) ] )\t1"],
+}
+
+
+def content(lines: list[str]) -> bytes:
+    """As Python's csv writes it."""
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    where = tmp_path / "files"
+    where.mkdir()
+    for split, lines in LINES.items():
+        (where / FILES[split]).write_bytes(content([HEAD, *lines]))
+    return where
+
+
+@pytest.fixture
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees of a few tokens, and few of them."""
+    rules = TreeRules(max_depth=4, max_args=4, min_length=5, max_length=40)
+    monkeypatch.setattr(listops_store, "TreeSet", lambda train=70: TreeSet(train, 10, rules))
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def test_published_files_become_a_store(data_folder: Path, folder: Path) -> None:
+    said: list[str] = []
+    path = prepare("listops", folder, say=said.append)
+    assert path == data_folder / "listops" / "lra"
+    assert said == ["made listops/lra: test 1, train 2, val 1"]
+    store = open_store("listops", "lra")
+    assert store.tokens("train", "trees").tolist() == [12, 4, 5, 15, 8]
+    assert store.offsets("train", "trees").tolist() == [0, 4, 5]
+    assert store.tokens("train", "values").tolist() == [4, 7]
+    assert store.tokens("test", "values").tolist() == [1]
+    assert store.manifest.source["kind"] == "files"
+    assert sorted(store.manifest.source["sha256"]) == ["test", "train", "val"]
+    assert str(folder) not in (path / "manifest.json").read_text()
+
+
+def test_packed_files_will_do(data_folder: Path, folder: Path) -> None:
+    plain = folder / FILES["train"]
+    (folder / f"{FILES['train']}.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    prepare("listops", folder, say=quiet)
+    assert open_store("listops", "lra").manifest.counts["train"] == {"examples": 2, "tokens": {"trees": 5}}
+
+
+@pytest.mark.usefixtures("_short")
+def test_generated_stores_share_their_held_out_trees(data_folder: Path) -> None:
+    prepare("listops", size=20, say=quiet)
+    assert ensure_generated("listops", "")  # the default, although another is there
+    assert not ensure_generated("listops", "lra")
+    small, large = open_store("listops", "lra-n20"), open_store("listops", "lra")
+    assert {name: n["examples"] for name, n in small.manifest.counts.items()} == {
+        "train": 20,
+        "val": 10,
+        "test": 10,
+    }
+    assert large.manifest.counts["train"]["examples"] == 70
+    for split in ("val", "test"):
+        np.testing.assert_array_equal(small.tokens(split, "trees"), large.tokens(split, "trees"))
+    n = len(small.tokens("train", "trees"))
+    np.testing.assert_array_equal(small.tokens("train", "trees"), large.tokens("train", "trees")[:n])
+    assert small.manifest.source["settings"]["rules"]["max_depth"] == 4
+    assert verify("listops") == ["lra", "lra-n20"]
+
+
+@pytest.mark.usefixtures("_short")
+def test_files_do_not_silently_lose_to_generated_trees(data_folder: Path, folder: Path) -> None:
+    prepare("listops", say=quiet)
+    with pytest.raises(UserError, match="is there already, generated; delete"):
+        prepare("listops", folder, say=quiet)
+
+
+def test_files_have_their_own_size(data_folder: Path, folder: Path) -> None:
+    with pytest.raises(UserError, match="leave out --size 5"):
+        prepare("listops", folder, size=5, say=quiet)
+
+
+def test_the_list_tells_both_ways() -> None:
+    assert {one["name"]: one["obtained"] for one in list_sources()}["listops"] == "generated or --from"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: 1 unclosed bracket"),
+        ("( ( ( [MAX 3 ) 4 ) ]\t4", "line 3: 3 opening and 2 closing round brackets"),
+        ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3: unknown token '12'"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t3", "line 3: Target is '3', the tree's value is 4"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: Target is '', the tree's value is 4"),
+        ("( ( ( [MAX 3 ) 4 ) ] )", "line 3: 1 columns, not 2"),
+        ("", "line 3: 1 columns, not 2"),
+    ],
+)
+def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, said: str) -> None:
+    (folder / FILES["val"]).write_bytes(content([HEAD, LINES["val"][0], line, LINES["val"][0]]))
+    with pytest.raises(UserError, match=f"basic_val.tsv, {said}"):
+        prepare("listops", folder, say=quiet)
+    assert not list(data_folder.rglob("manifest.json"))
+
+
+def test_a_missing_or_empty_file_is_named(data_folder: Path, folder: Path) -> None:
+    (folder / FILES["test"]).write_bytes(content([HEAD]))
+    with pytest.raises(UserError, match=r"basic_test.tsv: no trees in it"):
+        prepare("listops", folder, say=quiet)
+    (folder / FILES["test"]).write_bytes(b"")
+    with pytest.raises(UserError, match=r"basic_test.tsv, line 1: needs the columns Source and Target"):
+        prepare("listops", folder, say=quiet)
+    (folder / FILES["test"]).unlink()
+    with pytest.raises(UserError, match=r"no basic_test.tsv, plain or"):
+        prepare("listops", folder, say=quiet)
+    with pytest.raises(UserError, match="no such folder"):
+        prepare("listops", folder / "none", say=quiet)
+
+
+def test_columns_are_found_by_name_and_the_last_line_needs_no_end() -> None:
+    trees = read_trees(b"id\tTarget\tSource\n1\t4\t[MAX 3 4 ]\n2\t5\t5", "x.tsv")
+    assert trees.tokens.tolist() == [*read_tree("[MAX 3 4 ]"), 6]
+    assert trees.values.tolist() == [4, 5]

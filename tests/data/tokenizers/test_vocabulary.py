@@ -1,0 +1,102 @@
+"""Vocabularies: ids in the order of the file, what is unknown, and files that are damaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from repro.data.tokenizers.tokenizer import load_tokenizer
+from repro.data.tokenizers.vocabulary import Bytes, Chars, Words
+from repro.errors import UserError
+
+WORDS = Words.of(["<eos>", "the", "cat", "Füße", "<unk>"], line_end="<eos>", unknown="<unk>")
+CLOSED = Words.of(["<S>", "the", "cat"], line_end="<S>", unknown=None)
+
+
+def test_words_and_line_ends() -> None:
+    assert WORDS.encode("the cat\n\n  Füße  the\n") == [1, 2, 0, 0, 3, 1, 0]
+    assert WORDS.encode("") == []
+    assert WORDS.decode([1, 2, 0, 0, 3, 1]) == "the cat\n\nFüße the"
+    assert (WORDS.size, WORDS.eos_id, WORDS.bos_id, WORDS.unk_id, WORDS.pad_id) == (5, 0, 0, 4, None)
+    assert WORDS.encode_batch(["cat", "the the"]) == [[2], [1, 1]]
+
+
+def test_unknown_words() -> None:
+    assert WORDS.encode("the dog") == [1, 4]
+    with pytest.raises(UserError, match="the word 'dog' is not in this vocabulary of 3 words"):
+        CLOSED.encode("the\ncat dog")
+    assert CLOSED.first_unknown(b"the\ncat dog") == ("the word 'dog'", 2)
+    assert CLOSED.unk_id is None
+
+
+def test_bytes() -> None:
+    every = Bytes.of(range(256), dropped=[])
+    text = "Füße\n😀"
+    assert every.encode(text) == list(text.encode())
+    assert every.decode(every.encode(text)) == text
+    assert (every.eos_id, every.bos_id, every.pad_id, every.unk_id) == (None,) * 4
+    some = Bytes.of([97, 99], dropped=[10])
+    assert some.encode("a\nca\n") == [0, 1, 0]
+    assert some.decode([1, 0]) == "ca"
+    assert some.ids(b"a\nb").tolist() == [0, -1]
+    assert some.first_unknown(b"a\n\nb") == ("the byte 0x62", 3)
+    with pytest.raises(UserError, match="the byte 0x62 is not in this vocabulary of 2 bytes"):
+        some.encode("ab")
+    assert every.decode([0xFF, 97]) == "\ufffda"
+
+
+def test_characters() -> None:
+    chars = Chars.of(["\n", " ", "a", "ß"])
+    assert chars.encode("aß a\n") == [2, 3, 1, 2, 0]
+    assert chars.decode([2, 3, 1]) == "aß "
+    assert chars.ids("a\u4e00b".encode()).tolist() == [2, -1, -1]  # beyond all of them, and between
+    assert chars.encode("a a") == [2, 1, 2]
+    assert chars.first_unknown("a\nß!".encode()) == ("the character '!'", 2)
+    with pytest.raises(UserError, match="the character '日'"):
+        chars.encode("a日")
+
+
+def test_broken_text_is_named() -> None:
+    for vocabulary in (WORDS, Chars.of("a"), Bytes.of([97], dropped=[])):
+        with pytest.raises(UserError, match="not valid Unicode at character 1"):
+            vocabulary.encode("a\ud800")
+    with pytest.raises(UserError, match="not UTF-8 at byte 2"):
+        WORDS.ids(b"a \xff")
+
+
+def test_files_round_trip(tmp_path: Path) -> None:
+    for vocabulary in (WORDS, CLOSED, Chars.of("aß\u2028"), Bytes.of([3, 200], dropped=[10])):
+        path = tmp_path / f"tokenizer{vocabulary.suffix}"
+        vocabulary.save(path)
+        again = load_tokenizer(path)
+        assert type(again) is type(vocabulary)
+        assert (again.sha256, again.size, again.eos_id) == (
+            vocabulary.sha256,
+            vocabulary.size,
+            vocabulary.eos_id,
+        )
+        assert isinstance(again, Words | Chars | Bytes)
+        assert (again.symbols, again.settings) == (vocabulary.symbols, vocabulary.settings)
+        body = json.loads(path.read_text(encoding="utf-8"))
+        assert (body["kind"], body["symbols"]) == (vocabulary.kind, vocabulary.symbols)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "words", "symbols": ["a", "b"]},
+        {"kind": "words", "symbols": ["a", "a"], "line_end": "a", "unknown": None},
+        {"kind": "words", "symbols": ["a"], "line_end": "b", "unknown": None},
+        {"kind": "words", "symbols": ["a"], "line_end": "a", "unknown": "u"},
+        {"kind": "bytes", "symbols": [300], "dropped": []},
+        {"kind": "bytes", "symbols": [], "dropped": []},
+        {"kind": "chars", "symbols": ["ab"]},
+        {"kind": "chars", "symbols": 7},
+        {"kind": ["chars"], "symbols": ["a"]},
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, body: object) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(body))
+    with pytest.raises(UserError, match=r"t\.json: not a "):
+        load_tokenizer(path)

@@ -1,0 +1,46 @@
+"""What is written down of the sources of sentence pairs fits together."""
+
+import pytest
+
+from repro.data.registry import DATA_SETS
+from repro.data.translation.pair_sources import PAIRS
+from repro.data.translation.parallel import ParallelCorpus
+
+LARGE = [one for one in PAIRS if isinstance(one, ParallelCorpus)]
+
+
+def test_every_data_set_of_pairs_is_registered() -> None:
+    assert [one.name for one in PAIRS] == [
+        "multi30k", "wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en", "numbers-en-de",
+    ]  # fmt: skip
+    assert all(DATA_SETS[one.name] is one for one in PAIRS)
+    assert {one.name for one in LARGE} == {"wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en"}
+
+
+@pytest.mark.parametrize("corpus", LARGE, ids=lambda corpus: corpus.name)
+def test_every_split_of_a_large_corpus_can_be_found(corpus: ParallelCorpus) -> None:
+    files = corpus.documents
+    for split in corpus.splits:
+        documents, ready = files.names.get(split, ()), files.ready.get(split, ())
+        assert documents or (split == "val" and corpus.held_every and ready)
+        for name in (*ready, *(name for names in documents for name in names)):
+            assert {name.format(part=part, role="src") for part in corpus.parts} != {name}
+    assert set(corpus.aliases.values()) <= set(corpus.splits) == set(corpus.required)
+    assert set(files.lines) <= set(corpus.splits) - {"train"}
+    assert {key.rpartition(".")[0] for key in corpus.sha256} <= set(files.lines)
+    assert corpus.hub is None or set(corpus.hub.splits) == set(corpus.splits)
+    assert any("byte-level BPE" in told for told in corpus.deviations)
+
+
+def test_rules_are_those_of_the_recipes() -> None:
+    told = {}
+    for one in LARGE:
+        rules = one.cleaning
+        told[one.name] = (rules.max_words, rules.ratio, rules.lower, one.held_every, one.vocab_size)
+        if one.name.startswith("wmt14"):
+            assert one.documents.lines == {"newstest2013": 3000, "newstest2014": 3003}
+    assert told == {
+        "wmt14-en-de": (256, 0.0, False, 0, 37000),
+        "wmt14-en-fr": (250, 1.5, False, 0, 32000),
+        "iwslt14-de-en": (175, 1.5, True, 23, 10000),
+    }

@@ -1,0 +1,72 @@
+"""Which training pairs are kept, and what is told of the others."""
+
+import pytest
+
+from repro.data.translation.parallel_cleaning import Cleaner, Cleaning, count_words, told_in_words
+
+RULES = Cleaning(max_words=10, ratio=1.5)
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("a b", "c d"), ""),
+        (("", "c"), "empty"),
+        (("a", ""), "empty"),
+        (("w " * 10, "w " * 10), ""),
+        (("w " * 11, "w " * 11), "long"),
+        (("w " * 9, "w " * 11), "long"),
+        (("w " * 3, "w " * 2), ""),  # exactly the ratio
+        (("w " * 4, "w " * 2), "ratio"),
+        (("w " * 2, "w " * 4), "ratio"),
+    ],
+)
+def test_each_rule(pair: tuple[str, str], reason: str) -> None:
+    cleaner = Cleaner(RULES)
+    assert cleaner.objection(pair) == reason
+    assert len(list(cleaner.clean([pair]))) == (not reason)
+    assert cleaner.dropped == {name: int(name == reason) for name in ("empty", "long", "ratio")}
+
+
+def test_without_rules_only_empty_pairs_go() -> None:
+    cleaner = Cleaner(Cleaning())
+    assert list(cleaner.clean([("w " * 999, "w"), ("x", "\u00a0\t")])) == [(" ".join(["w"] * 999), "w")]
+    assert cleaner.dropped == {"empty": 1, "long": 0, "ratio": 0}
+
+
+def test_blanks_inside_lines_are_squeezed_and_nothing_else_changes() -> None:
+    cleaner = Cleaner(Cleaning())
+    decomposed = "u\u0308ber"  # no recipe composes characters
+    pairs = [
+        ("a\u2028b\u00a0c\r", "\x0bd\x85e\x0c f"),
+        ("same", decomposed),
+        ("Punkt , Komma", "\u202fx\u2009y  z "),
+    ]
+    assert list(cleaner.clean(pairs)) == [
+        ("a b c", "d e f"),
+        ("same", decomposed),
+        ("Punkt , Komma", "x y z"),
+    ]
+    assert cleaner.squeezed == 2
+
+
+def test_case_is_lowered_only_where_the_rules_say_so() -> None:
+    assert list(Cleaner(Cleaning(lower=True)).clean([("Gr\u00dcN A", "B")])) == [("gr\u00fcn a", "b")]
+    assert list(Cleaner(Cleaning()).clean([("Gr\u00dcN A", "B")])) == [("Gr\u00dcN A", "B")]
+
+
+def test_punctuation_marks_count_as_words() -> None:
+    assert count_words("Wait, it's 3.5 \u2013 no!") == 11
+    assert count_words("") == 0
+
+
+def test_what_is_told_adds_up() -> None:
+    cleaner = Cleaner(RULES)
+    kept = list(cleaner.clean([("a", "b"), ("", "x"), ("w " * 50, "w"), ("w w w", "w")] * 300))
+    told = cleaner.told()
+    assert told["kept"] == len(kept) == 300
+    assert told["read"] == told["kept"] + sum(told["dropped"].values()) == 1200
+    assert told["rules"] == {"max_words": 10, "ratio": 1.5, "lower_case": False}
+    assert told_in_words(told) == (
+        "kept 300 of 1,200 training pairs (dropped: 300 empty, 300 long, 300 ratio)"
+    )

@@ -1,0 +1,167 @@
+"""Profiles say what is wrong with them, and the ones shipped are right."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from repro.errors import UserError
+from repro.launch.slurm import checked
+from repro.launch.slurm.profile import DEFAULTS, Container, load_profile, parse_profile, profile_names
+from tests.launch.conftest import PROFILE, World
+
+SHIPPED = Path(__file__).parents[3] / "slurm" / "clusters"
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {**yaml.safe_load(PROFILE), **changes}
+
+
+def test_a_profile_is_read(world: World) -> None:
+    profile = load_profile("site")
+    assert profile.resources.tasks_per_node == profile.resources.gpus_per_node == 4
+    assert profile.resources.ranks == 8
+    assert profile.surroundings.env == {"NCCL_DEBUG": "WARN", "NCCL_IB_DISABLE": "1"}
+    assert profile.queue.partition == "gpu,long"
+    assert (profile.max_parallel, profile.max_requeues, profile.stall_s) == (3, 7, 900)
+    assert profile.surroundings.container is None
+
+
+def test_a_cpu_profile_states_its_ranks(world: World) -> None:
+    profile = load_profile("cpu")
+    assert (profile.resources.gpus_per_node, profile.resources.ranks) == (0, 2)
+    assert profile.max_parallel is None
+    assert parse_profile("x", {"gpus_per_node": 0}).resources.ranks == 1
+
+
+def test_a_container_is_read() -> None:
+    made = parse_profile(
+        "x", changed(container={"image": "/images/suite.sqsh", "mounts": ["/a:/b:ro+rprivate"]})
+    )
+    assert made.surroundings.container == Container("/images/suite.sqsh", ("/a:/b:ro+rprivate",))
+    bare = parse_profile("x", changed(container={"image": "hub.example#suite/torch:1.0"}))
+    assert bare.surroundings.container == Container("hub.example#suite/torch:1.0", ())
+
+
+def test_the_containers_lines_of_the_example_are_right() -> None:
+    """They are commented out, so nobody else reads them."""
+    text = (SHIPPED / "example.yaml").read_text(encoding="utf-8")
+    lines = text[text.index("# container:") :].splitlines()
+    made = parse_profile("x", changed(**yaml.safe_load("\n".join(line[2:] for line in lines))))
+    assert made.surroundings.container == Container(
+        "/images/suite.sqsh", ("/scratch/shared:/scratch/shared:ro",)
+    )
+
+
+@pytest.mark.parametrize("name", ["example", "hgx-8gpu", "cpu"])
+def test_shipped_profiles_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CLUSTERS", str(SHIPPED))
+    assert load_profile(name).name == name
+
+
+def test_the_example_explains_every_key() -> None:
+    text = (SHIPPED / "example.yaml").read_text(encoding="utf-8")
+    assert [key for key in DEFAULTS if key not in text] == []
+
+
+@pytest.mark.parametrize("name", ["sites", "../site", "/etc/passwd", "site.yaml", "", "a b", "site\n"])
+def test_only_listed_profiles_are_opened(world: World, name: str) -> None:
+    assert profile_names() == ["cpu", "site"]
+    with pytest.raises(UserError, match="no cluster profile"):
+        load_profile(name)
+
+
+def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
+    world.write("clusters/typo.yaml", "gpus_per_node: 1\npartitoin: gpu\n")
+    with pytest.raises(UserError, match=r"typo\.yaml: unknown key 'partitoin'; nearest: partition"):
+        load_profile("typo")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"gpus_per_node": None}, "gpus_per_node is missing"),
+        ({"gpus_per_node": -1}, "at least 0"),
+        ({"gpus_per_node": True}, "whole number"),
+        ({"gpus_per_node": "4"}, "whole number"),
+        ({"nodes": 0}, "nodes: 0"),
+        ({"nodes": 1.5}, "nodes: 1.5"),
+        ({"cpus_per_task": 0}, "cpus_per_task"),
+        ({"max_parallel": 0}, "max_parallel"),
+        ({"max_requeues": -1}, "max_requeues"),
+        ({"tasks_per_node": 2}, "one rank runs on each GPU"),
+        ({"time": 86400}, "write it in quotes"),
+        ({"time": "soon"}, "time: 'soon'"),
+        ({"time": "00:00:00"}, "no time at all"),
+        ({"mem": 64}, "mem: 64"),
+        ({"mem": "64 GB"}, "mem"),
+        ({"setup": "source x"}, "not a list"),
+        ({"setup": ["a\nb"]}, "line break"),
+        ({"modules": ["cuda; rm -rf /"]}, "modules"),
+        ({"env": ["A=1"]}, "not a mapping"),
+        ({"env": {"A-B": "1"}}, "not a variable name"),
+        ({"env": {"A": True}}, "write it in quotes"),
+        ({"env": {"A": "1\n2"}}, "line break"),
+        ({"stage_data": "relative"}, "stage_data"),
+        ({"stage_data": "$(reboot)"}, "stage_data"),
+        ({"stage_data": "/tmp/$USER"}, "stage_data"),
+        ({"stall_s": 0}, "stall_s"),
+        ({"stall_s": "900"}, "stall_s"),
+        ({"container": "image.sqsh"}, "names no image"),
+        ({"container": {"mounts": []}}, "names no image"),
+        ({"container": {"image": "x", "mount": []}}, "unknown key 'mount'; nearest: mounts"),
+        ({"container": {"image": "$(reboot)"}}, "container image"),
+        ({"container": {"image": "--container-remap-root"}}, "container image"),
+        ({"container": {"image": "x", "mounts": "/a:/b"}}, "container mounts"),
+        ({"container": {"image": "x", "mounts": ["/a"]}}, "container mounts"),
+        ({"container": {"image": "x", "mounts": ["/a:/b,/etc:/etc"]}}, "container mounts"),
+        ({"container": {"image": "x", "mounts": ["/a:/b;id"]}}, "container mounts"),
+    ],
+)
+def test_a_wrong_value_is_one_clear_line(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_profile("site", changed(**changes))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_hours_written_without_quotes_are_refused(world: World) -> None:
+    """YAML 1.1 reads 24:00:00 as 86400, which Slurm takes for minutes: sixty days."""
+    world.write("clusters/bare.yaml", "gpus_per_node: 1\ntime: 24:00:00\n")
+    with pytest.raises(UserError, match="write it in quotes"):
+        load_profile("bare")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "WANDB_API_KEY",
+        "HF_TOKEN",
+        "MY_SECRET",
+        "DB_PASSWORD",
+        "aws_secret_access_key",
+        "Token",
+        "HUGGING_FACE_HUB_TOKEN",
+    ],
+)
+def test_secrets_are_refused_unread(name: str) -> None:
+    for changes in ({"env": {name: "hunter2hunter2"}}, {"setup": [f"export {name}=hunter2hunter2"]}):
+        with pytest.raises(UserError, match=r"never written into scripts.*netrc") as caught:
+            parse_profile("site", changed(**changes))
+        assert name in str(caught.value)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_what_only_looks_like_a_secret_passes() -> None:
+    env = {"TOKENIZERS_PARALLELISM": "false"}
+    assert parse_profile("site", changed(env=env)).surroundings.env == env
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("30", 0.5), ("30:00", 0.5), ("24:00:00", 24), ("2-00", 48), ("1-12:30", 36.5), ("1-00:00:36", 24.01)],
+)
+def test_hours_of_a_time_limit(limit: str, expected: float) -> None:
+    assert checked.time_limit(limit) == limit
+    assert checked.hours(limit) == pytest.approx(expected)

@@ -1,0 +1,171 @@
+"""How the table looks, and how it is drawn again."""
+
+import io
+import os
+from datetime import datetime, timedelta
+
+import pytest
+
+from repro.launch.status import board
+from repro.launch.status.board import duration, page, show, table, watch
+from repro.launch.status.state import RunState, Survey
+from tests.launch.fake_slurm import run_id
+
+URL = "https://wandb.ai/team/project/runs/abcd1234"
+TRAINING = RunState(
+    run_id(), "training", job="12_0", step=120, max_steps=1000, loss=3.14159, tokens_per_s=12345.6,
+    seconds_left=4000, restarts=2, wandb_url=URL,
+)  # fmt: skip
+QUEUED = RunState(run_id(2), "queued", "Priority", job="12_1")
+FAILED = RunState(run_id(3), "failed", step=7, message="loss is NaN at step 3")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_table() -> None:
+    assert table([TRAINING, QUEUED, FAILED]) == [
+        "run                         state              job        step   loss  tokens/s    left  restarts  W&B",
+        f"{run_id()}  training           12_0   120/1000  3.142    12,346  67 min         2  {URL}",
+        f"{run_id(2)}  queued (Priority)  12_1",
+        f"{run_id(3)}  failed             local         7",
+        "",
+        f"{run_id(3)}: failed: loss is NaN at step 3",
+    ]
+
+
+def test_on_a_terminal_a_page_is_a_short_link() -> None:
+    line = table([TRAINING], links=True)[1]
+    assert line.endswith(f"  \x1b]8;;{URL}\x1b\\abcd1234\x1b]8;;\x1b\\")
+
+
+def test_nothing_of_a_run_commands_the_terminal() -> None:
+    evil = RunState(
+        "a/b/c/s1-\x1b[2J", "x\x07", wandb_url="https://x/\x1b]0;t\x07", message="\x1b[31mred\r\nnext"
+    )
+    for links in (False, True):
+        text = "\n".join(table([evil], links)).replace("\x1b]8;;", "").replace("\x1b\\", "")
+        assert [c for c in text if not c.isprintable() and c != "\n"] == []
+
+
+def test_when_a_waiting_job_will_start() -> None:
+    start = (datetime.now() + timedelta(minutes=30, seconds=10)).strftime("%Y-%m-%dT%H:%M:%S")
+    assert "starts in 30 min" in table([RunState(run_id(), "queued", "Resources", start=start)])[1]
+    assert "starts in 0 s" in table([RunState(run_id(), "queued", start="2020-01-01T00:00:00")])[1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (89, "89 s"), (120, "2 min"), (5340, "89 min"), (5400, "1.5 h"), (172800, "2.0 d")],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_no_runs_and_hidden_runs_are_said() -> None:
+    assert page(Survey([])) == ["no runs; `repro submit` or `repro run` starts one"]
+    assert page(Survey([], 3)) == ["3 more that ended over 7 days ago; --all shows them"]
+    assert page(Survey([QUEUED], 3))[-1] == "3 more that ended over 7 days ago; --all shows them"
+
+
+def test_what_could_not_be_found_out_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Survey([QUEUED], 0, ["squeue is away"]))
+    said = capsys.readouterr()
+    assert said.err == "repro: squeue is away\n"
+    assert "squeue" not in said.out
+
+
+class Script:
+    """Surveys in turn, and the pauses between them."""
+
+    def __init__(self, *surveys: Survey, interrupt: bool = False) -> None:
+        self.surveys = list(surveys)
+        self.interrupt = interrupt
+        self.pauses: list[float] = []
+
+    def look(self) -> Survey:
+        if not self.surveys and self.interrupt:
+            raise KeyboardInterrupt
+        return self.surveys.pop(0)
+
+    def play(self, out: io.StringIO) -> str:
+        watch(self.look, 3, out, self.pauses.append)
+        return out.getvalue()
+
+
+def test_watching_ends_when_every_run_has(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = ["squeue is away"]
+    script = Script(Survey([TRAINING, FAILED], 0, notes), Survey([TRAINING], 0, notes), Survey([FAILED]))
+    blocks = script.play(io.StringIO()).split("\n\n")
+    assert (len(script.pauses), set(script.pauses), script.surveys) == (2, {3}, [])
+    text = "\n\n".join(blocks)
+    assert text.count("run   ") == 3
+    assert "\x1b" not in text
+    assert text.endswith("NaN at step 3\n")
+    assert capsys.readouterr().err == "repro: squeue is away\n"  # once
+
+
+def test_watching_ends_at_once_where_nothing_runs() -> None:
+    script = Script(Survey([]))
+    assert script.play(io.StringIO()).startswith("no runs")
+    assert script.pauses == []
+
+
+def test_watching_ends_with_control_c() -> None:
+    script = Script(Survey([TRAINING]), interrupt=True)
+    assert run_id() in script.play(io.StringIO())
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(board.shutil, "get_terminal_size", lambda: os.terminal_size((60, 8)))
+    return Terminal()
+
+
+def test_a_terminal_is_redrawn_within_its_size(screen: Terminal) -> None:
+    many = Survey([TRAINING, *(RunState(run_id(i), "queued") for i in range(20))], 0, ["squeue is away"])
+    text = Script(many, many, interrupt=True).play(screen)
+    frames = text.split("\x1b[H\x1b[2J")
+    assert len(frames) == 3
+    for frame in frames[1:]:
+        lines = frame.rstrip("\n").split("\n")
+        assert len(lines) <= 8
+        assert max(map(len, lines)) <= 60
+        assert "more lines" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "shown"),
+    [
+        ([run_id(1), run_id(2)], ["…/base/cpu/s1", "…/base/cpu/s2"]),
+        ([run_id(1), run_id(1, "beta/only")], ["alpha/base/cpu/s1", "beta/only/cpu/s1"]),
+        (["a/b/cpu/s1-00000000", "a/b/cpu/s1-11111111"], ["…/b/cpu/s1-00000000", "…/b/cpu/s1-11111111"]),
+    ],
+)
+def test_a_narrow_terminal_shows_short_names(screen: Terminal, runs: list[str], shown: list[str]) -> None:
+    rows = [RunState(run, "training", wandb_url=URL) for run in runs]
+    text = Script(Survey(rows), interrupt=True).play(screen)
+    assert [line.split()[0] for line in text.splitlines()[3:]] == shown
+
+
+def test_a_wide_terminal_shows_whole_names(screen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board.shutil, "get_terminal_size", lambda: os.terminal_size((200, 8)))
+    assert run_id() in Script(Survey([TRAINING]), interrupt=True).play(screen)
+
+
+def test_the_last_table_stays_whole_on_the_terminal(screen: Terminal) -> None:
+    text = Script(Survey([TRAINING]), Survey([FAILED] * 20)).play(screen)
+    last = text.split("\x1b[H\x1b[2J")[-1]
+    assert last.count("  failed  ") == 20
+    assert last.endswith("\n")
+
+
+def test_what_could_not_be_found_out_is_on_the_screen(
+    screen: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Script(Survey([TRAINING], 0, ["squeue is away"]), interrupt=True).play(screen)
+    assert "squeue is away" in text
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,256 @@
+"""A run's log: which file, which lines, and nothing that commands a terminal."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repro.errors import ReproError, UserError
+from repro.launch.status import logs
+from repro.launch.status.known import Known
+from repro.launch.status.ledger import Submission
+from repro.launch.status.logs import Cleaner, Tail, choose, follow, print_log
+from tests.launch.conftest import World
+from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm
+
+__all__ = ["slurm"]
+NAME = "20260101T000000Z-aa"
+
+DIRTY = [
+    (b"plain\n\ttab\rback\r\n", "plain\n\ttab\rback\r\n"),
+    (b"\x1b[31mred\x1b[0m \x1b[2J\x1b[1;1H\x1b[?25l.", "red ."),
+    (b"\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", "ab"),
+    (b"\x1bPq#0\x1b\\c\x1b_x\x1b\\d", "cd"),
+    (b"\x1bM\x1b7\x1b(B\x1b=e", "e"),
+    (b"\x1b]0;never ended\nnext", "]0;never ended\nnext"),
+    (b"bell\x07 back\x08 null\x00 \x7fdel \x0bvt \x0e", "bell back null del vt "),
+    ("ümläut ∞ \u009b31mC1".encode(), "ümläut ∞ 31mC1"),
+    (b"broken \xff\xc3", "broken \ufffd\ufffd"),
+    (b"end \x1b[3", "end [3"),
+    (b"\x1b\x1b[31m", ""),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), DIRTY)
+def test_only_tab_newline_and_return_pass_however_the_bytes_come(data: bytes, text: str) -> None:
+    for cut in range(len(data) + 1):
+        cleaner = Cleaner()
+        assert cleaner.feed(data[:cut]) + cleaner.feed(data[cut:]) + cleaner.feed(b"", last=True) == text, cut
+
+
+def test_an_escape_that_never_ends_holds_nothing_back_for_long() -> None:
+    cleaner = Cleaner()
+    assert len(cleaner.feed(b"\x1b]0;" + b"x" * 10_000)) > 9_000
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 16])
+@pytest.mark.parametrize(
+    ("text", "lines", "expected"),
+    [
+        (b"a\nb\nc\n", 2, b"b\nc\n"),
+        (b"a\nb\nc", 2, b"b\nc"),
+        (b"a\nb\nc\n", 9, b"a\nb\nc\n"),
+        (b"a\nb\n\n", 1, b"\n"),
+        (b"a\nb\n", 0, b""),
+        (b"", 3, b""),
+        (b"long line, no end", 1, b"long line, no end"),
+    ],
+)
+def test_the_last_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, text: bytes, lines: int, expected: bytes
+) -> None:
+    monkeypatch.setattr(logs, "_BLOCK", block)
+    (tmp_path / "log").write_bytes(text)
+    tail = Tail(tmp_path / "log")
+    tail.skip_to_last(lines)
+    assert b"".join(iter(tail.read, b"")) == expected
+
+
+def test_a_file_that_grows_is_cut_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = Tail(path)
+    assert tail.read() is None
+    path.write_bytes(b"one\n")
+    assert (tail.read(), tail.read()) == (b"one\n", b"")
+    with open(path, "ab") as file:
+        file.write(b"two\n")
+    assert tail.read() == b"two\n"
+    path.write_bytes(b"cut\n")
+    assert tail.read() == b"cut\n"
+    (tmp_path / "new").write_bytes(b"longer than before\n")
+    (tmp_path / "new").replace(path)
+    assert tail.read() == b"longer than before\n"
+
+
+@pytest.fixture
+def submitted(world: World, slurm: FakeSlurm) -> Submission:
+    return slurm.submit(NAME, 12, run_id(1), run_id(2), run_id(1, scale="small"))
+
+
+def chosen(word: str, scale: str | None = None, seed: int | None = None) -> tuple[str | None, int]:
+    known, count = choose(word, scale, seed)
+    return known.job_id, count
+
+
+def test_which_log_is_meant(submitted: Submission, slurm: FakeSlurm) -> None:
+    assert chosen(run_id(2)) == ("12_1", 1)
+    assert chosen("12_1") == ("12_1", 1)
+    assert chosen("alpha/base") == ("12_0", 3)
+    assert chosen("alpha/base", seed=2) == ("12_1", 1)
+    assert chosen("alpha/base", scale="small") == ("12_2", 1)
+    slurm.submit("20260201T000000Z-bb", 15, run_id(2))
+    assert chosen(run_id(2)) == ("15_0", 1)  # the last submission
+    assert chosen("alpha/base")[0] == "15_0"
+    assert chosen("12_1") == ("12_1", 1)  # unless an earlier one is named
+    assert choose("12_1")[0].log == submitted.folder / "logs" / "12_1.log"
+
+
+@pytest.mark.parametrize(
+    ("word", "scale", "seed", "parts"),
+    [
+        ("alpha/bse", None, None, ["'alpha/bse'", "nearest: "]),
+        ("99", None, None, ["job 99"]),
+        ("alpha/base", "gpu", None, ["no run at scale gpu"]),
+        ("alpha/base", "cpu", 7, ["no run at scale cpu with seed 7"]),
+        ("beta", None, None, ["was not submitted", "terminal", "`repro submit` keeps a log"]),
+        ("alpha/grid@a", None, None, ["alpha/grid@a has no run"]),
+        (run_id(9), None, None, ["being submitted, or Slurm did not take it"]),
+    ],
+)
+def test_no_log_is_said_with_the_remedy(
+    submitted: Submission, world: World, slurm: FakeSlurm, word: str, scale: str | None, seed: int | None,
+    parts: list[str],
+) -> None:  # fmt: skip
+    (world.root / "runs" / run_id(1, "beta/only")).mkdir(parents=True)
+    slurm.submit("20260301T000000Z-dd", None, run_id(9))
+    with pytest.raises(UserError) as caught:
+        choose(word, scale, seed)
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+class Screen:
+    """What was written."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def __call__(self, text: str) -> None:
+        self.text += text
+
+
+@pytest.fixture
+def known(submitted: Submission) -> Known:
+    return choose("12_0")[0]
+
+
+def log_of(known: Known) -> Path:
+    assert known.log is not None
+    return known.log
+
+
+def test_a_log_is_printed_whole_or_its_end(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_BLOCK", 4)
+    log_of(known).write_bytes(b"attempt 1\n\x1b[31mattempt 2\x1b[0m\n")
+    whole, last = Screen(), Screen()
+    print_log(known, whole)
+    print_log(known, last, lines=1)
+    assert (whole.text, last.text) == ("attempt 1\nattempt 2\n", "attempt 2\n")
+
+
+def test_no_log_yet(known: Known, slurm: FakeSlurm) -> None:
+    screen = Screen()
+    slurm.queue(queued("12_0", "PENDING", NAME))
+    print_log(known, screen)
+    assert screen.text == "12_0: queued, no output yet\n"
+
+
+def test_no_log_ever(known: Known, slurm: FakeSlurm) -> None:
+    for act in (print_log, lambda *words: follow(*words, pause=lambda seconds: None)):
+        with pytest.raises(ReproError, match="left the queue without output") as caught:
+            act(known, Screen())
+        assert caught.value.exit_code == 1
+
+
+def play(known: Known, steps: list[Callable[[], object]], lines: int | None = None) -> str:
+    """Follows; at each pause one step happens; when all have, the job has left the queue."""
+    screen = Screen()
+
+    def pause(seconds: float) -> None:
+        if steps:
+            steps.pop(0)()
+
+    follow(known, screen, lines, lambda: bool(steps), pause)
+    assert steps == []
+    return screen.text
+
+
+def append(path: Path, data: bytes) -> Callable[[], object]:
+    def act() -> None:
+        with open(path, "ab") as file:
+            file.write(data)
+
+    return act
+
+
+@pytest.fixture
+def _ask_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "ASK_EVERY", 1)
+
+
+@pytest.mark.usefixtures("_ask_always")
+def test_following_from_before_the_first_line_to_after_the_last(known: Known) -> None:
+    path = log_of(known)
+    steps = [
+        lambda: None,
+        append(path, b"one\n\x1b[3"),
+        append(path, b"1mtwo\n"),
+        lambda: path.write_bytes(b"cut\n"),
+        append(path, b"last \xc3"),
+    ]
+    text = play(known, steps)
+    assert text == "12_0: queued, no output yet\none\ntwo\ncut\nlast \ufffd"
+
+
+@pytest.mark.usefixtures("_ask_always")
+def test_following_starts_with_the_last_lines(known: Known) -> None:
+    log_of(known).write_bytes(b"a\nb\nc\n")
+    assert play(known, [append(log_of(known), b"d\n")], lines=1) == "c\nd\n"
+
+
+def test_what_comes_with_the_end_of_the_job_is_shown(known: Known) -> None:
+    log_of(known).write_bytes(b"a\n")
+    screen = Screen()
+    follow(known, screen, None, lambda: False, lambda seconds: append(log_of(known), b"last words\n")())
+    assert screen.text == "a\nlast words\n"
+
+
+def test_following_asks_slurm_seldom(known: Known, slurm: FakeSlurm) -> None:
+    log_of(known).write_bytes(b"a\n")
+    slurm.queue(queued("12_0", "RUNNING", NAME))
+    pauses = 0
+
+    def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 45:
+            slurm.queue()
+
+    follow(known, Screen(), pause=pause)
+    assert len(slurm.calls("squeue")) == 4
+    assert pauses == 61
+
+
+def test_following_goes_on_where_the_queue_cannot_be_asked(known: Known, slurm: FakeSlurm) -> None:
+    (slurm.folder / "squeue").unlink()
+    log_of(known).write_bytes(b"a\n")
+    pauses = 0
+
+    def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 50:
+            raise KeyboardInterrupt
+
+    screen = Screen()
+    follow(known, screen, pause=pause)  # ends by Ctrl-C, and that is no error
+    assert (screen.text, pauses) == ("a\n", 50)

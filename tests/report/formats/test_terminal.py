@@ -1,0 +1,106 @@
+import dataclasses
+
+import pytest
+
+from repro.record import Measurement
+from repro.report.formats.listing import list_rows
+from repro.report.formats.terminal import diff_runs, rows_table, show_run, sparkline, terminal_table
+from repro.report.results.compare import compare
+
+
+def lines(table):
+    return [" ".join(line.split()) for line in table.splitlines()]
+
+
+def test_the_published_number_stands_beside_a_run_at_paper_scale(house):
+    (record,) = house.run(house.recipe("big"), [29.5])
+    assert "toy/big paper 1 test/bleu 29.50 BLEU test 30 (Table 1, Big)" in lines(terminal_table([record]))
+
+
+def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
+    name = house.recipe("big")
+    house.recipe("big", scale="cpu", width=2)
+    (record,) = house.run(name, [29.5], "cpu")
+    said = terminal_table([record])
+    assert "toy/big cpu 1 test/bleu 29.50 BLEU test reduced scale" in lines(said)
+    assert "30" not in said.replace("29.50", "")
+
+
+def test_another_protocol_has_no_published_number_beside_it(house):
+    goal = "{table: table1, row: big, metric: bleu, measured: test/bleu, protocol: {beam: 5}}"
+    (record,) = house.run(house.recipe("big", goal), [29.5])
+    assert "Table 1" not in terminal_table([record])
+
+
+def test_a_recipe_of_a_paper_without_published_file(house):
+    (record,) = house.run(house.recipe("big"), [29.5])
+    own = dataclasses.replace(record, experiment="mine/own")
+    assert "29.50" in terminal_table([own])
+
+
+def test_rows_table(house):
+    name = house.recipe("big")
+    house.recipe("big", scale="cpu", width=2)
+    house.run(name, [12.0], "cpu")
+    said = lines(rows_table(list_rows(compare())))
+    dash = "\N{EN DASH}"
+    assert (
+        f"toy:table1:big bleu (BLEU) 30 {dash} reduced scale cpu 12.00 (n = 1) toy/big (paper, cpu)" in said
+    )
+    assert any(line.startswith("external-rerun", 4) and "29 (unconfirmed)" in line for line in said)
+    assert sum(line.startswith("toy:") for line in said) == 9
+
+
+def test_what_weakens_a_number_stands_beside_its_verdict(house):
+    house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
+    said = lines(rows_table(list_rows(compare())))
+    assert any(
+        "30.05 (n = 2) undecided: not all commits are clean and ours (uncommitted changes (seeds 1, 2))"
+        in line
+        for line in said
+    )
+
+
+def test_sparkline():
+    assert sparkline([[i, i] for i in range(8)]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([[0, 1.0], [1, 1.0]]) == "▁▁"
+    assert sparkline([[0, 0.0], [1, None], [2, 1.0]]) == "▁█"
+    assert sparkline([]) == ""
+    wide = sparkline([[i, i] for i in range(200)], width=20)
+    assert (len(wide), wide[0], wide[-1]) == (20, "▁", "█")
+
+
+def test_show_run_has_everything_and_no_control_characters(house):
+    (record,) = house.run(house.recipe("big"), [29.5], deviations=["odd \x1b[31mthing\nhere"])
+    said = show_run(record)
+    for words in ("toy/big/paper/s1-", "29.50", "train/loss", "█", "model.init_args.width: 8", "1,234"):
+        assert words in said
+    assert "01234567" in said
+    assert "\x1b" not in said
+    assert "thing here" in said
+
+
+def test_diff_runs_names_keys_and_numbers(house):
+    (a,) = house.run(house.recipe("big"), [29.5])
+    house.recipe("big", width=16)
+    (b,) = house.run("toy/big", [30.0], finished="2026-02-02T00:00:00Z", commit="ffffffffff")
+    b = dataclasses.replace(b, seed=4, metrics=[*b.metrics, Measurement("test/new", 1.0, "x", "test")])
+    said = diff_runs(a, b)
+    assert "model.init_args.width: 8 → 16" in said
+    assert "seed: 1 → 4" in said
+    assert "commit: 0123456789abcdef → ffffffffff" in said
+    assert "trainer.max_steps" not in said
+    assert any(line.startswith("test/bleu BLEU test 29.50 30.00 +0.5000") for line in lines(said))
+    assert any(line.startswith("test/new") for line in lines(said))
+
+
+def test_two_equal_runs_say_so(house):
+    (a,) = house.run(house.recipe("big"), [29.5])
+    assert "Same configuration, seed, commit and hardware." in diff_runs(a, a)
+
+
+@pytest.mark.parametrize("call", [terminal_table, lambda rs: show_run(rs[0])])
+def test_names_of_metrics_cannot_steer_the_terminal(house, call):
+    numbers = [Measurement("test/\x1b]0;x\x07", 1.0, "\x1b[2J", "test")]
+    records = house.run(house.recipe("big"), [1.0], metrics=numbers)
+    assert "\x1b" not in call(records)

@@ -1,0 +1,256 @@
+import dataclasses
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from repro.errors import UserError
+from repro.record import LEDGER, read_records
+from repro.report.results.record_ledger import (
+    HEADER,
+    append_missing,
+    check_records,
+    read_ledger,
+    reasons,
+    withdraw,
+    withdrawn,
+)
+from tests.report.fakes import make_record
+from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
+
+
+@pytest.fixture
+def runs(house):
+    return keep(house)
+
+
+def test_every_record_and_its_outputs_get_a_line_once(runs):
+    lines = read_ledger(runs)
+    assert [line.event for line in lines] == ["recorded"] * 4
+    assert sorted(line.path for line in lines) == sorted(
+        place(runs, p) for p in runs.rglob("*") if p.is_file() and p.name != LEDGER
+    )
+    for line in lines:
+        assert line.sha256 == hashlib.sha256((runs / line.path).read_bytes()).hexdigest()
+    before = (runs / LEDGER).read_bytes()
+    assert append_missing(runs) is None
+    assert (runs / LEDGER).read_bytes() == before
+    assert check_records(runs) == []
+
+
+def test_lines_are_only_appended(runs, house):
+    before = (runs / LEDGER).read_bytes()
+    house.record("toy/big", 4, 31.0)
+    assert place(runs, record_of(runs, 4)) in the_problem(runs), "no line yet"
+    assert (runs / LEDGER).read_bytes() == before, "checking writes nothing"
+    assert append_missing(runs) == runs / LEDGER
+    assert (runs / LEDGER).read_bytes().startswith(before)
+    assert check_records(runs) == []
+
+
+def test_without_records_there_is_no_ledger(house):
+    assert append_missing(house.results / "runs") is None
+    assert check_records(house.results / "runs") == []
+    assert not (house.results / "runs").exists()
+
+
+def test_a_removed_record_is_noticed(runs):
+    path = record_of(runs, 2)
+    path.unlink()
+    assert place(runs, path) in the_problem(runs)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".outputs.txt"])
+def test_an_edited_byte_is_noticed(runs, suffix):
+    path = record_of(runs, 1).with_suffix(suffix)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"0", b"1", 1) if suffix == ".json" else b"a" + data[1:])
+    assert place(runs, path) in the_problem(runs)
+
+
+def test_an_edited_record_with_a_second_line_is_noticed(runs):
+    path = record_of(runs, 2)
+    (line,) = lines_with(runs, path)
+    path.write_bytes(path.read_bytes().replace(b"30.0", b"31.0", 1))
+    rehashed = line.replace(line.split("\t")[3], hashlib.sha256(path.read_bytes()).hexdigest())
+    with (runs / LEDGER).open("a") as file:
+        file.write(f"{rehashed}\n")
+    assert place(runs, path) in the_problem(runs)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text.removeprefix("time"),
+        lambda text: text[:-5],
+        lambda text: text + "<<<<<<< HEAD\n",
+        lambda text: text.replace("recorded", "noted", 1),
+        lambda text: text.replace("toy/big", "../big", 1),
+        lambda text: text.replace("\t-\n", "\n", 1),
+        lambda text: text.replace("Z\trecorded", "\trecorded", 1),
+    ],
+    ids=range(7),
+)
+def test_a_malformed_ledger_is_refused_and_left_as_it_is(runs, house, spoil):
+    ledger = runs / LEDGER
+    ledger.write_text(spoil(ledger.read_text()))
+    before = ledger.read_bytes()
+    house.record("toy/big", 4, 31.0)
+    assert str(ledger) in the_problem(runs)
+    with pytest.raises(UserError, match="LEDGER"):
+        append_missing(runs)
+    with pytest.raises(UserError, match="LEDGER"):
+        withdraw(runs, str(record_of(runs, 4)), "a fault")
+    assert ledger.read_bytes() == before
+
+
+def test_a_recipe_that_changes_supersedes_its_records_once(runs, house):
+    house.recipe("big", width=16)
+    assert len(check_records(runs)) == 3
+    append_missing(runs)
+    append_missing(runs)
+    lines = [line for line in read_ledger(runs) if line.event == "superseded"]
+    assert sorted(line.path for line in lines) == sorted(place(runs, record_of(runs, s)) for s in (1, 2, 3))
+    assert all("model.init_args.width: 8 → 16" in line.reason for line in lines)
+    assert reasons(runs) == {line.path: line.reason for line in lines}
+    assert check_records(runs) == []
+
+
+def test_a_recipe_that_is_removed_supersedes_its_records(runs, house):
+    (house.configs / "toy" / "big.yaml").unlink()
+    house.recipe("base")
+    append_missing(runs)
+    assert sum(line.event == "superseded" for line in read_ledger(runs)) == 3
+
+
+def test_a_point_that_only_an_overlay_has_is_a_recipe(house):
+    house.recipe("big")
+    house.write("big", "points: {wide: {model.width: 16}}\n", "cpu")
+    made = house.record("toy/big@wide", 1, 30.0, "cpu")
+    append_missing(house.results / "runs")
+    assert [line.event for line in read_ledger(house.results / "runs")] == ["recorded"]
+    house.write("big", "points: {narrow: {model.width: 4}}\n", "cpu")
+    append_missing(house.results / "runs")
+    last = read_ledger(house.results / "runs")[-1]
+    assert (last.event, last.path) == ("superseded", made.path)
+
+
+@pytest.mark.parametrize("changes", [{"overrides": ["--model.width=9"]}, {"external": True}])
+def test_what_never_was_the_recipes_is_not_superseded(runs, house, changes):
+    house.record("toy/big", 4, 30.0, config_hash="0" * 64, **changes)
+    append_missing(runs)
+    assert {line.event for line in read_ledger(runs)} == {"recorded"}
+
+
+def test_a_withdrawn_record_stays_and_says_why(runs):
+    path = record_of(runs, 2)
+    before = path.read_bytes()
+    name = place(runs, path)
+    assert withdraw(runs, name.removesuffix(".json"), "trained\ton the\ntest split") == name
+    last = read_ledger(runs)[-1]
+    assert (last.event, last.path, last.reason) == ("withdrawn", name, "trained on the test split")
+    assert withdrawn(runs) == {name}
+    assert reasons(runs) == {name: "trained on the test split"}
+    assert path.read_bytes() == before
+    assert check_records(runs) == []
+    with pytest.raises(UserError, match=name):
+        withdraw(runs, name, "again")
+    path.write_bytes(before + b"\n")
+    assert name in the_problem(runs)
+
+
+def test_a_record_is_withdrawn_by_its_path_from_anywhere(runs, monkeypatch):
+    monkeypatch.chdir(runs / "toy")
+    withdraw(runs, f"big/{record_of(runs, 2).name}", "a fault")
+    withdraw(runs, str(record_of(runs, 3)), "a fault")
+    assert len(withdrawn(runs)) == 2
+
+
+@pytest.mark.parametrize("reason", ["", " \t\n"])
+def test_a_withdrawal_needs_a_reason(runs, reason):
+    name = place(runs, record_of(runs, 2))
+    with pytest.raises(UserError, match=name):
+        withdraw(runs, name, reason)
+
+
+def test_an_unknown_record_is_not_withdrawn(runs):
+    with pytest.raises(UserError, match="toy/bug/x"):
+        withdraw(runs, "toy/bug/x", "a fault")
+
+
+def test_a_damaged_record_gets_no_line_and_can_be_withdrawn(runs):
+    known, new = record_of(runs, 2), runs / "toy" / "big" / "odd.json"
+    whole = known.read_bytes()
+    known.write_text("{")
+    new.write_text("{")
+    said = check_records(runs)
+    assert any(place(runs, known) in line for line in said)
+    assert any(place(runs, new) in line for line in said)
+    assert append_missing(runs) is None
+    for path in (known, new):
+        withdraw(runs, str(path), "cut off when the disk was full")
+    assert check_records(runs) == []
+    assert read_records(runs).damaged == []
+    known.write_bytes(whole)
+    assert check_records(runs) == [], "restored, and still withdrawn"
+
+
+def test_two_processes_at_once_lose_nothing(house):
+    """Each writes a record and appends what is missing, twenty times; every record has one line in the end."""
+    runs = house.results / "runs"
+    made = json.loads(make_record(house.recipe("big"), 1, 30.0).to_json())
+    code = (
+        "import json, sys\nfrom pathlib import Path\n"
+        "from repro.report.results.record_ledger import append_missing\n"
+        "runs, who, made = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])\n"
+        "folder = runs / 'toy' / 'big'\nfolder.mkdir(parents=True, exist_ok=True)\n"
+        "for i in range(20):\n"
+        "    whole = folder / f'{who}{i}.new'\n"
+        "    whole.write_text(json.dumps(made | {'seed': i}))\n"
+        "    whole.rename(folder / f'{who}{i}.json')\n"
+        "    append_missing(runs)\n"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code, str(runs), who, json.dumps(made)]) for who in "ab"]
+    assert [one.wait(60) for one in both] == [0, 0]
+    paths = [line.path for line in read_ledger(runs)]
+    assert sorted(paths) == sorted(f"toy/big/{who}{i}.json" for who in "ab" for i in range(20))
+    assert (runs / LEDGER).read_text().count(HEADER) == 1
+
+
+def test_a_failed_append_leaves_the_ledger_whole(runs, house, monkeypatch):
+    import errno
+    import os
+
+    from repro.errors import ReproError
+
+    before = (runs / LEDGER).read_bytes()
+    house.record("toy/big", 4, 31.0)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReproError, match="no space left"):
+        append_missing(runs)
+    assert (runs / LEDGER).read_bytes() == before
+
+
+def test_a_moved_copy_is_a_record_without_a_line(runs):
+    path = record_of(runs, 2)
+    copy = path.with_name("copy.json")
+    copy.write_bytes(path.read_bytes())
+    assert place(runs, copy) in the_problem(runs)
+
+
+def test_overridden_runs_leave_the_others_as_they_were(runs, house):
+    from repro.report.results.samples import Selection
+
+    records = read_records(runs).good
+    other = dataclasses.replace(records[0], seed=2, config_hash="0" * 64, overrides=["--model.width=9"])
+    seeds = frozenset(range(1, 6))
+    before = Selection.of(records, records[0].config_hash, seeds, frozenset())
+    after = Selection.of([*records, other], records[0].config_hash, seeds, frozenset())
+    assert (before.used, before.weaknesses) == (after.used, after.weaknesses)
+    assert after.state(other) == "overridden"

@@ -1,0 +1,132 @@
+"""Which checkpoints are written, which are kept, which make the final model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from repro.checkpoints import DurableIO, checkpoints, read
+from repro.errors import ReproError
+from repro.training.callbacks import Curves
+from repro.training.saving import Checkpoints, StepCheckpoints, best_path
+from tests.tasks.toy import BATCHES, train
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in checkpoints(folder)]
+
+
+def test_checkpoints_come_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
+    curves, files = Curves(every_steps=5), DurableIO()
+    saver = StepCheckpoints(tmp_path, Checkpoints(every_steps=3, keep=3), files)
+    train([curves, saver], steps=8, val_check_interval=8, plugins=[files])
+    assert names(tmp_path) == ["step-00000003.ckpt", "step-00000006.ckpt", "step-00000008.ckpt"]
+    loaded = read(tmp_path / "step-00000008.ckpt")
+    assert loaded["global_step"] == 8
+    assert loaded["callbacks"]["Curves"]["tokens"] == sum(tokens for _, tokens in BATCHES)
+    steps = [step for step, _ in loaded["callbacks"]["Curves"]["curves"]["train/loss"]]
+    assert steps == [5, 8], "a checkpoint adds no point to the curves"
+    pending = read(tmp_path / "step-00000006.ckpt")["callbacks"]["Curves"]["pending"]
+    assert pending["sums"] == [{"loss": 2.0, "tokens": 2.0}], "and loses none of what came since the last"
+
+
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    files = DurableIO()
+    saver = StepCheckpoints(tmp_path, Checkpoints(every_steps=1, keep=2), files)
+    train([Curves(), saver], steps=8, val_check_interval=8, plugins=[files])
+    assert names(tmp_path) == ["step-00000007.ckpt", "step-00000008.ckpt"]
+    assert len(list(tmp_path.iterdir())) == 4, "manifests go with their files"
+
+
+def test_one_written_in_between_goes_with_the_next_planned_one_and_takes_no_place(tmp_path: Path) -> None:
+    class Asked(StepCheckpoints):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):  # type: ignore[no-untyped-def]
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+            if trainer.global_step in (3, 5):
+                self.save(trainer)
+                seen.append(names(tmp_path))
+
+    seen: list[list[str]] = []
+    files = DurableIO()
+    saver = Asked(tmp_path, Checkpoints(every_steps=2, average_last=2), files)
+    train([Curves(), saver], steps=8, val_check_interval=8, plugins=[files])
+    assert seen[0] == ["step-00000002.ckpt", "step-00000003.ckpt"]
+    assert seen[1] == ["step-00000002.ckpt", "step-00000004.ckpt", "step-00000005.ckpt"]
+    assert (
+        [path.name for path in saver.final(8)]
+        == names(tmp_path)
+        == ["step-00000006.ckpt", "step-00000008.ckpt"]
+    )
+
+
+def test_the_average_is_of_planned_checkpoints() -> None:
+    plan = Checkpoints(every_steps=3, average_last=3)
+    assert plan.averaged(8) == [3, 6, 8]
+    assert plan.averaged(9) == [3, 6, 9]
+    assert plan.averaged(2) == [2]
+    assert Checkpoints(every_steps=10).averaged(30) == [30]
+
+
+@pytest.mark.parametrize(("best_is", "step"), [("min", 2), ("max", 8)])
+def test_the_best_is_kept_beside_the_last(tmp_path: Path, best_is: str, step: int) -> None:
+    files = DurableIO()  # the toy's validation loss is the number of its step
+    saver = StepCheckpoints(tmp_path, Checkpoints(4, best="val/loss", best_is=best_is), files)  # type: ignore[arg-type]
+    train([Curves(), saver], steps=8, val_check_interval=2, plugins=[files])
+    (path,) = saver.final(8)
+    assert path.name == f"best-{step:08d}.ckpt"
+    assert read(path)["global_step"] == step
+    assert [p.name for p in tmp_path.glob("best-*.ckpt")] == [path.name], "one that is beaten goes"
+    assert saver.best == (step, float(step))
+
+
+def test_a_best_is_taken_up_where_its_file_is(tmp_path: Path) -> None:
+    plan = Checkpoints(4, best="val/loss")
+    for there, wanted in ((False, None), (True, (2, 2.0))):
+        saver = StepCheckpoints(tmp_path, plan, DurableIO())
+        if there:
+            best_path(tmp_path, 2).touch()
+        saver.load_state_dict({"best": (2, 2.0)})
+        assert saver.best == wanted, "a run that goes on from another's training has a best of its own"
+
+
+def test_a_best_that_is_not_measured_is_refused(tmp_path: Path) -> None:
+    files = DurableIO()
+    saver = StepCheckpoints(tmp_path, Checkpoints(4, best="val/bleu"), files)
+    with pytest.raises(ReproError, match=r"'val/bleu' is not measured; there is: val/loss"):
+        train([Curves(), saver], steps=8, val_check_interval=2, plugins=[files])
+    with pytest.raises(ReproError, match="no validation took place"):
+        saver.final(8)
+
+
+def test_what_excludes_each_other_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"average_last 3 and checkpoints.best val/loss exclude each other"):
+        Checkpoints(1, average_last=3, best="val/loss")
+    with pytest.raises(ValueError, match="every_steps must be at least 1, not 0"):
+        Checkpoints(0)
+
+
+def test_a_failed_save_ends_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    files = DurableIO()
+    saver = StepCheckpoints(tmp_path / "file", Checkpoints(2), files)
+    with pytest.raises(ReproError, match="cannot write the checkpoint"):
+        train([Curves(), saver], steps=8, val_check_interval=8, plugins=[files])
+
+
+def test_ranks_that_found_different_checkpoints_do_not_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = DurableIO()
+    saver = StepCheckpoints(tmp_path, Checkpoints(2), files)
+    monkeypatch.setattr("tests.tasks.toy.Toy.gather_objects", lambda self, item: [item, item + 2])
+    with pytest.raises(ReproError, match=r"different steps, \[0, 2\]"):
+        train([saver], steps=8, plugins=[files])
+
+
+def test_weights_are_those_of_the_step(tmp_path: Path) -> None:
+    files = DurableIO()
+    saver = StepCheckpoints(tmp_path, Checkpoints(8), files)
+    trainer = train([Curves(), saver], steps=8, val_check_interval=8, plugins=[files])
+    wanted = trainer.lightning_module.state_dict()
+    found = read(saver.final(8)[0])["state_dict"]
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
