@@ -22,7 +22,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from repro.models import EncoderDecoder
 from repro.models.generate import Decoded, beam_search
-from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Mixed, PostNorm, State, Vocabulary
+from repro.nn import (
+    Blocks,
+    CrossAttention,
+    FeedForward,
+    FullAttention,
+    MixerOutput,
+    PostNorm,
+    State,
+    Vocabulary,
+)
 
 
 class PrefixAnew:
@@ -45,7 +54,7 @@ class PrefixAnew:
         kept = {"source": source} if self.whole else self.model.start(source, None)["memory"]
         return {"stream": {"ids": source.new_zeros(source.shape[0], 0)}, "memory": kept}
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         prefix = torch.cat([state["stream"]["ids"], ids], dim=1)
         new = {"stream": {"ids": prefix}, "memory": state["memory"]}
         if self.whole:
@@ -56,7 +65,7 @@ class PrefixAnew:
             empty = self.model.decoder.init_state(prefix.shape[0])
             start = {"start": torch.zeros_like(prefix[:, 0]), **empty}
             y = self.model.decode(prefix, {"stream": start, "memory": state["memory"]}).y
-        return Mixed(y[:, -1:], new)
+        return MixerOutput(y[:, -1:], new)
 
 
 def build(vocab_size: int) -> EncoderDecoder:

@@ -37,7 +37,7 @@ from repro.nn import (
     LinearAttention,
     LocalAttention,
     LSHAttention,
-    Mixed,
+    MixerOutput,
     Vocabulary,
 )
 from repro.nn.attention.full import spelled_out, split_heads
@@ -52,10 +52,10 @@ PLACES = (100, 10_000)
 class SpelledOut(FullAttention):
     """Exact attention that makes all its weights."""
 
-    def forward(self, x: Tensor, state: Any, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: Any, layout: Layout) -> MixerOutput:
         """Without a state."""
         parts = (split_heads(p, HEADS).transpose(1, 2) for p in self.qkv(x).split(self.widths, dim=-1))
-        return Mixed(self.out(spelled_out(*parts, None, layout.causal, 0.0).transpose(1, 2).flatten(2)))
+        return MixerOutput(self.out(spelled_out(*parts, None, layout.causal, 0.0).transpose(1, 2).flatten(2)))
 
 
 MIXERS: dict[str, Callable[[], nn.Module]] = {

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixer import Mixed, State
+from repro.nn.mixer import MixerOutput, State
 
 # Rows that are done leave the batch once no more than this share of it is still at work.
 COMPACT_BELOW = 0.75
@@ -43,7 +43,7 @@ class Decodable(Protocol):
         """What scores its hidden states."""
         ...
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         """Hidden states ``(R, T, D)`` of the next ids ``(R, T)``, of which ``lengths (R,)`` are valid."""
         ...
 

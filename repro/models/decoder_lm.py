@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from repro.nn.init import glorot
 from repro.nn.layers.stack import Blocks, ResidualStack
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.positions import Added
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -63,11 +63,13 @@ class DecoderLM(nn.Module):
         state: State = None,
         lengths: Tensor | None = None,
         settings: CallSettings = AS_BUILT,
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Hidden states ``(B, T, D)`` of token ids ``(B, T)``, of which ``lengths (B,)`` are valid."""
         past = None if state is None else state["stream"]
         x, layout = place(self.vocabulary.embed(ids), self.positions, past, lengths, settings)
-        mixed: Mixed = self.stack(self.dropout(x), None if past is None else {"mix": past["mix"]}, layout)
+        mixed: MixerOutput = self.stack(
+            self.dropout(x), None if past is None else {"mix": past["mix"]}, layout
+        )
         mixed = mixed._replace(y=self.final_dropout(mixed.y))
         if past is None:
             return mixed
@@ -75,7 +77,7 @@ class DecoderLM(nn.Module):
 
     def decode(
         self, ids: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Continues sequences: as :meth:`forward` with a state, under the name that decoding uses."""
         return self(ids, state, lengths, settings)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.models.decodable import Decodable, evaluating
 from repro.models.generate import LanguageModel
 from repro.models.sampling import sample
-from repro.nn.mixer import Mixed, State
+from repro.nn.mixer import MixerOutput, State
 
 Clock = Callable[[], float]
 PLACES = 8  # of a picture at which drawing is timed where not all of it is
@@ -89,9 +89,9 @@ class _Anew:
     def modules(self) -> Iterator[nn.Module]:
         return self.net.modules()
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         read = torch.cat([state["stream"]["ids"], ids], dim=1)
-        return Mixed(self.net(read).y, _read(read))
+        return MixerOutput(self.net(read).y, _read(read))
 
 
 def _read(ids: Tensor) -> State:

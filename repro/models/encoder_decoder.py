@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from repro.models.decoder_lm import advance_stream, place, start_stream
 from repro.nn.init import glorot
 from repro.nn.layers.stack import Blocks
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.positions import Added
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -68,7 +68,9 @@ class EncoderDecoder(nn.Module):
         self.decoder = decoder_blocks.build(d_model, decoder_layers, cross=True)
         init(self)
 
-    def encode(self, source: Tensor, lengths: Tensor | None, settings: CallSettings = AS_BUILT) -> Mixed:
+    def encode(
+        self, source: Tensor, lengths: Tensor | None, settings: CallSettings = AS_BUILT
+    ) -> MixerOutput:
         """Hidden states ``(B, S, D)`` of source ids ``(B, S)``, of which ``lengths (B,)`` are valid."""
         where = torch.arange(source.shape[1], device=source.device)
         x = self.dropout(self.positions(self.vocabulary.embed(source), where))
@@ -82,7 +84,7 @@ class EncoderDecoder(nn.Module):
         target: Tensor,
         lengths: Tensor | None = None,
         settings: CallSettings = AS_BUILT,
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Hidden states of the decoder, teacher-forced.
 
         Args:
@@ -98,9 +100,9 @@ class EncoderDecoder(nn.Module):
         encoded = self.encode(source, source_lengths, settings)
         x, layout = place(self.vocabulary.embed(target), self.positions, None, lengths, settings)
         memory = self.decoder.attend_to(encoded.y, source_lengths)
-        mixed: Mixed = self.decoder(self.dropout(x), memory, layout)
+        mixed: MixerOutput = self.decoder(self.dropout(x), memory, layout)
         losses = [loss for loss in (encoded.aux, mixed.aux) if loss is not None]
-        return Mixed(mixed.y, None, torch.stack(losses).sum(0) if losses else None)
+        return MixerOutput(mixed.y, None, torch.stack(losses).sum(0) if losses else None)
 
     def start(
         self,
@@ -117,10 +119,10 @@ class EncoderDecoder(nn.Module):
 
     def decode(
         self, target: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Hidden states ``(B·K, T, D)`` of the next ids ``(B·K, T)``, of which ``lengths`` are valid."""
         past = state["stream"]
         x, layout = place(self.vocabulary.embed(target), self.positions, past, lengths, settings)
-        mixed: Mixed = self.decoder(self.dropout(x), {"mix": past["mix"], **state["memory"]}, layout)
+        mixed: MixerOutput = self.decoder(self.dropout(x), {"mix": past["mix"], **state["memory"]}, layout)
         stream = advance_stream(past, layout, mixed.state)
         return mixed._replace(state={"stream": stream, "memory": state["memory"]})

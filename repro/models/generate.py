@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from repro.models.decodable import Decodable, Decoded, Search, evaluating
 from repro.models.sampling import greedy, sample
 from repro.models.search import beam_search
-from repro.nn.mixer import Mixed, State
+from repro.nn.mixer import MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 __all__ = [
@@ -44,7 +44,7 @@ class Translator(Decodable, Protocol):
 class LanguageModel(Decodable, Protocol):
     """A model that starts from nothing, such as :class:`repro.models.DecoderLM`."""
 
-    def __call__(self, ids: Tensor) -> Mixed:
+    def __call__(self, ids: Tensor) -> MixerOutput:
         """Hidden states ``(B, T, D)`` of whole sequences ``(B, T)``."""
         ...
 
@@ -54,7 +54,7 @@ class LanguageModel(Decodable, Protocol):
 
     def decode(
         self, ids: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Hidden states ``(R, T, D)`` of the next ids ``(R, T)``, of which ``lengths (R,)`` are valid."""
         ...
 
@@ -74,7 +74,7 @@ class _Bound:
     def modules(self) -> Iterator[nn.Module]:
         return self.model.modules()
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         return self.model.decode(ids, state, lengths, self.settings)
 
 

@@ -42,7 +42,7 @@ from repro.nn.layers.sublayer import (
     WeightedPostNorm,
     WeightedShortcut,
 )
-from repro.nn.mixer import Layout, Mixed, SequenceMixer, State
+from repro.nn.mixer import Layout, MixerOutput, SequenceMixer, State
 from repro.nn.positions.axial import AxialPositions
 from repro.nn.positions.positions import (
     Added,
@@ -95,7 +95,7 @@ __all__ = [
     "MaxCompression",
     "MeanCompression",
     "MemorySettings",
-    "Mixed",
+    "MixerOutput",
     "NoPositions",
     "NormedLSTM",
     "PaddedScores",

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from repro.nn import host
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -33,7 +33,7 @@ class BidirectionalLSTM(nn.Module):
     def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         return None
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Reads ``x (B, T, D)``.
 
         Raises:
@@ -46,4 +46,4 @@ class BidirectionalLSTM(nn.Module):
         falling, order = torch.tensor(sizes).sort(descending=True)
         packed = pack_padded_sequence(x.index_select(0, order.to(x.device)), falling, batch_first=True)
         y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
-        return Mixed(y.index_select(0, order.argsort().to(x.device)))
+        return MixerOutput(y.index_select(0, order.argsort().to(x.device)))

@@ -26,21 +26,22 @@ State = Any
 _Tree = TypeVar("_Tree")
 
 
-class Mixed(NamedTuple):
+class MixerOutput(NamedTuple):
     """What a mixer, a sublayer or a stack returns.
 
     Attributes:
         y: ``(B, T, D)``.
         state: the state to pass to the next call, or None where None was passed in.
         aux: an auxiliary loss for each row, ``(B,)``, or None.
-        choices: what the call decided by comparing numbers (hash buckets), a tree of integer tensors, or None; given
-            back as ``Layout.choices``, it makes a repeated call decide the same, whatever rounding did meanwhile.
+        bucket_replay: what the call decided by comparing numbers (hash buckets), a tree of integer tensors, or None;
+            given back as ``Layout.bucket_replay``, it makes a repeated call decide the same, whatever rounding did
+            meanwhile.
     """
 
     y: Tensor
     state: State = None
     aux: Tensor | None = None
-    choices: State = None
+    bucket_replay: State = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Layout:
         norm: what made the mixer's input of ``stream``; set by the sublayer. A mixer that remembers its inputs may
             remember ``stream`` and norm it anew in each later call.
         last: only the outputs of so many last tokens are wanted; a mixer that gives more is cut to them.
-        choices: what an earlier call on the same input decided, ``Mixed.choices``; None decides anew.
+        bucket_replay: what an earlier call on the same input decided, ``MixerOutput.bucket_replay``; None decides anew.
         settings: of this call, where they are not those that mixers were built with.
     """
 
@@ -67,7 +68,7 @@ class Layout:
     stream: Tensor | None = None
     norm: Callable[[Tensor], Tensor] | None = None
     last: int | None = None
-    choices: State = None
+    bucket_replay: State = None
     settings: CallSettings = AS_BUILT
 
 
@@ -75,7 +76,7 @@ class Layout:
 class SequenceMixer(Protocol):
     """Mixes a sequence. Modules keep nothing on ``self`` between calls and register no memory as a buffer."""
 
-    def __call__(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def __call__(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Mixes ``x (B, T, D)``; state None means no past and none wanted."""
         ...
 
@@ -92,7 +93,7 @@ class SequenceMixer(Protocol):
 class CrossMixer(Protocol):
     """A mixer that attends to another sequence, whose keys and values are made once."""
 
-    def __call__(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def __call__(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends from ``x (B·K, T, D)`` to a state of B rows."""
         ...
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -62,7 +62,7 @@ class NormedLSTM(nn.Module):
         zeros = self.from_state.weight.new_zeros(batch, self.d_model)
         return {"h": zeros, "c": zeros.clone()}
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Reads ``x (B, T, D)`` token by token.
 
         Raises:
@@ -81,7 +81,7 @@ class NormedLSTM(nn.Module):
             else:  # padding leaves the state alone
                 valid = (layout.lengths > t)[:, None]
                 h, c = (torch.where(valid, a, b) for a, b in zip(new, (h, c), strict=True))
-        return Mixed(torch.stack(outputs, dim=1), None if state is None else {"h": h, "c": c})
+        return MixerOutput(torch.stack(outputs, dim=1), None if state is None else {"h": h, "c": c})
 
     def _begin(self, x: Tensor) -> State:
         if not self.training:

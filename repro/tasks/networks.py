@@ -6,7 +6,7 @@ from torch import Tensor
 
 from repro.models.generate import LanguageModel as Generator
 from repro.models.generate import Translator
-from repro.nn.mixer import Mixed, State
+from repro.nn.mixer import MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.nn.vocabularies.ctc import CtcHead
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
@@ -50,7 +50,7 @@ class TokenNetwork(Generator, Protocol):
         state: State = None,
         lengths: Tensor | None = None,
         settings: CallSettings = AS_BUILT,
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Hidden states ``(B, T, D)`` of ids ``(B, T)``, of which ``lengths (B,)`` are valid."""
         ...
 
@@ -67,7 +67,7 @@ class PairNetwork(Translator, Protocol):
 
     def __call__(
         self, source: Tensor, source_lengths: Tensor | None, target: Tensor, lengths: Tensor | None = None
-    ) -> Mixed:
+    ) -> MixerOutput:
         """Hidden states ``(B, T, D)`` of the decoder, teacher-forced."""
         ...
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from repro.models.decodable import evaluating
 from repro.models.sampling import sample
-from repro.nn.mixer import Mixed, State
+from repro.nn.mixer import MixerOutput, State
 from repro.tasks.networks import TokenNetwork
 from repro.tasks.reading import Cut, empty_memory, read_blocks, token_types
 
@@ -96,14 +96,14 @@ class _Speaker:
         net: Any = self.net
         return net.modules()
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         now = state["stream"]
         rows, at = torch.arange(len(ids), device=ids.device), now["length"]
         block = now["block"].index_put((rows, at), torch.stack([ids[:, 0], now["speaker"]], -1))
         y = self.net(block, now["memory"], at + 1).y[rows, at]
         log_probs = self._replies(self.net.vocabulary.log_probs(y), now["length"] == now["first"])
         stream = {**now, "block": block, "length": at + 1}
-        return Mixed(log_probs[:, None], {"stream": stream, "memory": {}})
+        return MixerOutput(log_probs[:, None], {"stream": stream, "memory": {}})
 
     def _replies(self, log_probs: Tensor, first: Tensor) -> Tensor:
         """Of the next token ``(R, V)``, where a reply may not end at its ``first (R,)`` token."""

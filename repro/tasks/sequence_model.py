@@ -13,7 +13,7 @@ from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_place
 from repro.errors import UserError
 from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.hashed.hashing import Hashing
-from repro.nn.mixer import Mixed
+from repro.nn.mixer import MixerOutput
 from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
 from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
@@ -136,7 +136,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         targets = scored_places(examples.targets[:, first:].flatten(), places)
         return scored_places(mixed.y.flatten(0, -2), places), targets, mixed.aux
 
-    def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[Mixed, int]:
+    def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[MixerOutput, int]:
         """What the network makes of the last segment of ids ``(B, T)``, and where that begins."""
         first = last_segment(ids.shape[1], segment)
         state = self.net.init_state(len(ids), settings=settings)

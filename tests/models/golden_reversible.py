@@ -103,10 +103,10 @@ def rotated_by(rotations: Tensor, count: int) -> Any:
 
     def hook(body: LSHAttention, given: tuple[Tensor, State, Layout]) -> tuple[Tensor, State, Layout] | None:
         x, state, layout = given
-        if layout.choices is not None:
+        if layout.bucket_replay is not None:
             return None
         q = body.qk_v(x)[..., : body.widths[0]].unflatten(-1, (body.n_heads, -1)).transpose(1, 2)
-        return x, state, replace(layout, choices=bucket_ids(q, rotations[None], [count]))
+        return x, state, replace(layout, bucket_replay=bucket_ids(q, rotations[None], [count]))
 
     return hook
 

@@ -12,7 +12,7 @@ from repro.nn import (
     FeedForward,
     FullAttention,
     Layout,
-    Mixed,
+    MixerOutput,
     State,
     WeightedPostNorm,
 )
@@ -47,13 +47,13 @@ PARTS = {
 class HidingPadding(FullAttention):
     """Hides padded keys from padded queries, too, as fairseq's decoder does; of valid queries nothing changes."""
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
         steps = torch.arange(x.shape[1])
         seen = (steps <= steps[:, None]) | (not layout.causal)
         if layout.lengths is not None:
             seen = seen & valid(layout.lengths, x.shape[1])[:, None, None]
-        return Mixed(self.out(self._attend(q, k, v, seen.expand(len(x), 1, -1, -1), False)), state)
+        return MixerOutput(self.out(self._attend(q, k, v, seen.expand(len(x), 1, -1, -1), False)), state)
 
 
 def ours(stack: str, theirs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -115,11 +115,13 @@ def test_the_layer_gives_the_same_but_for_their_norm(padded: bool) -> None:
     mixer = LSHAttention(12, 2, run.hashing, d_head=8).double()
     mixer.out = nn.Identity()  # type: ignore[assignment]
     mixer.load_state_dict({"qk_v.weight": torch.cat(run.weights)})
-    y = mixer(run.x, None, Layout(True, lengths=run.lengths, choices=run.ids())).y.where(run.shown, 0.0)
+    y = mixer(run.x, None, Layout(True, lengths=run.lengths, bucket_replay=run.ids())).y.where(run.shown, 0.0)
     wanted = run.arrays[f"out/{run.key}/hidden_states"].where(run.shown, 0.0)
     assert difference(y, wanted) < 1e-4
     mixer.hashing = replace(run.hashing, unit_keys=False)  # control
-    other = mixer(run.x, None, Layout(True, lengths=run.lengths, choices=run.ids())).y.where(run.shown, 0.0)
+    other = mixer(run.x, None, Layout(True, lengths=run.lengths, bucket_replay=run.ids())).y.where(
+        run.shown, 0.0
+    )
     assert difference(other, wanted) > 1e-2
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.nn import Layout, Mixed, State, Sublayer
+from repro.nn import Layout, MixerOutput, State, Sublayer
 from repro.nn.layers import shortcut
 from repro.nn.layers.shortcut import begin_by_variance
 from repro.nn.layers.sublayer import WeightedShortcut
@@ -90,7 +90,7 @@ def test_every_gradient() -> None:
     assert all(grad.abs().max() > 1e-3 for grad in omegas)
 
 
-def on_the_branch(self: Any, x: Tensor, state: State, layout: Layout) -> Mixed:
+def on_the_branch(self: Any, x: Tensor, state: State, layout: Layout) -> MixerOutput:
     mixed = self.branch(x, state, layout)
     return mixed._replace(y=self.norm_out(x + self.shortcut(mixed.y)))
 

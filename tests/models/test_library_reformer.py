@@ -58,7 +58,7 @@ def test_a_hash_of_chosen_factors(factors: tuple[int, ...], padded: bool) -> Non
     own = ids.long().masked_fill(~mask[:, None, None], count) if padded else ids.long()
     offsets = (count + padded) * torch.arange(3)[:, None]
     assert torch.equal((own + offsets).flatten(2), wanted.buckets.flatten(2))
-    y = mixer(x, None, Layout(False, lengths=lengths, choices=ids)).y
+    y = mixer(x, None, Layout(False, lengths=lengths, bucket_replay=ids)).y
     shown = mask[..., None] if padded else torch.ones(1, 1, 1, dtype=torch.bool)
     assert difference(y.where(shown, 0.0), wanted.hidden_states.where(shown, 0.0)) < KEYS
     assert not torch.equal(bucket_ids(query, rotations, factors[::-1]), ids)  # control

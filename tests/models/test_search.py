@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from repro.models.decodable import Decoded, step
 from repro.models.sampling import greedy
 from repro.models.search import beam_search
-from repro.nn import Mixed, State
+from repro.nn import MixerOutput, State
 from tests.models.tiny import beam_by_hand, every_sequence, language_model, log_probs_of, translator
 
 BOS, EOS, SIZE = 1, 2, 12
@@ -95,7 +95,7 @@ def test_done_sentences_leave_the_batch_and_results_stay(monkeypatch: pytest.Mon
     rows: list[int] = []
     decode = model.decode
 
-    def spy(ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def spy(ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         rows.append(ids.shape[0])
         return decode(ids, state, lengths)
 
@@ -217,9 +217,9 @@ class Table(nn.Module):
     def start(self, batch: int) -> State:
         return {"stream": {"start": torch.zeros(batch)}, "memory": {}}
 
-    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> Mixed:
+    def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         self.calls += 1
-        return Mixed(self.probabilities[ids], state)
+        return MixerOutput(self.probabilities[ids], state)
 
     def modules(self) -> list[nn.Module]:  # type: ignore[override]
         return []

@@ -11,7 +11,7 @@ from repro.nn import (
     FeedForward,
     FullAttention,
     Layout,
-    Mixed,
+    MixerOutput,
     PreNorm,
     Residual,
     ReversibleStack,
@@ -37,9 +37,9 @@ class Scored(nn.Module):
     def share_with(self, first: "Scored") -> None:
         self.proj.weight = first.proj.weight
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         seen = x.cumsum(1) / torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None]
-        return Mixed(self.proj(seen).tanh(), state, seen.square().mean((1, 2)) * self.proj.bias.sum())
+        return MixerOutput(self.proj(seen).tanh(), state, seen.square().mean((1, 2)) * self.proj.bias.sum())
 
 
 def layer(cross: bool = False, dropout: float = 0.3, chunk: int | None = None) -> dict[str, Sublayer]:
@@ -77,7 +77,7 @@ def everything(join: Any = "concat", chunk: int | None = None) -> ReversibleStac
     return stack
 
 
-def naive(stack: ReversibleStack, x: Tensor, layout: Layout, memory: Tensor | None = None) -> Mixed:
+def naive(stack: ReversibleStack, x: Tensor, layout: Layout, memory: Tensor | None = None) -> MixerOutput:
     """What the stack gives, with nothing undone."""
     one = two = x
     losses = []
@@ -89,7 +89,7 @@ def naive(stack: ReversibleStack, x: Tensor, layout: Layout, memory: Tensor | No
             losses += [mixed.aux for mixed in found if mixed.aux is not None]
             one, two = two, one + torch.cat([mixed.y for mixed in found], 1)
     joined = torch.cat([one, two], -1) if stack.d_out(D) == 2 * D else 0.5 * (one + two)
-    return Mixed(stack.final_norm(joined), None, torch.stack(losses).sum(0) if losses else None)
+    return MixerOutput(stack.final_norm(joined), None, torch.stack(losses).sum(0) if losses else None)
 
 
 def inputs(*shape: int, seed: int = 1) -> Tensor:
@@ -98,7 +98,7 @@ def inputs(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
-def objective(mixed: Mixed) -> Tensor:
+def objective(mixed: MixerOutput) -> Tensor:
     """A scalar that treats no two outputs alike."""
     weight = torch.randn(mixed.y.shape, generator=torch.Generator().manual_seed(5), dtype=mixed.y.dtype)
     loss = (mixed.y * weight).sum()

@@ -31,17 +31,17 @@ def test_decoding_sees_the_keys_of_its_buckets(kind: str, capacity: int | None) 
         for size in (1, 7, 31):
             torch.manual_seed(4)
             got, ids = stream(mixer, x, size, capacity)
-            wanted = mixer(x, None, Layout(True, choices=ids)).y
+            wanted = mixer(x, None, Layout(True, bucket_replay=ids)).y
             assert difference(got, wanted) < TOLERANCE
             # control: not everything is seen
-            full = mixer(x, None, Layout(True, choices=torch.zeros_like(ids))).y
+            full = mixer(x, None, Layout(True, bucket_replay=torch.zeros_like(ids))).y
             assert difference(got, full) > 1e-2
 
 
 def test_gradients_flow_through_a_growing_state() -> None:
     mixer, x = make(Hashing(2, 64, 4)), tokens(20)
     got, ids = stream(mixer, x, 6, None)
-    same(mixer, got, mixer(x, None, Layout(True, choices=ids)).y, x)
+    same(mixer, got, mixer(x, None, Layout(True, bucket_replay=ids)).y, x)
 
 
 @torch.no_grad()

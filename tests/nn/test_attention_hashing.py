@@ -74,9 +74,9 @@ def test_shared_rotations_are_one_set_for_all_rows_and_heads() -> None:
     x = torch.randn(1, 30, 8).expand(3, -1, -1)
     for shared in (True, False):
         mixer.hashing = replace(mixer.hashing, shared_rotations=shared)
-        ids = mixer(x, None, Layout(True)).choices
+        ids = mixer(x, None, Layout(True)).bucket_replay
         state = mixer(x, mixer.init_state(3, 30), Layout(True))
-        for found in (ids, state.choices):
+        for found in (ids, state.bucket_replay):
             assert torch.equal(found, found[:1, :1].expand_as(found)) is shared
             assert not torch.equal(found[:, :, 0], found[:, :, 1])
         assert state.state["rotations"].shape == (3, 2, 4, 3, 4)
@@ -152,6 +152,6 @@ def test_a_call_hashes_otherwise_and_leaves_nothing_behind() -> None:
     torch.manual_seed(0)
     own, other = Hashing(1, 8), CallSettings(hashing=Hashing(0))
     mixer, x = LSHAttention(8, 2, own), torch.randn(1, 32, 8)
-    assert mixer(x, None, Layout(True, settings=other)).choices is None
-    assert mixer(x, None, Layout(True)).choices is not None
+    assert mixer(x, None, Layout(True, settings=other)).bucket_replay is None
+    assert mixer(x, None, Layout(True)).bucket_replay is not None
     assert mixer.hashing == own

@@ -80,14 +80,14 @@ def test_rounds_are_one_softmax_over_the_union(rounds: int) -> None:
     same(mixer, y, mixer.out(dense.transpose(1, 2).flatten(2)), x)
     if rounds > 1:  # control: without the correction, pairs of several rounds weigh more
         mixer.hashing = replace(hashing, duplicates=True)
-        assert difference(mixer(x, None, Layout(True, choices=ids)).y, y) > 1e-2
+        assert difference(mixer(x, None, Layout(True, bucket_replay=ids)).y, y) > 1e-2
 
 
 def changed(hashing: Hashing, other: Hashing, steps: int = 40) -> float:
     mixer, x = make(hashing), tokens(steps)
     y, _, _, ids = mixer(x, None, Layout(True))
     mixer.hashing = other
-    return difference(mixer(x, None, Layout(True, choices=ids)).y, y)
+    return difference(mixer(x, None, Layout(True, bucket_replay=ids)).y, y)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_no_key_comes_from_the_future_across_the_wrap_around(kind: str) -> None:
     ids = torch.zeros(1, 2, 3, 24, dtype=torch.int16)
     other = x.detach().clone()
     other[:, 9:] += 1.0
-    layout = Layout(True, choices=ids)
+    layout = Layout(True, bucket_replay=ids)
     assert torch.equal(mixer(x, None, layout).y[:, :9], mixer(other, None, layout).y[:, :9])
     (grad,) = torch.autograd.grad(mixer(x, None, layout).y[:, :9].sum(), [x])
     assert grad[:, 9:].abs().max() == 0.0
@@ -140,7 +140,7 @@ def test_the_first_chunk_of_a_round_looks_at_the_last_of_the_round_before() -> N
     ids[:, :, 0] = torch.tensor([1, 0, 0, 1, 0, 0, 1, 1])  # the last chunk of round 0 holds tokens 0 and 3
     moved = ids.clone()
     moved[:, :, 0] = torch.tensor([0, 1, 0, 1, 0, 0, 1, 1])  # now it holds token 1 in place of 0
-    outputs = [mixer(x, None, Layout(True, choices=each)).y for each in (ids, moved)]
+    outputs = [mixer(x, None, Layout(True, bucket_replay=each)).y for each in (ids, moved)]
     # In round 0 token 3 sees both either way; in round 1 its chunk of tokens 0 to 3 looks back.
     met = [reference_lsh.instances(each[0, 0], 8, mixer.hashing, True)[1][3] for each in (ids, moved)]
     assert [m.count(0) for m in met] == [2, 1]

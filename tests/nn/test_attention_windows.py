@@ -1,4 +1,4 @@
-"""Hashed attention block by block: precision, dropout, replayed choices, and what is kept for the backward pass."""
+"""Hashed attention block by block: precision, dropout, replayed bucket ids, and what is kept for the backward pass."""
 
 import math
 
@@ -15,7 +15,7 @@ from tests.nn.mixers import difference, gradients
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, hashing: Hashing) -> None:
     mixer, x = make(hashing), tokens(37)
     for causal in (True, False):
-        layout = Layout(causal, choices=mixer(x, None, Layout(causal)).choices)
+        layout = Layout(causal, bucket_replay=mixer(x, None, Layout(causal)).bucket_replay)
         whole = mixer(x, None, layout).y
         wanted = gradients(weighted(whole), [x], mixer)
         for size in (1, 70, 200, 1000):
@@ -36,7 +36,7 @@ def test_a_token_that_sees_nothing_else_gives_its_own_value_exactly() -> None:
         assert torch.equal(mixer(x, None, Layout(True)).y[:, 0], own[:, 0])
     mixer.hashing = Hashing(4, 8, 128)
     ids = torch.arange(64, dtype=torch.int16).expand(2, 2, 4, 64)  # everyone alone
-    y = mixer(x, None, Layout(True, choices=ids)).y
+    y = mixer(x, None, Layout(True, bucket_replay=ids)).y
     assert torch.equal(y, own)
     (grad,) = torch.autograd.grad(weighted(y), [x], retain_graph=True)
     (wanted,) = torch.autograd.grad(weighted(own), [x])
@@ -48,7 +48,7 @@ def test_half_precision(dtype: torch.dtype, tolerance: float) -> None:
     mixer, x = make(Hashing(4, 8)).float(), tokens(40).float()
     wanted, _, _, ids = mixer(x, None, Layout(True))
     with torch.autocast("cpu", dtype):
-        got = mixer(x, None, Layout(True, choices=ids)).y
+        got = mixer(x, None, Layout(True, bucket_replay=ids)).y
     assert got.dtype == dtype
     assert difference(got.float(), wanted) < tolerance
     grads = gradients(weighted(wanted), [x], mixer)
@@ -66,21 +66,21 @@ def test_choices_are_replayed_and_random_numbers_with_them() -> None:
     assert ids.dtype == torch.int8
     assert ids.shape == (2, 2, 2, 40)
     torch.manual_seed(1)
-    again = mixer(x, None, Layout(True, choices=ids)).y
+    again = mixer(x, None, Layout(True, bucket_replay=ids)).y
     assert torch.equal(again, y)
     assert torch.rand(()) == after
     fresh = mixer(x, None, Layout(True))
-    assert not torch.equal(fresh.choices, ids)
+    assert not torch.equal(fresh.bucket_replay, ids)
     assert difference(fresh.y, y) > 1e-3
     with pytest.raises(ValueError, match="bucket ids of shape"):
-        mixer(x, None, Layout(True, choices=ids[:, :, :1]))
+        mixer(x, None, Layout(True, bucket_replay=ids[:, :, :1]))
 
 
 def test_no_gradient_flows_through_the_buckets() -> None:
     mixer, x = make(Hashing(2, 8)), tokens(40)
     torch.manual_seed(1)
     y, _, _, ids = mixer(x, None, Layout(True))
-    fixed = mixer(x, None, Layout(True, choices=ids)).y
+    fixed = mixer(x, None, Layout(True, bucket_replay=ids)).y
     assert torch.equal(y, fixed)
     a, b = gradients(weighted(y), [x], mixer), gradients(weighted(fixed), [x], mixer)
     assert all(torch.equal(a[key], b[key]) for key in a)
@@ -88,11 +88,11 @@ def test_no_gradient_flows_through_the_buckets() -> None:
 
 def test_dropout_keeps_the_mean_and_its_gradient_is_right() -> None:
     mixer, x = make(Hashing(2, 8), dropout=0.4), tokens(16, rows=1)
-    ids = mixer(x, None, Layout(True)).choices
+    ids = mixer(x, None, Layout(True)).bucket_replay
 
     def run(point: Tensor) -> Tensor:
         torch.manual_seed(7)
-        return mixer(point, None, Layout(True, choices=ids)).y
+        return mixer(point, None, Layout(True, bucket_replay=ids)).y
 
     assert torch.autograd.gradcheck(run, (x,), fast_mode=True)
     mixer.eval()
@@ -100,7 +100,7 @@ def test_dropout_keeps_the_mean_and_its_gradient_is_right() -> None:
     mixer.train()
     with torch.no_grad():  # many rows alike, in blocks and over several calls
         rows, same_ids = x.expand(100, -1, -1), ids.expand(100, -1, -1, -1)
-        many = torch.cat([mixer(rows, None, Layout(True, choices=same_ids)).y for _ in range(4)])
+        many = torch.cat([mixer(rows, None, Layout(True, bucket_replay=same_ids)).y for _ in range(4)])
     error = many.std(0) / math.sqrt(len(many))
     assert ((many.mean(0) - wanted[0]).abs() < 4 * error + 1e-9).float().mean() > 0.99
     assert many.std(0).mean() > 0.05
@@ -109,9 +109,9 @@ def test_dropout_keeps_the_mean_and_its_gradient_is_right() -> None:
 @torch.no_grad()
 def test_dropout_differs_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
     mixer, x = make(Hashing(1, 8), dropout=0.4), tokens(16, rows=1)
-    ids = mixer(x, None, Layout(True)).choices
+    ids = mixer(x, None, Layout(True)).bucket_replay
     monkeypatch.setattr("repro.nn.attention.hashed.arrangement._BLOCK", {"cpu": 1})  # a chunk each
-    y = mixer(x.expand(2, -1, -1), None, Layout(True, choices=ids.expand(2, -1, -1, -1))).y
+    y = mixer(x.expand(2, -1, -1), None, Layout(True, bucket_replay=ids.expand(2, -1, -1, -1))).y
     assert difference(y[0], y[1]) > 1e-2
 
 

@@ -28,7 +28,7 @@ from repro.nn import (
     LearnedPositions,
     LinearHead,
     LSHAttention,
-    Mixed,
+    MixerOutput,
     PerceptronEmbedding,
     PerceptronHead,
     PixelVocabulary,
@@ -96,7 +96,7 @@ def test_every_mixer_with_carried_state(name: str, lengths: bool) -> None:
 def test_hashing_in_windows(kind: str, dropout: float) -> None:
     made = LSHAttention(D_MODEL, 2, KINDS[kind], dropout=dropout).to(META).train()
     mixed = made(vectors(BATCH, STEPS, D_MODEL), None, layout(True, True))
-    assert mixed.choices.is_meta
+    assert mixed.bucket_replay.is_meta
     backward(made, mixed.y)
 
 
@@ -221,8 +221,8 @@ class Planted(nn.Module):
         super().__init__()
         self.fault = fault
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        return Mixed(x * self.fault(x), state)
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
+        return MixerOutput(x * self.fault(x), state)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -13,7 +13,7 @@ from repro.nn import (
     FeedForward,
     FullAttention,
     Layout,
-    Mixed,
+    MixerOutput,
     Plain,
     PostNorm,
     PreNorm,
@@ -146,10 +146,10 @@ class Chooser(nn.Module):
         super().__init__()
         self.told: list[Any] = []
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
-        self.told.append(layout.choices)
-        signs = x.sign().to(torch.int8) if layout.choices is None else layout.choices["signs"]
-        return Mixed(x * signs, state, None, {"signs": signs})
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
+        self.told.append(layout.bucket_replay)
+        signs = x.sign().to(torch.int8) if layout.bucket_replay is None else layout.bucket_replay["signs"]
+        return MixerOutput(x * signs, state, None, {"signs": signs})
 
 
 def test_a_repeated_call_is_told_what_the_first_one_decided() -> None:

@@ -10,7 +10,7 @@ from repro.nn import (
     FeedForward,
     FullAttention,
     Layout,
-    Mixed,
+    MixerOutput,
     PreNorm,
     ResidualStack,
     Sublayer,
@@ -33,9 +33,9 @@ class Affine(nn.Module):
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
         return memory.sum((1, 2)) * self.a
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         aux = None if self.loss is None else torch.full((x.shape[0],), self.loss)
-        return Mixed(self.a * x + self.b, None if state is None else state + x.shape[1], aux)
+        return MixerOutput(self.a * x + self.b, None if state is None else state + x.shape[1], aux)
 
 
 def bare(body: nn.Module) -> Sublayer:

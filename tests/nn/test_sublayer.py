@@ -7,7 +7,7 @@ from torch.nn.functional import layer_norm
 
 from repro.nn import (
     Layout,
-    Mixed,
+    MixerOutput,
     Plain,
     PostNorm,
     PreNorm,
@@ -25,9 +25,9 @@ LAYOUT = Layout(True)
 class Doubles(nn.Module):
     """Doubles its input, counts its calls in the state, reports a loss, and keeps the layout it was given."""
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         self.layout = layout
-        return Mixed(2.0 * x, None if state is None else state + 1, x.sum((1, 2)))
+        return MixerOutput(2.0 * x, None if state is None else state + 1, x.sum((1, 2)))
 
 
 class Times(nn.Module):

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from repro.nn.cache import append, empty_cache
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -57,7 +57,7 @@ class FullAttention(nn.Module):
         widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_value)}
         return empty_cache(batch, widths, self.qkv.weight, capacity)
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         if layout.last is not None and state is None and layout.last < x.shape[1]:
             return self._last(x, layout, layout.last)
@@ -69,9 +69,9 @@ class FullAttention(nn.Module):
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))  # autocast's, where it is on
         # Right padding needs no mask under causality: a valid query sees no later key.
         causal = layout.causal and seen is None
-        return Mixed(self.out(self._attend(q, k, v, seen, causal)), state)
+        return MixerOutput(self.out(self._attend(q, k, v, seen, causal)), state)
 
-    def _last(self, x: Tensor, layout: Layout, last: int) -> Mixed:
+    def _last(self, x: Tensor, layout: Layout, last: int) -> MixerOutput:
         """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
         split = [self.widths[0], sum(self.widths[1:])]
         (w_q, w_kv), bias = self.qkv.weight.split(split), self.qkv.bias
@@ -82,7 +82,7 @@ class FullAttention(nn.Module):
         if layout.causal:
             steps = torch.arange(x.shape[1], device=x.device)
             seen = steps <= steps[-last:, None]
-        return Mixed(self.out(self._attend(q, k, v, seen, False)))
+        return MixerOutput(self.out(self._attend(q, k, v, seen, False)))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
         return attend(q, k, v, seen, causal, self.dropout if self.training else 0.0, self.fused)
@@ -124,14 +124,14 @@ class CrossAttention(nn.Module):
             return {"k": k, "v": v}
         return {"k": k, "v": v, "length": lengths}
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends from ``x (B·K, T, D)`` to a state of B rows; the state is returned as it came."""
         rows, memories = x.shape[0], state["k"].shape[0]
         q = split_heads(self.q(x), self.n_heads)
         q = q.reshape(memories, (rows // memories) * x.shape[1], self.n_heads, self.d_head)
         seen = key_mask(state.get("length"), state["k"].shape[1])
         y = attend(q, state["k"], state["v"], seen, False, self.dropout if self.training else 0.0)
-        return Mixed(self.out(y.view(rows, x.shape[1], -1)), state)
+        return MixerOutput(self.out(y.view(rows, x.shape[1], -1)), state)
 
 
 def head_widths(d_model: int, n_heads: int, d_head: int | None, d_value: int | None) -> tuple[int, int]:

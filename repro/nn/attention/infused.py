@@ -8,7 +8,7 @@ from torch.nn.functional import linear
 
 from repro.nn.attention.full import attend, head_widths, split_heads, valid_keys
 from repro.nn.cache import append, empty_cache
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.positions import leading, split_from_two
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
@@ -84,12 +84,12 @@ class InfusedAttention(nn.Module, Remembers):
         widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
         return empty_cache(batch, widths, self.qkv.weight, slots)
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         if state is None:
             nothing = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
             q, k, v = self._project(x, None, x.shape[1], self._parts())
-            return Mixed(self._attend(q, k, v, *visible(nothing, 0, x.shape[1], layout)))
+            return MixerOutput(self._attend(q, k, v, *visible(nothing, 0, x.shape[1], layout)))
         if "past" in state:
             return self._with_inputs(x, state, layout)
         if self._keep(layout) and x.shape[1] > 1:
@@ -100,7 +100,7 @@ class InfusedAttention(nn.Module, Remembers):
         """L' of a call."""
         return (layout.settings.memory or self.memory).mem_len
 
-    def _with_inputs(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def _with_inputs(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         new, keep = new_tokens(x, layout), self._keep(layout)
         past, held = cut_inputs(state["past"]["x"], state["length"], new, x.shape[1], keep)
         parts = self._parts()
@@ -109,9 +109,9 @@ class InfusedAttention(nn.Module, Remembers):
             old_k, old_v = self._project_memory(past, parts)
             k, v = torch.cat([old_k, k], dim=1), torch.cat([old_v, v], dim=1)
         y = self._attend(q, k, v, *visible(held, past.shape[1], x.shape[1], layout))
-        return Mixed(y, keep_inputs(past, held, new, x, layout, keep))
+        return MixerOutput(y, keep_inputs(past, held, new, x, layout, keep))
 
-    def _with_slots(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def _with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """One token for each row; or any number where there is no memory to cut."""
         slots, held = state["slots"], state["length"]
         keep = self._keep(layout)
@@ -120,9 +120,9 @@ class InfusedAttention(nn.Module, Remembers):
         q, k, v = self._project(x, held, slots["k"].shape[1], self._parts())
         new = {"k": k.to(slots["k"].dtype), "v": v.to(slots["v"].dtype)}
         keys, state, seen = append({"slots": slots, "length": held}, new, layout)
-        return Mixed(self._attend(q, keys["k"], keys["v"], seen, False), state)
+        return MixerOutput(self._attend(q, keys["k"], keys["v"], seen, False), state)
 
-    def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Several tokens for each row, in evaluation and decoding only.
 
         Asks how many slots are in use: all of them would be up to twice as many keys to attend to, and another kernel
@@ -142,7 +142,7 @@ class InfusedAttention(nn.Module, Remembers):
         wanted = places(held, columns, first, count)
         slots["k"][:, :count] = take(k, wanted) + self._moved(first, count, k)
         slots["v"][:, :count] = take(v, wanted)
-        return Mixed(y, {"slots": slots, "length": kept})
+        return MixerOutput(y, {"slots": slots, "length": kept})
 
     def _cut_slots(self, slots: dict[str, Tensor], held: Tensor, over: Tensor, keep: int) -> Tensor:
         """Cuts rows to their last L' keys, in place; the new lengths. Decoding only.

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from repro.nn.attention.full import attend, head_widths, split_heads
 from repro.nn.attention.relative.past import empty_slots, recall, slot_distances, write
 from repro.nn.cache import append, empty_cache
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -78,7 +78,7 @@ class LocalAttention(nn.Module):
         size = (self.before + 1) * self.chunk
         return empty_slots(batch, size - 1, self.n_heads, self.d_head, self.qkv.weight)
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
 
         Raises:
@@ -88,13 +88,13 @@ class LocalAttention(nn.Module):
             raise ValueError("wrap: true has no state without causality: give the whole sequence at once")
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).chunk(3, dim=-1))
         if state is None:
-            return Mixed(self.out(self._in_chunks(q, k, v, layout)))
+            return MixerOutput(self.out(self._in_chunks(q, k, v, layout)))
         if "past" in state:
             queries = self._places(state["length"], x.shape[1])
             keys, state, seen = append(state, {"k": k, "v": v}, layout)
             near = self._near(queries, torch.arange(seen.shape[-1], device=x.device)[None])
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))
-            return Mixed(self._finish(q, k, v, seen & near), state)
+            return MixerOutput(self._finish(q, k, v, seen & near), state)
         return self._with_ring(q, k, v, state, layout)
 
     def _in_chunks(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
@@ -127,13 +127,13 @@ class LocalAttention(nn.Module):
         lengths = torch.full((1,), steps, device=keys.device) if layout.lengths is None else layout.lengths
         return (key >= 0) & (key < lengths[:, None, None, None]) | (key == query)
 
-    def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> Mixed:
+    def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> MixerOutput:
         queries = self._places(state["length"], q.shape[1])
         if q.shape[1] == 1:
             distances, held = slot_distances(state)
             state = write(state, k, v, layout)
             seen = held[:, None, None] & self._near(queries, queries - distances)
-            return Mixed(self._finish(q, state["slots"]["k"], state["slots"]["v"], seen), state)
+            return MixerOutput(self._finish(q, state["slots"]["k"], state["slots"]["v"], seen), state)
         old_k, old_v, _ = recall(state)
         past = queries[:, :1] - torch.arange(old_k.shape[1], 0, -1, device=q.device)
         keys = torch.cat([past, queries], dim=1)
@@ -146,7 +146,7 @@ class LocalAttention(nn.Module):
             seen = seen & (keys < end[:, None])[:, None, None] | own
         k, v = torch.cat([old_k, k.to(old_k.dtype)], dim=1), torch.cat([old_v, v.to(old_v.dtype)], dim=1)
         y = self._finish(q, k, v, seen)
-        return Mixed(y, write(state, k[:, old_k.shape[1] :], v[:, old_v.shape[1] :], layout))
+        return MixerOutput(y, write(state, k[:, old_k.shape[1] :], v[:, old_v.shape[1] :], layout))
 
     def _finish(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         y = attend(q.to(k.dtype), k, v, seen, False, self.dropout if self.training else 0.0)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -55,15 +55,15 @@ class FeedForward(nn.Module):
         size = self.chunk or max(steps, 1)
         return [slice(at, at + size) for at in range(0, steps, size)] or [slice(0, 0)]
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies itself to every token of ``x (B, T, D)``."""
         pieces = self.pieces(x.shape[1])
         if len(pieces) == 1:
-            return Mixed(self._piece(x), state)
+            return MixerOutput(self._piece(x), state)
         once = (
             partial(checkpoint, self._piece, use_reentrant=False) if torch.is_grad_enabled() else self._piece
         )
-        return Mixed(torch.cat([once(x[:, piece]) for piece in pieces], 1), state)
+        return MixerOutput(torch.cat([once(x[:, piece]) for piece in pieces], 1), state)
 
     def _piece(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(self.activation(self.inner(x))))

@@ -11,7 +11,7 @@ from repro.nn.autograd import Context
 from repro.nn.device import RandomStates, autocast_as_now, autocast_is_on
 from repro.nn.layers.feed_forward import FeedForward
 from repro.nn.layers.sublayer import Sublayer
-from repro.nn.mixer import CrossMixer, Layout, Mixed, State, leaves, tree_map
+from repro.nn.mixer import CrossMixer, Layout, MixerOutput, State, leaves, tree_map
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Step:
     trained: Sequence[Tensor]
     last: bool
 
-    def branch(self, x: Tensor, past: State, layout: Layout) -> Mixed:
+    def branch(self, x: Tensor, past: State, layout: Layout) -> MixerOutput:
         """What the sublayer adds."""
         body = self.sublayer.body
         if self.name == "cross" and "memory" in past:
@@ -69,7 +69,7 @@ class Pass:
             None  # in the backward pass, behind the step it has come to
         )
 
-    def add(self, step: Step, first: Tensor, second: Tensor) -> tuple[Mixed, list[State]]:
+    def add(self, step: Step, first: Tensor, second: Tensor) -> tuple[MixerOutput, list[State]]:
         """``first + branch(second)``, as ``y``; and what each piece of the call decided."""
         found = []
         for piece in step.pieces(second.shape[1]):
@@ -77,8 +77,8 @@ class Pass:
             found.append(mixed._replace(y=first[:, piece] + mixed.y))
         losses = [mixed.aux for mixed in found if mixed.aux is not None]
         aux = sum(losses[1:], losses[0]) if losses else None
-        choices = [mixed.choices for mixed in found]
-        return Mixed(_whole([mixed.y for mixed in found]), found[-1].state, aux), choices
+        bucket_replay = [mixed.bucket_replay for mixed in found]
+        return MixerOutput(_whole([mixed.y for mixed in found]), found[-1].state, aux), bucket_replay
 
 
 class _Context(Context):
@@ -86,7 +86,7 @@ class _Context(Context):
     step: Step
     random: RandomStates
     first: bool
-    choices: list[State]
+    bucket_replay: list[State]
 
 
 class Undoable(torch.autograd.Function):
@@ -109,7 +109,7 @@ class Undoable(torch.autograd.Function):
         ctx.run, ctx.step, ctx.random = run, step, RandomStates(second.device)
         ctx.first, run.begun = not run.begun, True
         with run.autocast():
-            mixed, ctx.choices = run.add(step, first, second)
+            mixed, ctx.bucket_replay = run.add(step, first, second)
         kept = (second, mixed.y) if step.last else ()
         ctx.save_for_backward(*kept, *reads)  # so that one changed in place is noticed
         if aux is None or mixed.aux is None:
@@ -125,7 +125,7 @@ class Undoable(torch.autograd.Function):
         outside = RandomStates(grad.device)
         try:
             ctx.random.restore()
-            before, added, found = _undo(run, step, ctx.choices, streams, (grad, grad_aux))
+            before, added, found = _undo(run, step, ctx.bucket_replay, streams, (grad, grad_aux))
         finally:
             outside.restore()
         run.streams = None if ctx.first else before
@@ -135,7 +135,7 @@ class Undoable(torch.autograd.Function):
 def _undo(
     run: Pass,
     step: Step,
-    choices: list[State],
+    bucket_replay: list[State],
     streams: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor | None],
 ) -> tuple[tuple[Tensor, Tensor], Tensor, list[Tensor | None]]:
@@ -145,10 +145,10 @@ def _undo(
     reads = replace(step, past=past).reads()
     firsts, seconds = [], []
     sums: list[Tensor | None] = [None] * len(reads)
-    for piece, decided in zip(step.pieces(behind.shape[1]), choices, strict=True):
+    for piece, decided in zip(step.pieces(behind.shape[1]), bucket_replay, strict=True):
         x = second[:, piece].detach().requires_grad_()
         with torch.enable_grad(), run.autocast():
-            mixed = step.branch(x.to(run.dtype), past, replace(run.layout, choices=decided))
+            mixed = step.branch(x.to(run.dtype), past, replace(run.layout, bucket_replay=decided))
         firsts.append(behind[:, piece] - mixed.y.detach())
         found = _gradients(mixed, [x, *reads], grads[0][:, piece], grads[1])
         seconds.append(torch.zeros_like(x) if found[0] is None else found[0])
@@ -156,7 +156,9 @@ def _undo(
     return (_whole(firsts), second), _whole(seconds), sums
 
 
-def _gradients(mixed: Mixed, of: list[Tensor], grad: Tensor, grad_aux: Tensor | None) -> list[Tensor | None]:
+def _gradients(
+    mixed: MixerOutput, of: list[Tensor], grad: Tensor, grad_aux: Tensor | None
+) -> list[Tensor | None]:
     pairs = [(mixed.y, grad), (mixed.aux, grad_aux)]
     wanted = [(y, g.to(y.dtype)) for y, g in pairs if y is not None and g is not None and y.requires_grad]
     places = [i for i, tensor in enumerate(of) if tensor.requires_grad]

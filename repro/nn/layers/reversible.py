@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.nn.layers.recompute import Pass, Step, Undoable
 from repro.nn.layers.stack import ResidualStack
 from repro.nn.layers.sublayer import Sublayer
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 
 
 class ReversibleStack(ResidualStack):
@@ -18,9 +18,10 @@ class ReversibleStack(ResidualStack):
 
     ``f`` is a sublayer's branch, ``dropout(body(norm_in(·)))``. Both streams begin as the input. Given the streams
     behind a sublayer those before it follow, so that training keeps the two last streams only, beside what each
-    sublayer decided (:attr:`Mixed.choices`) and where the random numbers stood before it; the memory of activations
-    does not grow with depth. In the backward pass every sublayer is called once more, with the same random numbers,
-    choices and autocast. Streams are kept in float32 or better, so that undoing adds no more than float32's rounding.
+    sublayer decided (:attr:`MixerOutput.bucket_replay`) and where the random numbers stood before it; the memory of
+    activations does not grow with depth. In the backward pass every sublayer is called once more, with the same random
+    numbers, bucket ids and autocast. Streams are kept in float32 or better, so that undoing adds no more than float32's
+    rounding.
 
     In evaluation, without gradient, or where nothing is trained, the same sums are computed plainly. Cross-attention
     makes its keys and values anew from the memory in each call while training, so that these are not kept either.
@@ -67,7 +68,7 @@ class ReversibleStack(ResidualStack):
         kept = {"memory": memory} if lengths is None else {"memory": memory, "length": lengths}
         return {"cross": (kept,) * len(self.layers)}
 
-    def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> MixerOutput:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over sublayers.
 
         Args:
@@ -102,7 +103,7 @@ class ReversibleStack(ResidualStack):
                 kept[step.name].append(past)
         joined = self.join(first, second).to(run.dtype)
         states = {name: tuple(values) for name, values in kept.items()} if state is not None else None
-        return Mixed(self.final_norm(joined if last is None else joined[:, -last:]), states, aux)
+        return MixerOutput(self.final_norm(joined if last is None else joined[:, -last:]), states, aux)
 
     def _recomputes(self) -> bool:
         return self.training and torch.is_grad_enabled()

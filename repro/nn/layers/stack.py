@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from repro.nn.layers.sublayer import PostNorm, Residual, Sublayer
-from repro.nn.mixer import CrossMixer, Layout, Mixed, SequenceMixer, State
+from repro.nn.mixer import CrossMixer, Layout, MixerOutput, SequenceMixer, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -53,7 +53,7 @@ class ResidualStack(nn.Module):
         layers = [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
         return [{name: one for name, one in layer.items() if isinstance(one, Sublayer)} for layer in layers]
 
-    def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> MixerOutput:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over layers.
 
         Args:
@@ -78,7 +78,7 @@ class ResidualStack(nn.Module):
                 if loss is not None:
                     aux = loss if aux is None else aux + loss
         states = {name: tuple(values) for name, values in kept.items()} if state is not None else None
-        return Mixed(self.final_norm(x), states, aux)
+        return MixerOutput(self.final_norm(x), states, aux)
 
 
 @dataclass

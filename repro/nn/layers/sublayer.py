@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 
 
 class Sublayer(nn.Module):
@@ -35,12 +35,12 @@ class Sublayer(nn.Module):
         bare = isinstance(self.norm_out, nn.Identity) and isinstance(self.shortcut, nn.Identity)
         return bare and type(self).forward is Sublayer.forward
 
-    def branch(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def branch(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """``dropout(body(norm_in(x)))``; the body finds ``x`` in ``layout.stream``, ``norm_in`` in ``layout.norm``."""
-        mixed: Mixed = self.body(self.norm_in(x), state, replace(layout, stream=x, norm=self.norm_in))
+        mixed: MixerOutput = self.body(self.norm_in(x), state, replace(layout, stream=x, norm=self.norm_in))
         return mixed._replace(y=self.dropout(wanted(mixed.y, layout)))
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies the sublayer to ``x (B, T, D)``."""
         mixed = self.branch(x, state, layout)
         return mixed._replace(y=self.norm_out(self.shortcut(wanted(x, layout)) + mixed.y))
@@ -164,6 +164,6 @@ class Plain(Residual):
     Args: as :class:`Residual`.
     """
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies the body to ``x (B, T, D)``."""
         return self.branch(x, state, layout)

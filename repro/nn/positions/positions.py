@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.axial import AxialPositions
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -229,7 +229,7 @@ class LayerPositions(nn.Module):
     def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         return None
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """The vectors of ``layout.positions``, ``(B, T, D)``; of ``x`` only the shape counts.
 
         Raises:
@@ -237,7 +237,7 @@ class LayerPositions(nn.Module):
         """
         if layout.positions is None:
             raise ValueError("per-layer positions need layout.positions")
-        return Mixed(self.table(layout.positions, x.dtype).expand_as(x), state)
+        return MixerOutput(self.table(layout.positions, x.dtype).expand_as(x), state)
 
 
 def idle_parameters(model: nn.Module, seq_len: int) -> int:

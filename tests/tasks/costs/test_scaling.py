@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import FullAttention, Layout, LinearAttention, Mixed
+from repro.nn import FullAttention, Layout, LinearAttention, MixerOutput
 from repro.tasks import Constant, Scaling
 from repro.tasks.costs.measuring import slope
 from tests.tasks.measured import measured
@@ -29,11 +29,11 @@ class Held(nn.Module):
         self.pairs = pairs
         self.seen: list[tuple[int, ...]] = []
 
-    def forward(self, x: Tensor, state: Any, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: Any, layout: Layout) -> MixerOutput:
         self.seen.append(tuple(x.shape))
         assert layout.causal
         x = x * self.weight
-        return Mixed((x @ x.mT).sin() @ x if self.pairs else x.sin())
+        return MixerOutput((x @ x.mT).sin() @ x if self.pairs else x.sin())
 
 
 def test_tables_of_pairs_grow_with_the_square_and_numbers_of_tokens_do_not() -> None:

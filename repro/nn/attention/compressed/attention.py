@@ -12,7 +12,7 @@ from repro.nn.attention.compressed.reconstruction import lost
 from repro.nn.attention.relative.attention import RelativeAttention
 from repro.nn.attention.relative.distance import Norm
 from repro.nn.attention.relative.past import remember, valid_memory
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings
 
 
@@ -97,7 +97,7 @@ class CompressiveAttention(RelativeAttention):
         kind = "past" if capacity is None else "slots"
         return {kind: held, "length": length, "compressed_length": length.clone()}
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
 
         Raises:
@@ -107,14 +107,14 @@ class CompressiveAttention(RelativeAttention):
             raise ValueError("attention by distance looks back only; it needs a causal layout")
         memory = self._told(layout.settings)
         if state is None:
-            return Mixed(touching(self._attend(x, None, None, None, memory), self.compression))
+            return MixerOutput(touching(self._attend(x, None, None, None, memory), self.compression))
         past, seen = packed(state)
         y = touching(self._attend(x, past, seen, layout.norm, memory), self.compression)
         old, blocks, state = self._moved_on(x, state, layout, memory.mem_len)
         aux = None
         if self.training and self.learns:
             aux = x.new_zeros(len(x)) if old is None else self._reconstruction(x, old, blocks, layout)
-        return Mixed(y, state, aux)
+        return MixerOutput(y, state, aux)
 
     def _told(self, settings: CallSettings) -> MemorySettings:
         memory = settings.memory or self.memory

@@ -15,7 +15,7 @@ from repro.nn.attention.continuous.short_term import queries
 from repro.nn.attention.full import FullAttention, attend, split_heads
 from repro.nn.attention.relative.past import remember, valid_memory
 from repro.nn.cache import append
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 
@@ -106,7 +106,7 @@ class CompressedMemory(nn.Module, Remembers):
             state["short"] = self.short.init_state(batch, min(capacity, 2 * self.block))
         return state
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Mixes ``x (B, T, D)``. Outputs at padded tokens are finite and mean nothing.
 
         Raises:
@@ -126,7 +126,7 @@ class CompressedMemory(nn.Module, Remembers):
                 count = count + (blocks > 0)
         y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
         aux = self.reconstruction * total / count.clamp(min=1) if self.training and self.learns else None
-        return Mixed(y, None if state is None else now, aux)
+        return MixerOutput(y, None if state is None else now, aux)
 
     def _moved_on(self, state: State) -> tuple[State, Tensor | None, Tensor]:
         """Compresses the oldest block of each row that has one.

@@ -12,7 +12,7 @@ from repro.nn.attention.continuous.gaussian import divergence, draw_bins, histog
 from repro.nn.attention.continuous.long_term import LongTermMemory, may_hold
 from repro.nn.attention.continuous.short_term import queries, remembered, require_short_term
 from repro.nn.attention.continuous.signal import ContinuousSignal
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 
@@ -91,7 +91,7 @@ class ContinuousMemory(nn.Module, Remembers):
             state["short"] = self.short.init_state(batch, min(capacity, 2 * self.block), settings)
         return state
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Mixes ``x (B, T, D)``. Outputs at padded tokens are finite and mean nothing.
 
         Raises:
@@ -111,7 +111,7 @@ class ContinuousMemory(nn.Module, Remembers):
         aux = (
             weight * torch.stack(losses).sum(0) / torch.stack(counts).sum(0).clamp(min=1) if weight else None
         )
-        return Mixed(y, None if state is None else now, aux)
+        return MixerOutput(y, None if state is None else now, aux)
 
     def _step(self, x: Tensor, state: State, layout: Layout) -> tuple[Tensor, State, Tensor, Tensor]:
         """One piece: outputs, state, and for each row the sum of its KL divergences and their number."""

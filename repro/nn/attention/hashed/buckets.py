@@ -54,8 +54,8 @@ def hash_into(state: State, q: Tensor, layout: Layout, hashing: Hashing) -> Tens
         like = state["rotations"][:1, :1] if hashing.shared_rotations else state["rotations"]
         drawn = torch.randn_like(like)
         state["rotations"] = torch.where(fresh[:, None, None, None, None], drawn, state["rotations"])
-    if layout.choices is not None:
-        return layout.choices
+    if layout.bucket_replay is not None:
+        return layout.bucket_replay
     kind = _kind(state)
     return bucket_ids(q.transpose(1, 2), state["rotations"], hashing.sizes(state[kind]["k"].shape[1]))
 

@@ -16,7 +16,7 @@ from repro.nn.attention.hashed.hashing import Hashing, bucket_ids, draw_rotation
 from repro.nn.attention.hashed.windows import attend_in_windows
 from repro.nn.attention.relative.shared import attend_to_past, exact, key_scale
 from repro.nn.device import without_autocast
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, Hashes
 
 
@@ -31,10 +31,10 @@ class LSHAttention(nn.Module, Hashes):
     each counted once. :class:`~repro.nn.attention.hashed.hashing.Hashing` changes each of these.
 
     Rotations are drawn anew in every call, for each round, row and head, or ``shared_rotations`` for each round alone.
-    ``Mixed.choices`` are the bucket ids ``(B, H, R, T)``, through which no gradient flows; a call that is given them as
-    ``Layout.choices`` draws as many numbers from torch's generator as one that is not. They are None where hashing
-    changes nothing: without rounds, and for at most one chunk of tokens with ``across_buckets``, which is exact
-    attention.
+    ``MixerOutput.bucket_replay`` are the bucket ids ``(B, H, R, T)``, through which no gradient flows; a call that is
+    given them as ``Layout.bucket_replay`` draws as many numbers from torch's generator as one that is not. They are
+    None where hashing changes nothing: without rounds, and for at most one chunk of tokens with ``across_buckets``,
+    which is exact attention.
 
     Any length will do: a last chunk that is not full is filled up, and fillers and padding lie in a bucket of their
     own, where nobody sees them.
@@ -46,8 +46,9 @@ class LSHAttention(nn.Module, Hashes):
     is reset draws new ones. With a capacity, buckets that are not given are two for each chunk of the capacity.
 
     Laws I and II hold where the sequence fits into one chunk, or into two with R = 1, ``across_buckets`` and ``wrap``,
-    as far as buckets do not change: for ``rounds=0``, for ``across_buckets``, or for given choices. Elsewhere a token
-    moves the borders of chunks and so may change *earlier* outputs; benchmarks/README.md says how often and how much.
+    as far as buckets do not change: for ``rounds=0``, for ``across_buckets``, or for given bucket ids. Elsewhere a
+    token moves the borders of chunks and so may change *earlier* outputs; benchmarks/README.md says how often and how
+    much.
 
     Args:
         d_model: D.
@@ -96,7 +97,7 @@ class LSHAttention(nn.Module, Hashes):
         hashing = settings.hashing or self.hashing
         return empty_buckets(batch, widths, self.n_heads, self.qk_v.weight, capacity, hashing)
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         q, v = (split_heads(part, self.n_heads) for part in self.qk_v(x).split(self.widths, dim=-1))
         hashing = layout.settings.hashing or self.hashing
@@ -106,19 +107,19 @@ class LSHAttention(nn.Module, Hashes):
             return self._with_state(q, q * scale, v, state, layout, hashing, dropout)
         # Where one chunk holds everything and buckets do not decide, hashing changes nothing.
         if not hashing.rounds or (hashing.across_buckets and x.shape[1] <= hashing.chunk):
-            return Mixed(self.out(exact(q, q * scale, v, layout, hashing.see_self, dropout)))
+            return MixerOutput(self.out(exact(q, q * scale, v, layout, hashing.see_self, dropout)))
         y, buckets = self._in_windows(q, scale, v, layout, hashing, dropout)
-        return Mixed(self.out(y), choices=buckets)
+        return MixerOutput(self.out(y), bucket_replay=buckets)
 
     def _in_windows(
         self, q: Tensor, scale: Tensor, v: Tensor, layout: Layout, hashing: Hashing, dropout: float
     ) -> tuple[Tensor, Tensor]:
         rows, steps = q.shape[:2]
         q, scale, v = (t.transpose(1, 2) for t in (q, scale, v))
-        # Always both, so that a call that is given its choices leaves torch's generator where the first left it.
+        # Always both, so that a call that is given its bucket ids leaves torch's generator where the first left it.
         # Drawn on the CPU, wherever the rest is: nothing waits for a device.
         seeds = torch.randint(1 << 62, (2,)).tolist()
-        buckets = layout.choices
+        buckets = layout.bucket_replay
         if buckets is None:
             sizes = hashing.sizes(steps)
             shared = (1, 1) if hashing.shared_rotations else (rows, self.n_heads)
@@ -141,7 +142,7 @@ class LSHAttention(nn.Module, Hashes):
 
     def _with_state(
         self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout, hashing: Hashing, dropout: float
-    ) -> Mixed:
+    ) -> MixerOutput:
         start = state["length"]
         ids = hash_into(state, q, layout, hashing)
         kept = state["past"] if "past" in state else state["slots"]
@@ -154,4 +155,4 @@ class LSHAttention(nn.Module, Hashes):
         for rounds in round_groups(ids, held, hashing.average):
             bias = shared_buckets(hidden, *rounds, hashing.duplicates, q.dtype)
             parts.append(attend_to_past(q, held["k"], held["v"], bias, own, dropout))
-        return Mixed(self.out(torch.stack(parts).mean(0)), state, choices=ids)
+        return MixerOutput(self.out(torch.stack(parts).mean(0)), state, bucket_replay=ids)

@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 from repro.nn.attention.full import head_widths, split_heads
 from repro.nn.attention.linear.causal_sums import causal_mean
 from repro.nn.device import without_autocast
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -81,7 +81,7 @@ class LinearAttention(nn.Module):
         sums = {"s": z[..., None].repeat(1, 1, 1, self.d_value), "z": z}
         return sums if capacity is None else {"slots": sums}
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         wanted = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
         q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, wanted))
@@ -91,7 +91,7 @@ class LinearAttention(nn.Module):
                 valid = torch.arange(x.shape[1], device=x.device) < layout.lengths[:, None]
                 k = k.masked_fill(~valid[..., None, None], 0.0)  # after φ: φ(0) is seldom 0
             y, *sums = linear_attention(q, k, widened(v), _past(state), layout.causal, self.chunk, self.eps)
-        return Mixed(self.out(y.flatten(2).to(v.dtype)), _kept(state, *sums))
+        return MixerOutput(self.out(y.flatten(2).to(v.dtype)), _kept(state, *sums))
 
     def _project(self, x: Tensor, wanted: int) -> tuple[Tensor, ...]:
         """Queries of the last ``wanted`` tokens; keys and values of all."""

@@ -19,7 +19,7 @@ from repro.nn.attention.relative.past import (
     write,
 )
 from repro.nn.attention.relative.shift import Sight, attend_by_distance
-from repro.nn.mixer import Layout, Mixed, State
+from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 Norm = Callable[[Tensor], Tensor]
@@ -83,7 +83,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         mem_len = (settings.memory or self.memory).mem_len
         return empty_slots(batch, min(capacity, mem_len), self.n_heads, self.d_head, weight)
 
-    def forward(self, x: Tensor, state: State, layout: Layout) -> Mixed:
+    def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
 
         Raises:
@@ -93,12 +93,12 @@ class DistanceAttention(nn.Module, Remembers, ABC):
             raise ValueError("attention by distance looks back only; it needs a causal layout")
         memory = layout.settings.memory or self.memory
         if state is None:
-            return Mixed(self._attend(x, None, None, None, memory), None)
+            return MixerOutput(self._attend(x, None, None, None, memory), None)
         if "memory" in state:
             seen = valid_memory(state["length"], state["memory"].shape[1])
             y = self._attend(x, state["memory"], seen, layout.norm, memory)
             kept = x if layout.stream is None else layout.stream
-            return Mixed(y, remember(state, kept, layout, memory.mem_len))
+            return MixerOutput(y, remember(state, kept, layout, memory.mem_len))
         take = self._one if x.shape[1] == 1 else self._segment
         return take(x, state, layout, memory)
 
@@ -113,16 +113,16 @@ class DistanceAttention(nn.Module, Remembers, ABC):
             key, value = torch.cat([old_key, key], dim=2), torch.cat([old_value, value], dim=2)
         return self._mix(query, key, value, seen, memory)
 
-    def _segment(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> Mixed:
+    def _segment(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
         """Several tokens behind keys and values that were kept."""
         query, key, value = self._project(x, self.qkv.weight)
         old_key, old_value, seen = recall(state)
         keys = torch.cat([old_key.permute(2, 0, 1, 3).to(key.dtype), key], dim=2)
         values = torch.cat([old_value.permute(2, 0, 1, 3).to(value.dtype), value], dim=2)
         y = self._mix(query, keys, values, seen, memory)
-        return Mixed(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
+        return MixerOutput(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
 
-    def _one(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> Mixed:
+    def _one(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
         """One token: written into the ring first, which is then read in whatever order it has."""
         query, key, value = self._project(x, self.qkv.weight)
         distances, seen = slot_distances(state)
@@ -140,7 +140,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         y = scaled_dot_product_attention(
             query.transpose(0, 1), keys, values, attn_mask=mask, dropout_p=dropout
         )
-        return Mixed(self.out(y.transpose(1, 2).flatten(2)), state)
+        return MixerOutput(self.out(y.transpose(1, 2).flatten(2)), state)
 
     def _project(self, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, or the latter two, of ``x (B, T, D)``: ``(H, B, T, E)`` each."""
