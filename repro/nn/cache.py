@@ -74,5 +74,5 @@ def _visible(merged: Mapping[str, Tensor], places: Tensor, kept: Tensor, causal:
     keys = torch.arange(size, device=places.device)
     if causal:  # a valid query never reaches padding: its own place is below the row's length
         return keys <= places[:, None, :, None]
-    seen = keys < kept.clamp(min=1)[:, None, None, None]
-    return seen.expand(-1, -1, places.shape[1], -1)
+    attention_mask = keys < kept.clamp(min=1)[:, None, None, None]
+    return attention_mask.expand(-1, -1, places.shape[1], -1)

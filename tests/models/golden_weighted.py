@@ -50,10 +50,12 @@ class HidingPadding(FullAttention):
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
         steps = torch.arange(x.shape[1])
-        seen = (steps <= steps[:, None]) | (not layout.causal)
+        attention_mask = (steps <= steps[:, None]) | (not layout.causal)
         if layout.lengths is not None:
-            seen = seen & valid(layout.lengths, x.shape[1])[:, None, None]
-        return MixerOutput(self.out(self._attend(q, k, v, seen.expand(len(x), 1, -1, -1), False)), state)
+            attention_mask = attention_mask & valid(layout.lengths, x.shape[1])[:, None, None]
+        return MixerOutput(
+            self.out(self._attend(q, k, v, attention_mask.expand(len(x), 1, -1, -1), False)), state
+        )
 
 
 def ours(stack: str, theirs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -235,9 +235,9 @@ def test_every_query_sees_something() -> None:
     for causal in (True, False):
         layout = Layout(causal, lengths=torch.tensor([2, 0]))
         for columns in (0, 3):
-            seen, alone = visible(held if columns else 0 * held, columns, 2, layout)
+            attention_mask, alone = visible(held if columns else 0 * held, columns, 2, layout)
             assert alone is (causal and not columns)
-            assert seen is None or bool(seen.any(-1).all())
+            assert attention_mask is None or bool(attention_mask.any(-1).all())
 
 
 def test_outputs_at_padded_queries_are_finite() -> None:

@@ -47,7 +47,7 @@ def plain(given: list[Tensor], sight: Sight, scale: float) -> Tensor:
             seen = [
                 j
                 for j in range(memory + i + 1)
-                if j > far and (j >= memory or sight.seen is None or sight.seen[b, j])
+                if j > far and (j >= memory or sight.attention_mask is None or sight.attention_mask[b, j])
             ]
             scores = [
                 (query[:, b, i] * key[:, b, j]).sum(-1)

@@ -25,10 +25,10 @@ MASKS = {
 
 @pytest.mark.parametrize("name", MASKS)
 def test_spelled_out_is_the_same_attention(name: str) -> None:
-    steps, size, seen, causal = MASKS[name]
+    steps, size, attention_mask, causal = MASKS[name]
     q, k, v = heads(steps, size)
-    expected = scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=causal)
-    found = spelled_out(q, k, v, seen, causal, 0.0)
+    expected = scaled_dot_product_attention(q, k, v, attn_mask=attention_mask, is_causal=causal)
+    found = spelled_out(q, k, v, attention_mask, causal, 0.0)
     assert torch.allclose(found, expected, atol=1e-12, rtol=0)
     weight = torch.randn(expected.shape, dtype=torch.float64)
     for mine, theirs in zip(

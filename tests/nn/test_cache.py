@@ -30,21 +30,21 @@ def test_rows_of_different_lengths_stay_aligned_to_the_left(capacity: int | None
     kind = "past" if capacity is None else "slots"
     _, state, _ = append(state, tokens(2, 3, 1.0), Layout(True, lengths=torch.tensor([3, 1])))
     assert state["length"].tolist() == [3, 1]
-    keys, state, seen = append(state, tokens(2, 2, 2.0), Layout(True, lengths=torch.tensor([1, 2])))
+    keys, state, attention_mask = append(state, tokens(2, 2, 2.0), Layout(True, lengths=torch.tensor([1, 2])))
     assert state["length"].tolist() == [4, 3]
     assert keys["v"] is state[kind]["v"]
     assert keys["k"][0, :4, 0, 0].tolist() == [1, 1, 1, 2]
     assert keys["k"][1, :3, 1, 2].tolist() == [1, 2, 2]
-    assert seen[0, 0].sum(-1).tolist() == [4, 5]
-    assert seen[1, 0].sum(-1).tolist() == [2, 3]
-    assert seen[1, 0, 1].nonzero().flatten().tolist() == [0, 1, 2]
+    assert attention_mask[0, 0].sum(-1).tolist() == [4, 5]
+    assert attention_mask[1, 0].sum(-1).tolist() == [2, 3]
+    assert attention_mask[1, 0, 1].nonzero().flatten().tolist() == [0, 1, 2]
 
 
 def test_without_causality_every_query_sees_all_that_is_kept() -> None:
     state = empty_cache(2, WIDTHS, torch.zeros(1), None)
-    _, _, seen = append(state, tokens(2, 4, 1.0), Layout(False, lengths=torch.tensor([4, 2])))
-    assert seen.shape == (2, 1, 4, 4)
-    assert seen[1, 0].tolist() == [[True, True, False, False]] * 4
+    _, _, attention_mask = append(state, tokens(2, 4, 1.0), Layout(False, lengths=torch.tensor([4, 2])))
+    assert attention_mask.shape == (2, 1, 4, 4)
+    assert attention_mask[1, 0].tolist() == [[True, True, False, False]] * 4
 
 
 @pytest.mark.parametrize("steps", [1, 4])

@@ -81,13 +81,13 @@ def test_what_has_no_table_of_weights_does_not_appear() -> None:
     assert found == {}
 
 
-@pytest.mark.parametrize("mask", [None, "seen", "added"])
+@pytest.mark.parametrize("mask", [None, "keys", "added"])
 def test_masks_of_every_kind(mask: str | None) -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 1, n, 4, dtype=torch.float64) for n in (3, 5, 5))
-    seen = torch.rand(2, 1, 3, 5) < 0.7
-    seen[..., 0] = True
-    added = torch.zeros(seen.shape, dtype=q.dtype).masked_fill(~seen, -torch.inf)
-    given = {None: None, "seen": seen, "added": added}[mask]
+    attention_mask = torch.rand(2, 1, 3, 5) < 0.7
+    attention_mask[..., 0] = True
+    added = torch.zeros(attention_mask.shape, dtype=q.dtype).masked_fill(~attention_mask, -torch.inf)
+    given = {None: None, "keys": attention_mask, "added": added}[mask]
     y = nn.functional.scaled_dot_product_attention(q, k, v, given, scale=0.3)
     assert float((weights_of(q, k, v, given, scale=0.3) @ v - y).abs().max()) < 1e-12

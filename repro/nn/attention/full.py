@@ -63,13 +63,13 @@ class FullAttention(nn.Module):
             return self._last(x, layout, layout.last)
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
         if state is None:
-            seen = None if layout.causal else key_mask(layout.lengths, x.shape[1])
+            attention_mask = None if layout.causal else key_mask(layout.lengths, x.shape[1])
         else:
-            keys, state, seen = append(state, {"k": k, "v": v}, layout)
+            keys, state, attention_mask = append(state, {"k": k, "v": v}, layout)
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))  # autocast's, where it is on
         # Right padding needs no mask under causality: a valid query sees no later key.
-        causal = layout.causal and seen is None
-        return MixerOutput(self.out(self._attend(q, k, v, seen, causal)), state)
+        causal = layout.causal and attention_mask is None
+        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, causal)), state)
 
     def _last(self, x: Tensor, layout: Layout, last: int) -> MixerOutput:
         """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
@@ -78,14 +78,14 @@ class FullAttention(nn.Module):
         b_q, b_kv = (None, None) if bias is None else bias.split(split)
         q = split_heads(linear(x[:, -last:], w_q, b_q), self.n_heads)
         k, v = (split_heads(p, self.n_heads) for p in linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1))
-        seen = None if layout.causal else key_mask(layout.lengths, x.shape[1])
+        attention_mask = None if layout.causal else key_mask(layout.lengths, x.shape[1])
         if layout.causal:
             steps = torch.arange(x.shape[1], device=x.device)
-            seen = steps <= steps[-last:, None]
-        return MixerOutput(self.out(self._attend(q, k, v, seen, False)))
+            attention_mask = steps <= steps[-last:, None]
+        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, False)))
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-        return attend(q, k, v, seen, causal, self.dropout if self.training else 0.0, self.fused)
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, causal: bool) -> Tensor:
+        return attend(q, k, v, attention_mask, causal, self.dropout if self.training else 0.0, self.fused)
 
 
 class CrossAttention(nn.Module):
@@ -129,8 +129,8 @@ class CrossAttention(nn.Module):
         rows, memories = x.shape[0], state["k"].shape[0]
         q = split_heads(self.q(x), self.n_heads)
         q = q.reshape(memories, (rows // memories) * x.shape[1], self.n_heads, self.d_head)
-        seen = key_mask(state.get("length"), state["k"].shape[1])
-        y = attend(q, state["k"], state["v"], seen, False, self.dropout if self.training else 0.0)
+        attention_mask = key_mask(state.get("length"), state["k"].shape[1])
+        y = attend(q, state["k"], state["v"], attention_mask, False, self.dropout if self.training else 0.0)
         return MixerOutput(self.out(y.view(rows, x.shape[1], -1)), state)
 
 
@@ -160,26 +160,36 @@ def valid_keys(lengths: Tensor, size: int) -> Tensor:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, dropout: float, fused: bool = True
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attention_mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    fused: bool = True,
 ) -> Tensor:
     """Softmax attention with the heads on axis 2; ``q (B, T, H, E)`` to ``(B, T, H·Ev)``."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     if fused:
-        y = scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal)
+        y = scaled_dot_product_attention(
+            q, k, v, attn_mask=attention_mask, dropout_p=dropout, is_causal=causal
+        )
     else:
-        y = spelled_out(q, k, v, seen, causal, dropout)
+        y = spelled_out(q, k, v, attention_mask, causal, dropout)
     return y.transpose(1, 2).flatten(2)
 
 
-def spelled_out(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool, p: float) -> Tensor:
+def spelled_out(
+    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, causal: bool, p: float
+) -> Tensor:
     """Softmax attention that makes the table of weights, as code without a fused kernel does.
 
     Args:
         q: queries ``(B, H, T, E)``.
         k: keys ``(B, H, S, E)``.
         v: values ``(B, H, S, Ev)``.
-        seen: which keys a query sees, broadcast to ``(B, H, T, S)``; None for all.
-        causal: a query sees the keys up to its own place; without ``seen`` only.
+        attention_mask: which keys a query sees, broadcast to ``(B, H, T, S)``; None for all.
+        causal: a query sees the keys up to its own place; without ``attention_mask`` only.
         p: probability of dropping a weight.
 
     Returns:
@@ -188,10 +198,10 @@ def spelled_out(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bo
     (rows, heads, steps, width), size = q.shape, k.shape[2]
     bias = q.new_zeros(1, 1, 1)
     if causal:
-        seen = torch.ones(steps, size, dtype=torch.bool, device=q.device).tril()
-    if seen is not None:
+        attention_mask = torch.ones(steps, size, dtype=torch.bool, device=q.device).tril()
+    if attention_mask is not None:
         # not minus infinity: a padded query that sees nothing must stay finite
-        bias = q.new_zeros(seen.shape).masked_fill(~seen, torch.finfo(q.dtype).min)
+        bias = q.new_zeros(attention_mask.shape).masked_fill(~attention_mask, torch.finfo(q.dtype).min)
         if bias.dim() == 4:
             bias = bias.expand(rows, heads, steps, size).flatten(0, 1)
     scores = torch.baddbmm(

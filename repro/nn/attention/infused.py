@@ -119,8 +119,8 @@ class InfusedAttention(nn.Module, Remembers):
             held = self._cut_slots(slots, held, held >= 2 * keep, keep)
         q, k, v = self._project(x, held, slots["k"].shape[1], self._parts())
         new = {"k": k.to(slots["k"].dtype), "v": v.to(slots["v"].dtype)}
-        keys, state, seen = append({"slots": slots, "length": held}, new, layout)
-        return MixerOutput(self._attend(q, keys["k"], keys["v"], seen, False), state)
+        keys, state, attention_mask = append({"slots": slots, "length": held}, new, layout)
+        return MixerOutput(self._attend(q, keys["k"], keys["v"], attention_mask, False), state)
 
     def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Several tokens for each row, in evaluation and decoding only.
@@ -197,8 +197,8 @@ class InfusedAttention(nn.Module, Remembers):
         biases = (None,) * 3 if bias is None else bias.split(width)
         return list(zip(self.qkv.weight.split(width), biases, strict=True))
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, causal: bool) -> Tensor:
-        return self.out(attend(q, k, v, seen, causal, self.dropout if self.training else 0.0))
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, causal: bool) -> Tensor:
+        return self.out(attend(q, k, v, attention_mask, causal, self.dropout if self.training else 0.0))
 
 
 def new_tokens(x: Tensor, layout: Layout) -> Tensor:

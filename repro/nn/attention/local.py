@@ -91,10 +91,10 @@ class LocalAttention(nn.Module):
             return MixerOutput(self.out(self._in_chunks(q, k, v, layout)))
         if "past" in state:
             queries = self._places(state["length"], x.shape[1])
-            keys, state, seen = append(state, {"k": k, "v": v}, layout)
-            near = self._near(queries, torch.arange(seen.shape[-1], device=x.device)[None])
+            keys, state, attention_mask = append(state, {"k": k, "v": v}, layout)
+            near = self._near(queries, torch.arange(attention_mask.shape[-1], device=x.device)[None])
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))
-            return MixerOutput(self._finish(q, k, v, seen & near), state)
+            return MixerOutput(self._finish(q, k, v, attention_mask & near), state)
         return self._with_ring(q, k, v, state, layout)
 
     def _in_chunks(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
@@ -110,12 +110,12 @@ class LocalAttention(nn.Module):
         else:
             look = partial(_windows, before=before, after=after)
         # place -1 is that of fillers beyond the ends
-        seen = self._visible(places, look(places + 1) - 1, layout, steps)
+        attention_mask = self._visible(places, look(places + 1) - 1, layout, steps)
         chunks = pad(q, (0, 0, 0, 0, 0, count * size - steps)).view(batch * count, size, *q.shape[2:])
         filled = (pad(t, (0, 0, 0, 0, 0, count * size - steps)).unflatten(1, (count, size)) for t in (k, v))
         keys, values = (look(t).flatten(0, 1) for t in filled)
-        seen = seen.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
-        y = attend(chunks, keys, values, seen, False, self.dropout if self.training else 0.0)
+        attention_mask = attention_mask.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
+        y = attend(chunks, keys, values, attention_mask, False, self.dropout if self.training else 0.0)
         return y.view(batch, count * size, -1)[:, :steps]
 
     @staticmethod
@@ -132,24 +132,26 @@ class LocalAttention(nn.Module):
         if q.shape[1] == 1:
             distances, held = slot_distances(state)
             state = write(state, k, v, layout)
-            seen = held[:, None, None] & self._near(queries, queries - distances)
-            return MixerOutput(self._finish(q, state["slots"]["k"], state["slots"]["v"], seen), state)
+            attention_mask = held[:, None, None] & self._near(queries, queries - distances)
+            return MixerOutput(
+                self._finish(q, state["slots"]["k"], state["slots"]["v"], attention_mask), state
+            )
         old_k, old_v, _ = recall(state)
         past = queries[:, :1] - torch.arange(old_k.shape[1], 0, -1, device=q.device)
         keys = torch.cat([past, queries], dim=1)
-        seen = self._near(queries, keys) & (keys >= 0)[:, None, None]
+        attention_mask = self._near(queries, keys) & (keys >= 0)[:, None, None]
         if layout.causal:
-            seen = seen & (keys[:, None, None] <= queries[:, None, :, None])
+            attention_mask = attention_mask & (keys[:, None, None] <= queries[:, None, :, None])
         elif layout.lengths is not None:
             end = queries[:, 0] + layout.lengths
             own = keys[:, None, None] == queries[:, None, :, None]
-            seen = seen & (keys < end[:, None])[:, None, None] | own
+            attention_mask = attention_mask & (keys < end[:, None])[:, None, None] | own
         k, v = torch.cat([old_k, k.to(old_k.dtype)], dim=1), torch.cat([old_v, v.to(old_v.dtype)], dim=1)
-        y = self._finish(q, k, v, seen)
+        y = self._finish(q, k, v, attention_mask)
         return MixerOutput(y, write(state, k[:, old_k.shape[1] :], v[:, old_v.shape[1] :], layout))
 
-    def _finish(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-        y = attend(q.to(k.dtype), k, v, seen, False, self.dropout if self.training else 0.0)
+    def _finish(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor) -> Tensor:
+        y = attend(q.to(k.dtype), k, v, attention_mask, False, self.dropout if self.training else 0.0)
         return self.out(y)
 
     @staticmethod

@@ -108,8 +108,8 @@ class CompressiveAttention(RelativeAttention):
         memory = self._told(layout.settings)
         if state is None:
             return MixerOutput(touching(self._attend(x, None, None, None, memory), self.compression))
-        past, seen = packed(state)
-        y = touching(self._attend(x, past, seen, layout.norm, memory), self.compression)
+        past, attention_mask = packed(state)
+        y = touching(self._attend(x, past, attention_mask, layout.norm, memory), self.compression)
         old, blocks, state = self._moved_on(x, state, layout, memory.mem_len)
         aux = None
         if self.training and self.learns:

@@ -158,14 +158,14 @@ class CompressedMemory(nn.Module, Remembers):
             mixed = short(x, kept, layout)
             return mixed.y, state if kept is None else {**state, "short": mixed.state}
         q, k, v = (split_heads(part, short.n_heads) for part in short.qkv(x).split(short.widths, dim=-1))
-        before, seen = steps[None], (steps <= steps[:, None])[None, None]
+        before, attention_mask = steps[None], (steps <= steps[:, None])[None, None]
         if kept is not None:
             before = kept["length"][:, None] + steps
-            keys, kept, seen = append(kept, {"k": k, "v": v}, layout)
+            keys, kept, attention_mask = append(kept, {"k": k, "v": v}, layout)
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))
             state = {**state, "short": kept}
         far = self._bias(before, state, torch.promote_types(q.dtype, torch.float32))
-        plain = torch.zeros_like(seen, dtype=far.dtype).masked_fill(~seen, -torch.inf)
+        plain = torch.zeros_like(attention_mask, dtype=far.dtype).masked_fill(~attention_mask, -torch.inf)
         size = (*torch.broadcast_shapes(far.shape[:3], plain.shape[:3]), -1)
         bias = torch.cat([far.expand(size), plain.expand(size)], dim=-1).to(q.dtype)
         old_k, old_v = self._project(state["compressed"])
@@ -178,9 +178,11 @@ class CompressedMemory(nn.Module, Remembers):
         heads, size, device = self.short.n_heads, state["compressed"].shape[1], before.device
         slopes = torch.exp2(-8.0 / heads * torch.arange(1, heads + 1, dtype=dtype, device=device))
         distances = before[:, None, :, None] + torch.arange(size, 0, -1, device=device)
-        seen = valid_memory(state["compressed_length"], size)
+        attention_mask = valid_memory(state["compressed_length"], size)
         bias = -slopes[:, None, None] * distances
-        return bias if seen is None else bias.masked_fill(~seen[:, None, None], -torch.inf)
+        return (
+            bias if attention_mask is None else bias.masked_fill(~attention_mask[:, None, None], -torch.inf)
+        )
 
     def _project(self, entries: Tensor, frozen: bool = False) -> tuple[Tensor, Tensor]:
         """Keys ``(B, S, H, E)`` and values ``(B, S, H, Ev)`` of entries ``(B, S, D)``."""

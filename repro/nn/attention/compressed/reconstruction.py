@@ -39,8 +39,8 @@ def lost(
     def attended(entries: Tensor, count: Tensor) -> Tensor:
         key, value = read(entries)
         # At least one is seen, since a softmax of nothing has no finite gradient.
-        seen = torch.arange(entries.shape[1], device=old.device) < count.clamp(min=1)[:, None]
-        y = scaled_dot_product_attention(query, key, value, attn_mask=seen[None, :, None])
+        attention_mask = torch.arange(entries.shape[1], device=old.device) < count.clamp(min=1)[:, None]
+        y = scaled_dot_product_attention(query, key, value, attn_mask=attention_mask[None, :, None])
         return y.to(torch.promote_types(y.dtype, torch.float32))
 
     squares = (attended(old, blocks * compression.rate) - attended(compression(old), blocks)).square()

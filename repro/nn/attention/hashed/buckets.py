@@ -68,10 +68,10 @@ def append_hashed(
         return append(state, new, layout)
     kind = _kind(state)
     ids = ids.permute(0, 3, 1, 2).to(state[kind]["buckets"].dtype)
-    merged, kept, seen = append(
+    merged, kept, attention_mask = append(
         {kind: state[kind], "length": state["length"]}, {**new, "buckets": ids}, layout
     )
-    return merged, {**kept, "rotations": state["rotations"]}, seen
+    return merged, {**kept, "rotations": state["rotations"]}, attention_mask
 
 
 def round_groups(

@@ -147,10 +147,10 @@ class LSHAttention(nn.Module, Hashes):
         ids = hash_into(state, q, layout, hashing)
         kept = state["past"] if "past" in state else state["slots"]
         q, k, v = (t.to(kept["k"].dtype) for t in (q, k, v))
-        held, state, seen = append_hashed(state, {"k": k, "v": v}, ids, layout)
+        held, state, attention_mask = append_hashed(state, {"k": k, "v": v}, ids, layout)
         own = start[:, None] + torch.arange(q.shape[1], device=q.device)
         places = torch.arange(held["k"].shape[1], device=q.device)
-        hidden = ~seen if hashing.see_self else ~seen | (places == own[:, None, :, None])
+        hidden = ~attention_mask if hashing.see_self else ~attention_mask | (places == own[:, None, :, None])
         parts = []
         for rounds in round_groups(ids, held, hashing.average):
             bias = shared_buckets(hidden, *rounds, hashing.duplicates, q.dtype)

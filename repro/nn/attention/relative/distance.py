@@ -95,15 +95,20 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         if state is None:
             return MixerOutput(self._attend(x, None, None, None, memory), None)
         if "memory" in state:
-            seen = valid_memory(state["length"], state["memory"].shape[1])
-            y = self._attend(x, state["memory"], seen, layout.norm, memory)
+            attention_mask = valid_memory(state["length"], state["memory"].shape[1])
+            y = self._attend(x, state["memory"], attention_mask, layout.norm, memory)
             kept = x if layout.stream is None else layout.stream
             return MixerOutput(y, remember(state, kept, layout, memory.mem_len))
         take = self._one if x.shape[1] == 1 else self._segment
         return take(x, state, layout, memory)
 
     def _attend(
-        self, x: Tensor, past: Tensor | None, seen: Tensor | None, norm: Norm | None, memory: MemorySettings
+        self,
+        x: Tensor,
+        past: Tensor | None,
+        attention_mask: Tensor | None,
+        norm: Norm | None,
+        memory: MemorySettings,
     ) -> Tensor:
         query, key, value = self._project(x, self.qkv.weight)
         if past is not None and past.shape[1]:
@@ -111,29 +116,31 @@ class DistanceAttention(nn.Module, Remembers, ABC):
             # Projected apart from x: a memory that is detached then costs no gradient of inputs.
             old_key, old_value = self._project(past, self.qkv.weight[self.n_heads * self.d_head :])
             key, value = torch.cat([old_key, key], dim=2), torch.cat([old_value, value], dim=2)
-        return self._mix(query, key, value, seen, memory)
+        return self._mix(query, key, value, attention_mask, memory)
 
     def _segment(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
         """Several tokens behind keys and values that were kept."""
         query, key, value = self._project(x, self.qkv.weight)
-        old_key, old_value, seen = recall(state)
+        old_key, old_value, attention_mask = recall(state)
         keys = torch.cat([old_key.permute(2, 0, 1, 3).to(key.dtype), key], dim=2)
         values = torch.cat([old_value.permute(2, 0, 1, 3).to(value.dtype), value], dim=2)
-        y = self._mix(query, keys, values, seen, memory)
+        y = self._mix(query, keys, values, attention_mask, memory)
         return MixerOutput(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
 
     def _one(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
         """One token: written into the ring first, which is then read in whatever order it has."""
         query, key, value = self._project(x, self.qkv.weight)
-        distances, seen = slot_distances(state)
+        distances, attention_mask = slot_distances(state)
         if memory.same_length:
-            seen = seen & (distances < memory.mem_len)
+            attention_mask = attention_mask & (distances < memory.mem_len)
         state = write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout)
         query, place_query = self.queries(query)
         size = distances.shape[1]
         scores = self.place_scores(place_query.squeeze(2), size, memory.clamp_len).transpose(0, 1)
         where = (size - 1 - distances)[:, None].expand(-1, self.n_heads, -1)
-        scores = scores.gather(2, where).masked_fill(~seen[:, None], -torch.inf) / math.sqrt(self.d_head)
+        scores = scores.gather(2, where).masked_fill(~attention_mask[:, None], -torch.inf) / math.sqrt(
+            self.d_head
+        )
         keys, values = (state["slots"][name].transpose(1, 2).to(query.dtype) for name in ("k", "v"))
         dropout = self.dropout if self.training else 0.0
         mask = scores[:, :, None].to(query.dtype)
@@ -149,11 +156,11 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         return tuple(part.permute(2, 0, 1, 3) for part in parts.unbind(2))
 
     def _mix(
-        self, query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, memory: MemorySettings
+        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, memory: MemorySettings
     ) -> Tensor:
         # Contiguous before two sums are made of it, rather than each of them after.
         query, place_query = self.queries(query.contiguous())
-        sight = Sight(seen, memory.mem_len if memory.same_length else None)
+        sight = Sight(attention_mask, memory.mem_len if memory.same_length else None)
         places = self.place_keys(key.shape[2], memory.clamp_len)
         dropout = self.dropout if self.training else 0.0
         scale = 1.0 / math.sqrt(self.d_head)

@@ -58,12 +58,12 @@ def exact(q: Tensor, k: Tensor, v: Tensor, layout: Layout, see_self: bool, dropo
             attend(q[:, 1:], k[:, :-1], v[:, :-1], None, True, dropout) if steps > 1 else v[:, :0].flatten(2)
         )
         return torch.cat([v[:, :1].flatten(2), rest], dim=1)
-    seen = key_mask(layout.lengths, steps)
+    attention_mask = key_mask(layout.lengths, steps)
     if not see_self:
         other = ~torch.eye(steps, dtype=torch.bool, device=q.device)
-        seen = other[None, None] if seen is None else seen & other
-        seen = seen | (~seen.any(-1, keepdim=True) & ~other)
-    return attend(q, k, v, seen, False, dropout)
+        attention_mask = other[None, None] if attention_mask is None else attention_mask & other
+        attention_mask = attention_mask | (~attention_mask.any(-1, keepdim=True) & ~other)
+    return attend(q, k, v, attention_mask, False, dropout)
 
 
 def attend_to_past(

@@ -33,11 +33,11 @@ class Sight:
     """Which keys a query sees, besides those of the future, which it never does.
 
     Attributes:
-        seen: which of the first ``M = S - T`` keys are valid, boolean ``(B, M)``; None where all are.
+        attention_mask: which of the first ``M = S - T`` keys are valid, boolean ``(B, M)``; None where all are.
         window: keys at this distance and beyond are hidden; None hides none.
     """
 
-    seen: Tensor | None = None
+    attention_mask: Tensor | None = None
     window: int | None = None
 
 
@@ -206,8 +206,8 @@ def _hide(scores: Tensor, x: _Inputs, tile: _Tile, sight: Sight) -> None:
     if far > 0:  # row i stands at memory + start + i; key j, counted from the first, lies too far back
         nearest = memory + tile.rows.start - first - (sight.window or 0)
         scores[..., :far].masked_fill_(ones[:, :far].tril(nearest), -torch.inf)
-    if sight.seen is not None and first < memory:
-        scores[..., : memory - first].masked_fill_(~sight.seen[:, None, first:], -torch.inf)
+    if sight.attention_mask is not None and first < memory:
+        scores[..., : memory - first].masked_fill_(~sight.attention_mask[:, None, first:], -torch.inf)
 
 
 class _Context(Context):
