@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.nn import FullAttention, InfusedAttention, Layout, LearnedPositions, positions
+from repro.nn import FullAttention, InfusedAttention, Layout, LearnedPositions
 from repro.nn.attention.infused import visible
 from repro.nn.mixer import detach, leaves, reset_rows
+from repro.nn.positions import positions
 from repro.nn.settings import CallSettings, MemorySettings
 from tests.nn.mixers import D_MODEL, difference, feed, gradients, randomise
 from tests.nn.reference_infused import infused, remembered
