@@ -26,10 +26,10 @@ def register(verbs: Verbs) -> None:
 
 
 def draw_attention(args: argparse.Namespace) -> None:
-    from repro.experiment.memory_pictures import load_looks, memory_sheet
+    from repro.experiment.memory_pictures import load_captures, memory_sheet
     from repro.record import write_atomic
 
-    looks = load_looks(args.run, args.scale, args.run_seed)
+    captures = load_captures(args.run, args.scale, args.run_seed)
     run = "/".join(Path(args.run).parts[-4:])  # of a folder, the run's id
     title = f"{run}: the last queries of the first example of the test split"
-    write_atomic(args.out, memory_sheet(title, looks, args.layers, args.heads))
+    write_atomic(args.out, memory_sheet(title, captures, args.layers, args.heads))

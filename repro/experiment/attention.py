@@ -11,7 +11,7 @@ from repro.data.core.batches import source_batch
 from repro.errors import UserError
 from repro.heat_maps import Band, HeatMap, draw
 from repro.models import EncoderDecoder
-from repro.nn.watching import watched
+from repro.nn.attention_capture import capture_attention
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(mix|cross)\.")
 _KINDS = {
@@ -43,7 +43,7 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
     device, training = next(net.parameters()).device, net.training
     net.eval()
     try:
-        with watched(net) as found:
+        with capture_attention(net) as found:
             net(ids.to(device), lengths.to(device), torch.tensor([given], device=device))
     finally:
         net.train(training)

@@ -21,7 +21,7 @@ from repro.experiment.trainer import vocabulary_hash
 from repro.heat_maps import Band, HeatMap, draw
 from repro.models.decodable import evaluating
 from repro.nn.attention.continuous import ContinuousMemory
-from repro.nn.attention.continuous.watching import PLACES, Look, watched_memories
+from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
 from repro.recipe import Recipe
 from repro.tasks.evaluated import EvaluatedTask
 
@@ -32,10 +32,10 @@ LAYERS = 4  # that a record describes
 _LAYER = re.compile(r"layers\.(\d+)\.")
 _BARS = 20  # rows of the picture of a histogram
 
-Looks = dict[int, Look]  # by the number of the layer, from 1
+Captures = dict[int, MemoryCapture]  # by the number of the layer, from 1
 
 
-def load_looks(word: str, scale: str | None = None, seed: int | None = None) -> Looks:
+def load_captures(word: str, scale: str | None = None, seed: int | None = None) -> Captures:
     """Reads the first example of the test split with a finished run, on the CPU.
 
     Args:
@@ -57,20 +57,20 @@ def load_looks(word: str, scale: str | None = None, seed: int | None = None) -> 
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
     parts.data.setup("test")
     parts.task.load_state_dict(loaded["state_dict"])
-    looks = read_example(parts.task, parts.data)
-    if not looks:
+    captures = read_example(parts.task, parts.data)
+    if not captures:
         raise UserError(
             f"{word}: the first example of its test split is too short to reach a continuous memory"
         )
-    return looks
+    return captures
 
 
 @torch.no_grad()
-def read_example(task: AnyTask, data: DataModule) -> Looks:
+def read_example(task: AnyTask, data: DataModule) -> Captures:
     """What the continuous memories of a task's network keep and read of the first example of the test split.
 
     Of a text the first segments of the test split are read, as one stream. The network is copied to the CPU, where it
-    is watched; the task stays as it was.
+    is captured; the task stays as it was.
 
     Args:
         task: as tested.
@@ -93,12 +93,16 @@ def read_example(task: AnyTask, data: DataModule) -> Looks:
     net = task.net
     task.net = copy.deepcopy(task.module).cpu()
     try:
-        with evaluating(task.net), watched_memories(task.net) as found:
+        with evaluating(task.net), capture_memories(task.net) as found:
             for batch in data.evaluation_loader(evaluation):
                 task.score(batch, evaluation, task.metrics(evaluation))
     finally:
         task.net = net
-    return {_number(name, i): look for i, (name, look) in enumerate(found.items()) if look.mean is not None}
+    return {
+        _number(name, i): capture
+        for i, (name, capture) in enumerate(found.items())
+        if capture.mean is not None
+    }
 
 
 def _knows_memory(task: AnyTask) -> bool:
@@ -114,25 +118,25 @@ def _number(name: str, place: int) -> int:
 # --- in numbers -------------------------------------------------------------------------------------------------------
 
 
-def profiles(looks: Mapping[int, Look]) -> dict[str, list[float]]:
+def profiles(captures: Mapping[int, MemoryCapture]) -> dict[str, list[float]]:
     """What a record says: lists of numbers over equal parts of [0, 1], called ``<what>/layer <number>``.
 
     The density is the mean over heads and the queries of the last piece. At most four layers, evenly spread, the first
     and the last among them; a list that is not finite is left out.
     """
-    numbers = sorted(looks)
+    numbers = sorted(captures)
     few = numbers if len(numbers) <= LAYERS else [
         numbers[round(i * (len(numbers) - 1) / (LAYERS - 1))] for i in range(LAYERS)
     ]  # fmt: skip
     found: dict[str, Tensor | None] = {}
     for number in few:
-        look = looks[number]
-        found[f"density of attention/layer {number}"] = look.density(PARTS).mean((0, 1))
-        found[f"number of the token/layer {number}"] = _at_parts(look)
+        capture = captures[number]
+        found[f"density of attention/layer {number}"] = capture.density(PARTS).mean((0, 1))
+        found[f"number of the token/layer {number}"] = _at_parts(capture)
         found[f"share of attention by bin/layer {number}"] = (
-            None if look.mass is None else look.mass / look.mass.sum()
+            None if capture.mass is None else capture.mass / capture.mass.sum()
         )
-        found[f"draws by bin/layer {number}"] = look.draws
+        found[f"draws by bin/layer {number}"] = capture.draws
     lists = {name: _rounded(values) for name, values in found.items() if values is not None}
     return {name: values for name, values in lists.items() if all(map(math.isfinite, values))}
 
@@ -141,23 +145,23 @@ def _rounded(values: Tensor) -> list[float]:
     return [float(f"{value:.4g}") if isinstance(value, float) else value for value in values.tolist()]
 
 
-def _at_parts(look: Look, parts: int = PARTS) -> Tensor:
+def _at_parts(capture: MemoryCapture, parts: int = PARTS) -> Tensor:
     """Number of the token in the middle of each part."""
-    assert look.tokens is not None
-    return look.tokens[(2 * torch.arange(parts) + 1) * PLACES // (2 * parts)]
+    assert capture.tokens is not None
+    return capture.tokens[(2 * torch.arange(parts) + 1) * PLACES // (2 * parts)]
 
 
 # --- as a sheet -------------------------------------------------------------------------------------------------------
 
 
 def memory_sheet(
-    title: str, looks: Looks, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+    title: str, captures: Captures, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
 ) -> bytes:
     """Short-term attention, attention to the continuous memory and what sticky memories sample, as a PNG.
 
     Args:
         title: above all.
-        looks: by layer.
+        captures: by layer.
         layers: those that are shown, from 1; None for all.
         heads: those that are shown, from 1; None for all.
 
@@ -165,47 +169,49 @@ def memory_sheet(
         UserError: a layer or a head that there is not.
         ReproError: the sheet would be too large.
     """
-    wrong = [layer for layer in layers or () if layer not in looks]
+    wrong = [layer for layer in layers or () if layer not in captures]
     if wrong:
-        raise UserError(f"layer {wrong[0]} has no continuous memory; there are: {', '.join(map(str, looks))}")
+        raise UserError(
+            f"layer {wrong[0]} has no continuous memory; there are: {', '.join(map(str, captures))}"
+        )
     bands = []
-    for layer in layers or looks:
-        count = looks[layer].n_heads
+    for layer in layers or captures:
+        count = captures[layer].n_heads
         beyond = [head for head in heads or () if not 1 <= head <= count]
         if beyond:
             raise UserError(f"head {beyond[0]} is not there; layer {layer} has heads 1 to {count}")
-        bands += _bands(layer, looks[layer], [head - 1 for head in heads or range(1, count + 1)])
+        bands += _bands(layer, captures[layer], [head - 1 for head in heads or range(1, count + 1)])
     return draw(title, bands)
 
 
-def _bands(layer: int, look: Look, heads: Sequence[int]) -> list[Band]:
+def _bands(layer: int, capture: MemoryCapture, heads: Sequence[int]) -> list[Band]:
     """Everything of one layer."""
-    assert look.mean is not None
-    steps = min(look.mean.shape[1], QUERIES)
-    rows = [str(look.held - steps + i) for i in range(steps)]
+    assert capture.mean is not None
+    steps = min(capture.mean.shape[1], QUERIES)
+    rows = [str(capture.held - steps + i) for i in range(steps)]
     found = []
-    short = look.short
+    short = capture.short
     if short is not None:
-        maps = [_short(look, head, short[head, -steps:], rows) for head in heads]
+        maps = [_short(capture, head, short[head, -steps:], rows) for head in heads]
         found.append(
             Band(f"Layer {layer}: a row is a query, a column a token that short-term attention sees", maps)
         )
-    density = look.density(PARTS)
-    maps = [_long(look, head, density[head, -steps:], rows) for head in heads]
+    density = capture.density(PARTS)
+    maps = [_long(capture, head, density[head, -steps:], rows) for head in heads]
     said = (
         "a row is a query, a column a part of the continuous memory, the oldest left; lines: ends of blocks"
     )
     found.append(Band(f"Layer {layer}: {said}", maps))
-    if look.mass is not None and look.draws is not None:
+    if capture.mass is not None and capture.draws is not None:
         said = "above, attention by bin; below, darker where more often, the bins that its last update drew"
-        found.append(Band(f"Layer {layer}: {said}", [_histogram(look.mass, look.draws)]))
+        found.append(Band(f"Layer {layer}: {said}", [_histogram(capture.mass, capture.draws)]))
     return found
 
 
-def _short(look: Look, head: int, weights: Tensor, rows: list[str]) -> HeatMap:
+def _short(capture: MemoryCapture, head: int, weights: Tensor, rows: list[str]) -> HeatMap:
     """Weights ``(R, S)``; every eighth token has its number."""
-    first = look.held - weights.shape[1]
-    columns = [str(n) if n % 8 == 0 else "" for n in range(first, look.held)]
+    first = capture.held - weights.shape[1]
+    columns = [str(n) if n % 8 == 0 else "" for n in range(first, capture.held)]
     peak = float(weights.max())
     return HeatMap(
         f"head {head + 1}, darkest {peak:.2g}",
@@ -216,13 +222,13 @@ def _short(look: Look, head: int, weights: Tensor, rows: list[str]) -> HeatMap:
     )
 
 
-def _long(look: Look, head: int, density: Tensor, rows: list[str]) -> HeatMap:
+def _long(capture: MemoryCapture, head: int, density: Tensor, rows: list[str]) -> HeatMap:
     """Densities ``(R, parts)``; each block has the number of its first token."""
-    tokens = _at_parts(look, density.shape[1])
-    begins = [True, *(tokens[1:] // look.block != tokens[:-1] // look.block).tolist()]
+    tokens = _at_parts(capture, density.shape[1])
+    begins = [True, *(tokens[1:] // capture.block != tokens[:-1] // capture.block).tolist()]
     columns = [
         f"from {n}" if new else ""
-        for n, new in zip((tokens // look.block * look.block).tolist(), begins, strict=True)
+        for n, new in zip((tokens // capture.block * capture.block).tolist(), begins, strict=True)
     ]
     peak, outside = float(density.max()), 1 - float(density.mean())
     return HeatMap(

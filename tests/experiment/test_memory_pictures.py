@@ -15,8 +15,8 @@ from repro.experiment.memory_pictures import PARTS, QUERIES, memory_sheet, profi
 from repro.experiment.run import run
 from repro.nn import ContinuousMemory, RelativeAttention
 from repro.nn.attention.continuous import ContinuousSignal
+from repro.nn.attention.continuous.capture import MemoryCapture
 from repro.nn.attention.continuous.long_term import Read
-from repro.nn.attention.continuous.watching import Look
 from repro.recipe import load_recipe
 from repro.record import RunRecord
 from tests.workshop import STREAM_RECIPE, Workshop
@@ -67,11 +67,11 @@ def parts_of(workshop: Workshop, text: str) -> Any:
     return build(load_recipe(NAME, "paper"))
 
 
-def look(bins: int | None = None, steps: int = 3, heads: int = 2, shift: float = 0.0) -> Look:
+def capture(bins: int | None = None, steps: int = 3, heads: int = 2, shift: float = 0.0) -> MemoryCapture:
     """A memory of three blocks of four tokens that ``steps`` queries read; attention lies around the middle."""
     signal = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=6, bins=bins)
     short = lambda d: RelativeAttention(d, heads, mem_len=4)  # noqa: E731
-    made = Look(ContinuousMemory(8, short, 4, signal))
+    made = MemoryCapture(ContinuousMemory(8, short, 4, signal))
     for fresh in (True, False, False):
         made.read(Read(torch.zeros(1), torch.full((1, heads, 2), 0.9), torch.full((1, heads, 2), 0.01)))
         made.update(fresh, None if bins is None else torch.tensor([0, 0, 1, 2, 2, 2]))
@@ -94,11 +94,11 @@ def test_the_first_test_example_is_read_as_it_is_scored(workshop: Workshop) -> N
     made = parts_of(workshop, SORTING.replace("LENGTH", "28"))
     made.data.setup("test")
     net = made.task.net
-    looks = read_example(made.task, made.data)
+    captures = read_example(made.task, made.data)
     assert made.task.net is net
     assert made.task.training
-    assert list(looks) == [1, 2]
-    (first, second) = looks.values()
+    assert list(captures) == [1, 2]
+    (first, second) = captures.values()
     assert first.held == second.held == 32, "28 tokens, the separator and 3 answers"
     assert first.mean is not None
     assert first.mean.shape == (2, 4), "of the last piece, which has a block"
@@ -159,7 +159,7 @@ def test_no_run_is_lost_for_a_profile(
 
 
 def test_profiles_are_of_four_layers_and_finite() -> None:
-    found = profiles({n: look(bins=3) for n in range(1, 9)})
+    found = profiles({n: capture(bins=3) for n in range(1, 9)})
     layers = {name.rpartition("/")[2] for name in found}
     assert layers == {"layer 1", "layer 3", "layer 6", "layer 8"}
     density = found["density of attention/layer 1"]
@@ -172,13 +172,13 @@ def test_profiles_are_of_four_layers_and_finite() -> None:
     assert share[2] > 0.9, "of what was read before the last update, not since"
     tokens = found["number of the token/layer 1"]
     assert (tokens[-1], tokens == sorted(tokens)) == (11, True)
-    assert "density of attention/layer 1" not in profiles({1: look(shift=math.nan)})
+    assert "density of attention/layer 1" not in profiles({1: capture(shift=math.nan)})
 
 
 def test_a_sheet_shows_the_chosen_layers_and_heads(drawn: list[Any]) -> None:
-    looks = {1: look(), 2: look(bins=3), 5: look(steps=QUERIES + 9)}
-    memory_sheet("a title", looks)
-    memory_sheet("a title", looks, [2], [2])
+    captures = {1: capture(), 2: capture(bins=3), 5: capture(steps=QUERIES + 9)}
+    memory_sheet("a title", captures)
+    memory_sheet("a title", captures, [2], [2])
     (title, bands), (_, chosen) = drawn
     assert title == "a title"
     assert [band.title.partition(":")[0] for band in bands] == ["Layer 1", "Layer 2", "Layer 2", "Layer 5"]
@@ -203,4 +203,4 @@ def test_a_sheet_shows_the_chosen_layers_and_heads(drawn: list[Any]) -> None:
 )
 def test_what_is_not_there_is_refused(layers: Any, heads: Any, wrong: str) -> None:
     with pytest.raises(UserError, match=wrong):
-        memory_sheet("", {1: look()}, layers, heads)
+        memory_sheet("", {1: capture()}, layers, heads)

@@ -1,4 +1,4 @@
-"""Watched attention: the weights are those that were used, by the module that used them, and nothing changes."""
+"""Captured attention: the weights are those that were used, by the module that used them, and nothing changes."""
 
 from functools import partial
 
@@ -8,8 +8,8 @@ from torch import nn
 
 from repro.models import DecoderLM, EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, LinearAttention, Vocabulary
+from repro.nn.attention_capture import capture_attention, weights_of
 from repro.nn.mixer import Layout
-from repro.nn.watching import watched, weights_of
 
 D, H = 8, 2
 
@@ -28,7 +28,7 @@ def test_weights_give_what_the_layer_gave() -> None:
     x = torch.randn(3, 5, D, dtype=torch.float64)
     lengths = torch.tensor([5, 2, 4])
     for causal in (True, False):
-        with watched(layer) as found:
+        with capture_attention(layer) as found:
             y = layer(x, None, Layout(causal=causal, lengths=lengths)).y
         (weights,) = found.values()
         assert weights.shape == (3, H, 5, 5)
@@ -45,9 +45,9 @@ def test_every_attention_of_a_translator_is_there_by_its_name() -> None:
     net = translator()
     source, target = torch.randint(11, (1, 6)), torch.randint(11, (1, 4))
     plain = net(source, None, target).y
-    with watched(net) as found:
+    with capture_attention(net) as found:
         y = net(source, None, target).y
-    assert torch.equal(y, plain), "watching changes nothing"
+    assert torch.equal(y, plain), "capturing changes nothing"
     assert {name: tuple(w.shape[2:]) for name, w in found.items()} == {
         "encoder.layers.0.mix.body": (6, 6),
         "decoder.layers.0.mix.body": (4, 4),
@@ -61,7 +61,7 @@ def test_every_attention_of_a_translator_is_there_by_its_name() -> None:
 def test_nobody_watches_afterwards() -> None:
     net = translator()
     source, target = torch.randint(11, (1, 6)), torch.randint(11, (1, 4))
-    with watched(net) as found:
+    with capture_attention(net) as found:
         net(source, None, target)
         with pytest.raises(RuntimeError):
             net(source, None, torch.zeros(1, 4, 1, dtype=torch.long))
@@ -76,7 +76,7 @@ def test_what_has_no_table_of_weights_does_not_appear() -> None:
     torch.manual_seed(0)
     blocks = Blocks([partial(LinearAttention, n_heads=H)], partial(FeedForward, d_ff=16))
     net = DecoderLM(D, 1, partial(Vocabulary, size=11), blocks).eval()
-    with watched(net) as found:
+    with capture_attention(net) as found:
         net(torch.randint(11, (1, 6)))
     assert found == {}
 

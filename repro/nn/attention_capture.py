@@ -1,4 +1,4 @@
-"""Attention weights, seen from outside while a network computes: no mixer knows that it is watched."""
+"""Attention weights, captured from outside while a network computes: no mixer knows of it."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 
 @contextmanager
-def watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collects the weights of softmax attention of all calls of a model.
 
     Only what goes through torch's fused attention is seen: exact attention in evaluation. Hashed, linear and relative
@@ -27,13 +27,13 @@ def watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         called, in the order of their calls.
     """
     found: dict[str, Tensor] = {}
-    with tables_told(model, lambda name, weights: found.update({name: weights})):
+    with on_attention(model, lambda name, weights: found.update({name: weights})):
         yield found
 
 
 @contextmanager
-def tables_told(model: nn.Module, tell: Callable[[str, Tensor], object]) -> Iterator[None]:
-    """Tells of every table of weights that :func:`watched` sees, as it is made: the module's name, and the table."""
+def on_attention(model: nn.Module, callback: Callable[[str, Tensor], object]) -> Iterator[None]:
+    """Gives every table of weights that :func:`capture_attention` collects, with its module's name, as it is made."""
     inside: list[str] = []
 
     def enter(name: str, *_: object) -> None:
@@ -46,7 +46,7 @@ def tables_told(model: nn.Module, tell: Callable[[str, Tensor], object]) -> Iter
         for name, module in model.named_modules():
             hooks.callback(module.register_forward_pre_hook(partial(enter, name)).remove)
             hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
-        with _Watch(lambda weights: tell(inside[-1] if inside else "", weights)):
+        with _AttentionMode(lambda weights: callback(inside[-1] if inside else "", weights)):
             yield
 
 
@@ -77,12 +77,12 @@ def weights_of(
     return scores.softmax(-1).nan_to_num(0.0)
 
 
-class _Watch(TorchFunctionMode):
-    """Tells of the weights of every fused attention."""
+class _AttentionMode(TorchFunctionMode):
+    """Gives its callback the weights of every fused attention."""
 
-    def __init__(self, tell: Callable[[Tensor], object]) -> None:
+    def __init__(self, callback: Callable[[Tensor], object]) -> None:
         super().__init__()
-        self.tell = tell
+        self.callback = callback
 
     def __torch_function__(
         self,
@@ -93,5 +93,5 @@ class _Watch(TorchFunctionMode):
     ) -> object:
         kwargs = kwargs or {}
         if func is scaled_dot_product_attention:
-            self.tell(weights_of(*args, **kwargs).detach())
+            self.callback(weights_of(*args, **kwargs).detach())
         return func(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What a network keeps in its continuous memories and reads of them, seen from outside while it reads one row."""
+"""What a network keeps in its continuous memories and reads of them, captured from outside while it reads one row."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from repro.nn.attention.continuous.gaussian import histogram
 from repro.nn.attention.continuous.long_term import Read
 from repro.nn.attention.continuous.memory import ContinuousMemory
-from repro.nn.watching import tables_told
+from repro.nn.attention_capture import on_attention
 
 PLACES = 1024  # parts of [0, 1] of which it is known what lies there
 
 
-class Look:
+class MemoryCapture:
     """What one continuous memory holds, and what the queries of its last piece read.
 
     Args:
@@ -86,7 +86,7 @@ class Look:
             mass = masses(self.mean, self.variance, self.signal.bins).sum((0, 1))
             self._attended = mass if self._attended is None else self._attended + mass
 
-    def hear(self, table: Tensor) -> None:
+    def keep_weights(self, table: Tensor) -> None:
         """The short-term mixer has made weights, ``(1, H, T, S)`` or some rows and heads, ``(heads, 1, rows, S)``."""
         self._tables.append(table[0] if table.shape[:2] == (1, self.n_heads) else table[:, 0])
 
@@ -100,7 +100,7 @@ class Look:
     def short(self) -> Tensor | None:
         """Weights of the short-term mixer, ``(H, R, S)``: of the last R queries, over the S tokens up to the last one.
 
-        None where the mixer makes no table, as :func:`repro.nn.watching.watched` says.
+        None where the mixer makes no table, as :func:`repro.nn.attention_capture.capture_attention` says.
         """
         heads: list[Tensor] = []
         for table in self._tables:  # the last queries come first
@@ -120,51 +120,51 @@ def masses(mean: Tensor, variance: Tensor, parts: int) -> Tensor:
 
 
 @contextmanager
-def watched_memories(model: nn.Module) -> Iterator[dict[str, Look]]:
-    """Watches every continuous memory of a model on a CPU that is given one row at a time, without gradients.
+def capture_memories(model: nn.Module) -> Iterator[dict[str, MemoryCapture]]:
+    """Captures every continuous memory of a model on a CPU that is given one row at a time, without gradients.
 
     Args:
         model: any module.
 
     Yields:
-        By the name of each :class:`ContinuousMemory`, what was seen of the row that was read last.
+        By the name of each :class:`ContinuousMemory`, what was captured of the row that was read last.
 
     Raises:
         ValueError: in a call of the model, with more than one row.
     """
     found = {name: module for name, module in model.named_modules() if isinstance(module, ContinuousMemory)}
-    looks = {name: Look(module) for name, module in found.items()}
+    captures = {name: MemoryCapture(module) for name, module in found.items()}
     with ExitStack() as hooks:
-        of_short = {f"{name}.short".removeprefix("."): look for name, look in looks.items()}
-        hooks.enter_context(tables_told(model, lambda name, table: _pass_on(of_short.get(name), table)))
+        of_short = {f"{name}.short".removeprefix("."): capture for name, capture in captures.items()}
+        hooks.enter_context(on_attention(model, lambda name, table: _pass_on(of_short.get(name), table)))
         for name, module in found.items():
-            hooks.enter_context(_watched(module, looks[name]))
-        yield looks
+            hooks.enter_context(_capture(module, captures[name]))
+        yield captures
 
 
-def _pass_on(look: Look | None, table: Tensor) -> None:
-    if look is not None:
-        look.hear(table)
+def _pass_on(capture: MemoryCapture | None, table: Tensor) -> None:
+    if capture is not None:
+        capture.keep_weights(table)
 
 
 @contextmanager
-def _watched(memory: ContinuousMemory, look: Look) -> Iterator[None]:
+def _capture(memory: ContinuousMemory, capture: MemoryCapture) -> Iterator[None]:
     def begin(_: nn.Module, given: tuple[Any, ...]) -> None:
         x, state = given[:2]
         if len(x) != 1:
-            raise ValueError(f"a continuous memory is watched with one row, not {len(x)}")
+            raise ValueError(f"a continuous memory is captured with one row, not {len(x)}")
         if state is None or not int(state["pending"]["length"][0]):
-            look.clear()
+            capture.clear()
 
     def update(past: Tensor, block: Tensor, fresh: Tensor, bins: Tensor | None) -> Tensor:
-        look.update(bool(fresh[0]), None if bins is None else bins[0])
+        capture.update(bool(fresh[0]), None if bins is None else bins[0])
         return original(past, block, fresh, bins)
 
     original = memory.long.update
     hooks = (
         memory.register_forward_pre_hook(begin),
-        memory.short.register_forward_pre_hook(lambda _, given: look.take(given[0].shape[1])),
-        memory.long.register_forward_hook(lambda _, __, found: look.read(found)),
+        memory.short.register_forward_pre_hook(lambda _, given: capture.take(given[0].shape[1])),
+        memory.long.register_forward_hook(lambda _, __, found: capture.read(found)),
     )
     memory.long.__dict__["update"] = update  # it is a method, which no hook of torch sees
     try:

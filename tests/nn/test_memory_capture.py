@@ -9,7 +9,7 @@ from torch import Tensor
 
 from repro.nn import ContinuousMemory, FullAttention, InfusedAttention, Layout, RelativeAttention
 from repro.nn.attention.continuous import ContinuousSignal, memory
-from repro.nn.attention.continuous.watching import PLACES, Look, watched_memories
+from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
 
 D, H, BLOCK, TAU, BINS = 6, 2, 4, 0.6, 7
 PLAIN = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=50, tau=TAU, ridge=0.3)
@@ -24,15 +24,15 @@ def build(signal: ContinuousSignal, short: Any = None, block: int = BLOCK) -> Co
 
 
 @torch.no_grad()
-def feed(mixer: ContinuousMemory, x: Tensor, size: int) -> tuple[Look, list[Any], Tensor]:
-    """What was seen, the states behind every call, and all outputs."""
+def feed(mixer: ContinuousMemory, x: Tensor, size: int) -> tuple[MemoryCapture, list[Any], Tensor]:
+    """What was captured, the states behind every call, and all outputs."""
     state, states, found = mixer.init_state(len(x)), [], []
-    with watched_memories(mixer) as looks:
+    with capture_memories(mixer) as captures:
         for part in x.split(size, dim=1):
             y, state, *_ = mixer(part, state, Layout(True))
             states.append(state)
             found.append(y)
-    return looks[""], states, torch.cat(found, 1)
+    return captures[""], states, torch.cat(found, 1)
 
 
 def row(steps: int) -> Tensor:
@@ -51,13 +51,13 @@ def contracted(place: float, updates: int) -> float:
 
 @pytest.mark.parametrize("size", [1, 4, 30])
 def test_blocks_lie_where_they_were_contracted_to(size: int) -> None:
-    look, states, _ = feed(build(PLAIN), row(30), size)
+    capture, states, _ = feed(build(PLAIN), row(30), size)
     updates = int(states[-1]["updates"])
     assert updates == 6
-    assert look.tokens is not None
+    assert capture.tokens is not None
     wanted = torch.tensor([contracted(place, updates) for place in PLACE.tolist()])
-    assert float((look.tokens + 0.5 - wanted).abs().max()) < 1, "to a token"
-    blocks = look.tokens // BLOCK
+    assert float((capture.tokens + 0.5 - wanted).abs().max()) < 1, "to a token"
+    blocks = capture.tokens // BLOCK
     ends = [float(PLACE[blocks <= block][-1]) for block in range(updates - 1)]
     assert ends == pytest.approx([TAU**k for k in range(updates - 1, 0, -1)], abs=0.02)
 
@@ -72,7 +72,7 @@ def test_a_sticky_memory_holds_what_it_drew(monkeypatch: pytest.MonkeyPatch) -> 
         return bins
 
     monkeypatch.setattr(memory, "draw_bins", spy)
-    look, _, _ = feed(build(STICKY), row(30), 3)
+    capture, _, _ = feed(build(STICKY), row(30), 3)
 
     def token(place: float, update: int) -> int:
         if update == 0:
@@ -82,22 +82,22 @@ def test_a_sticky_memory_holds_what_it_drew(monkeypatch: pytest.MonkeyPatch) -> 
         sample = min(math.ceil(place / TAU * STICKY.samples), STICKY.samples) - 1
         return token((int(drawn[update][1][sample]) + 0.5 / PLACES) / BINS, update - 1)
 
-    assert look.tokens is not None
-    assert look.tokens.tolist() == [token(place, len(drawn) - 1) for place in PLACE.tolist()]
+    assert capture.tokens is not None
+    assert capture.tokens.tolist() == [token(place, len(drawn) - 1) for place in PLACE.tolist()]
     mass, bins = drawn[-1]
-    assert look.mass is not None
-    assert look.draws is not None
-    torch.testing.assert_close(look.mass, mass)
-    assert look.draws.tolist() == [int((bins == i).sum()) for i in range(BINS)]
+    assert capture.mass is not None
+    assert capture.draws is not None
+    torch.testing.assert_close(capture.mass, mass)
+    assert capture.draws.tolist() == [int((bins == i).sum()) for i in range(BINS)]
 
 
 def test_the_density_is_that_of_the_last_queries() -> None:
     mixer = build(PLAIN)
-    look, states, _ = feed(mixer, row(30), 4)  # the last call has two queries
+    capture, states, _ = feed(mixer, row(30), 4)  # the last call has two queries
     read = mixer.long(
         states[-1]["coefficients"], mixer.short.qkv(row(30)[:, -2:])[..., :D].unflatten(-1, (H, -1))
     )
-    density = look.density(50)
+    density = capture.density(50)
     assert density.shape == (H, 2, 50)
     centre = (torch.arange(50, dtype=torch.float64) + 0.5) / 50
     wanted = torch.distributions.Normal(read.mean[0, ..., None], read.variance[0, ..., None].sqrt())
@@ -113,18 +113,18 @@ def test_the_density_is_that_of_the_last_queries() -> None:
     ],
 )
 def test_the_short_term_table_ends_with_the_last_token(short: Any, rows: int, columns: int) -> None:
-    look, _, _ = feed(build(PLAIN, short, block=150), row(300), 150)
-    weights = look.short
+    capture, _, _ = feed(build(PLAIN, short, block=150), row(300), 150)
+    weights = capture.short
     assert weights is not None
     assert weights.shape == (H, rows, columns)
     torch.testing.assert_close(weights.sum(-1), torch.ones(H, rows, dtype=torch.float64))
     seen = torch.ones(rows, columns).tril(columns - rows).bool()
     assert bool((weights[:, ~seen] == 0).all())
     assert bool((weights[:, -1, -1] > 0).all())
-    assert look.held == 300
+    assert capture.held == 300
 
 
-def test_watching_changes_nothing_and_leaves_nothing() -> None:
+def test_capturing_changes_nothing_and_leaves_nothing() -> None:
     mixer, x = build(STICKY), row(30)
     _, states, y = feed(mixer, x, 4)
     again = mixer(x, mixer.init_state(1), Layout(True))
@@ -136,13 +136,13 @@ def test_watching_changes_nothing_and_leaves_nothing() -> None:
 
 def test_another_row_begins_anew_and_several_are_refused() -> None:
     mixer = build(PLAIN)
-    with torch.no_grad(), watched_memories(mixer) as looks:
+    with torch.no_grad(), capture_memories(mixer) as captures:
         for steps in (30, 12):
             mixer(row(steps), mixer.init_state(1), Layout(True))
-        assert looks[""].held == 12
-        assert looks[""].tokens is not None
-        assert int(looks[""].tokens.max()) < BLOCK * 2
+        assert captures[""].held == 12
+        assert captures[""].tokens is not None
+        assert int(captures[""].tokens.max()) < BLOCK * 2
         mixer(row(2), None, Layout(True))
-        assert (looks[""].held, looks[""].mean) == (2, None)
+        assert (captures[""].held, captures[""].mean) == (2, None)
         with pytest.raises(ValueError, match="2"):
             mixer(row(4).expand(2, -1, -1), None, Layout(True))
