@@ -95,8 +95,8 @@ def step_of_ours(
     module: LongTermMemory, block: Tensor, query: Tensor, past: Tensor, backward: bool
 ) -> Tensor:
     """The same with ours."""
-    fresh = torch.zeros(len(past), dtype=torch.bool)
-    read = module(module.update(past, block, fresh, None), query)
+    empty = torch.zeros(len(past), dtype=torch.bool)
+    read = module(module.update(past, block, empty, None), query)
     if backward:
         kl = divergence(read.mean, read.variance, module.signal.kl_sigma, None)
         (read.y.square().mean() + kl.mean()).backward()
@@ -121,8 +121,8 @@ def made(folder: Path, batch: int, basis: int) -> Sides:
     ours = same_weights(theirs, ContinuousSignal.sorting(basis))
     block, earlier = torch.randn(2, batch, BLOCK, D_MODEL)
     query = torch.randn(batch, BLOCK, HEADS, D_MODEL // HEADS).requires_grad_()
-    fresh = torch.ones(batch, dtype=torch.bool)
-    past = ours.update(ours.empty(batch), earlier, fresh, None).detach()
+    empty = torch.ones(batch, dtype=torch.bool)
+    past = ours.update(ours.empty(batch), earlier, empty, None).detach()
     step = partial(step_of_theirs, theirs, block, query, past)
     return {
         "ours": (partial(step_of_ours, ours, block, query, past), False),

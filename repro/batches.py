@@ -54,7 +54,7 @@ class StreamBatch(NamedTuple):
         targets: ``(B, T)`` int64, the token that follows each of ``ids``; -1 where it is not scored.
         scored: ``(N,)`` int64, places of the scored targets in the flattened ``targets``; None where all are.
         indices: ``(B,)`` int64, which stream, block or window each row is.
-        fresh: whether the memory of these rows starts anew with this batch.
+        reset_memory: whether the memory of these rows starts anew with this batch.
         micro_batch: its number within the step.
         step_targets: in training, scored targets of the whole global batch, over all ranks and micro-batches; in
             evaluation, those of this batch.
@@ -64,7 +64,7 @@ class StreamBatch(NamedTuple):
     targets: Tensor
     scored: Tensor | None
     indices: Tensor
-    fresh: bool
+    reset_memory: bool
     micro_batch: int
     step_targets: int
 

@@ -146,7 +146,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         """The memory that a micro-batch begins with; None where the network has none."""
         if not self.carries:
             return None
-        if batch.fresh:
+        if batch.reset_memory:
             return self.net.init_state(len(batch.ids), settings=settings)
         if "memory" not in self.carried:
             raise RuntimeError("a stream goes on, but its memory was not carried here")
@@ -188,11 +188,11 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             metrics["accuracy"].update(self.net.vocabulary.log_probs(hidden).argmax(-1), targets)
 
     def _read(self, batch: StreamBatch, protocol: Protocol) -> Tensor:
-        """Hidden states ``(B, T, D)`` of a batch; memory goes on from the batch before unless it is fresh."""
+        """Hidden states ``(B, T, D)`` of a batch; memory goes on from the batch before without ``reset_memory``."""
         settings = protocol.settings
         if not protocol.mem_len:
             return self.net(batch.ids, settings=settings).y
-        if batch.fresh:
+        if batch.reset_memory:
             self._memory = self.net.init_state(len(batch.ids), protocol.capacity, settings)
         mixed = self.net(batch.ids, self._memory, None, settings)
         self._memory = mixed.state

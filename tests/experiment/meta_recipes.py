@@ -142,7 +142,10 @@ def training_batches(parts: Parts, recipe: Recipe, device: torch.device = CPU) -
         return [pairs(device)]
     if data.batch is StreamBatch:
         scored = _scored(config["class_path"], config["init_args"])
-        return [stream(config["init_args"]["seq_len"], scored, fresh, device) for fresh in (True, False)]
+        return [
+            stream(config["init_args"]["seq_len"], scored, reset_memory, device)
+            for reset_memory in (True, False)
+        ]
     return [examples(parts, look_of(config["class_path"], config["init_args"]), device)]
 
 
@@ -154,11 +157,11 @@ def pairs(device: torch.device) -> PairBatch:
     )
 
 
-def stream(steps: int, scored: bool, fresh: bool, device: torch.device) -> StreamBatch:
+def stream(steps: int, scored: bool, reset_memory: bool, device: torch.device) -> StreamBatch:
     """Rows of streams, of which the first half is scored, or all."""
     read = ids(device, ROWS, steps)
     places = torch.arange((ROWS * steps + 1) // 2, device=device) if scored else None
-    return StreamBatch(read, read.clone(), places, ids(device, ROWS), fresh, 0, ROWS * steps)
+    return StreamBatch(read, read.clone(), places, ids(device, ROWS), reset_memory, 0, ROWS * steps)
 
 
 def examples(parts: Parts, look: Look, device: torch.device) -> ExampleBatch:

@@ -72,9 +72,9 @@ def capture(bins: int | None = None, steps: int = 3, heads: int = 2, shift: floa
     signal = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=6, bins=bins)
     short = lambda d: RelativeAttention(d, heads, mem_len=4)  # noqa: E731
     made = MemoryCapture(ContinuousMemory(8, short, 4, signal))
-    for fresh in (True, False, False):
+    for empty in (True, False, False):
         made.read(Read(torch.zeros(1), torch.full((1, heads, 2), 0.9), torch.full((1, heads, 2), 0.01)))
-        made.update(fresh, None if bins is None else torch.tensor([0, 0, 1, 2, 2, 2]))
+        made.update(empty, None if bins is None else torch.tensor([0, 0, 1, 2, 2, 2]))
     made.take(20)
     made.take(steps)
     mean = torch.full((1, heads, steps), 0.5 + shift)

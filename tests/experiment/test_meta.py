@@ -159,7 +159,10 @@ def scored(parts: Parts, recipe: Recipe, evaluation: Evaluation) -> None:
     metrics = {name: metric.to("meta") for name, metric in task.metrics(evaluation).items()}
     if isinstance(task, LanguageModel):
         protocol = protocol_of(evaluation)
-        batches = [stream(protocol.seq_len, bool(protocol.stride), fresh, META) for fresh in (True, False)]
+        batches = [
+            stream(protocol.seq_len, bool(protocol.stride), reset_memory, META)
+            for reset_memory in (True, False)
+        ]
     for batch in batches:
         with OneDevice(allowed=matrices(task)):
             task.score(batch, evaluation, metrics)

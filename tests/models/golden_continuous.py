@@ -37,7 +37,7 @@ class Run:
         heads, width = self.options["n_heads"], self.options["head_size"]
         self.memory = LongTermMemory(heads * width, heads, width, self.signal).double()
         self.memory.load_state_dict({key: self.of("w", key) for key in self.memory.state_dict()})
-        self.fresh, self.cut = [True, False, False], True
+        self.empty, self.cut = [True, False, False], True
 
     def of(self, kind: str, key: str) -> Tensor:
         """Their array of a weight of ours."""
@@ -63,12 +63,12 @@ class Run:
         """Coefficients, what was read, and the divergence, segment by segment."""
         found, coefficients = [], self.memory.empty(self.options["batch"])
         for s in range(3):
-            block, fresh = (
+            block, empty = (
                 self.batch_first(f"in/seg{s}/k"),
-                torch.full((self.options["batch"],), self.fresh[s]),
+                torch.full((self.options["batch"],), self.empty[s]),
             )
             past = coefficients.detach() if self.cut else coefficients
-            coefficients = self.memory.update(past, block, fresh, self.bins(s))
+            coefficients = self.memory.update(past, block, empty, self.bins(s))
             read = self.memory(coefficients, self.query(s))
             kl = divergence(read.mean, read.variance, self.signal.kl_sigma, self.signal.kl_mean)
             found.append((coefficients, read, kl))

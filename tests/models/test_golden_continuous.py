@@ -92,7 +92,7 @@ def test_control_a_query_that_is_projected_shows(name: str) -> None:
 @torch.no_grad()
 def test_control_a_memory_that_forgets_shows(name: str) -> None:
     run = Run(name)
-    run.fresh = [True, False, True]
+    run.empty = [True, False, True]
     assert worst(run) > CONTROL
 
 

@@ -36,7 +36,7 @@ def by_hand(mem_len: int, steps: int) -> DecoderLM:
         if loader.batch == len(loader):
             batches = iter(loader)
         batch = next(batches)
-        if batch.fresh:
+        if batch.reset_memory:
             state = net.init_state(len(batch.ids)) if mem_len else None
         y, state, *_ = net(batch.ids, state)
         state = detach(state)

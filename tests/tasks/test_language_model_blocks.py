@@ -87,4 +87,4 @@ def test_training_carries_the_memory() -> None:
         wanted = task.net.vocabulary.nll(*scored_hidden(y, batch)).sum()
         found = task.training_step(batch, i)["sums"]["loss"]
         assert torch.allclose(torch.as_tensor(found), wanted.detach(), atol=1e-10)
-    assert not batches[-1].fresh
+    assert not batches[-1].reset_memory

@@ -70,7 +70,7 @@ class _StreamCut:
     def segment(self, i: int) -> Segment:
         begin = i * self.seq_len
         width = min(self.seq_len, self.length - begin)
-        return Segment(rows_from(self.mine * self.length + begin, width), self.mine, fresh=i == 0)
+        return Segment(rows_from(self.mine * self.length + begin, width), self.mine, reset_memory=i == 0)
 
 
 @dataclass(frozen=True)
@@ -141,4 +141,4 @@ class _WindowCut:
         else:
             windows, width = np.array([whole], np.int64), self.n_targets - whole * cut.step
         skip = np.where(windows == 0, 0, cut.seq_len - cut.step)
-        return Segment(rows_from(windows * cut.step, width), windows, fresh=True, skip=skip)
+        return Segment(rows_from(windows * cut.step, width), windows, reset_memory=True, skip=skip)

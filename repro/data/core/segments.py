@@ -28,7 +28,7 @@ class Segment:
     Attributes:
         targets: numbers of the targets, ``(B, T)``.
         indices: which stream, block or window each row is, ``(B,)``.
-        fresh: the memory of these rows starts anew.
+        reset_memory: the memory of these rows starts anew.
         skip: leading columns that are context only, ``(B,)``; None scores all.
         micro_batch: its number within the step.
         step_targets: scored targets of the whole global batch; None counts those of this batch.
@@ -36,7 +36,7 @@ class Segment:
 
     targets: Int64s
     indices: Int64s
-    fresh: bool
+    reset_memory: bool
     skip: Int64s | None = None
     micro_batch: int = 0
     step_targets: int | None = None
@@ -83,7 +83,7 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         targets=torch.from_numpy(targets),
         scored=None if here == targets.size else places,
         indices=torch.from_numpy(np.asarray(segment.indices, np.int64)),
-        fresh=segment.fresh,
+        reset_memory=segment.reset_memory,
         micro_batch=segment.micro_batch,
         step_targets=here if segment.step_targets is None else segment.step_targets,
     )
@@ -93,5 +93,5 @@ def rows_from(starts: Int64s, length: int) -> Int64s:
     return starts[:, None] + np.arange(length, dtype=np.int64)
 
 
-NOTHING = Segment(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), fresh=True)
+NOTHING = Segment(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), reset_memory=True)
 """A batch without rows, for a rank without work."""

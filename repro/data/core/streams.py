@@ -53,7 +53,7 @@ class Order(Protocol):
     def indices(self, step: int, rows: Int64s) -> Int64s:
         """Which stream or block some rows of a step are, ``(B,)``."""
 
-    def fresh(self, step: int) -> bool:
+    def reset_memory(self, step: int) -> bool:
         """Whether memories start anew with this step."""
 
 
@@ -74,7 +74,7 @@ class InStreams:
     def indices(self, step: int, rows: Int64s) -> Int64s:
         return rows
 
-    def fresh(self, step: int) -> bool:
+    def reset_memory(self, step: int) -> bool:
         return step == 0
 
 
@@ -95,7 +95,7 @@ class InBlocks:
     def indices(self, step: int, rows: Int64s) -> Int64s:
         return self.blocks[step * self.rows + rows]
 
-    def fresh(self, step: int) -> bool:
+    def reset_memory(self, step: int) -> bool:
         return True
 
 
@@ -127,7 +127,7 @@ class InSentences:
     def indices(self, step: int, rows: Int64s) -> Int64s:
         return rows
 
-    def fresh(self, step: int) -> bool:
+    def reset_memory(self, step: int) -> bool:
         return step == 0
 
 
@@ -185,7 +185,7 @@ class Epoch:
         return Segment(
             self.order.targets(step, rows) + self.first,
             self.order.indices(step, rows),
-            self.order.fresh(step),
+            self.order.reset_memory(step),
             skip=np.full(len(rows), self.context) if self.context else None,
             micro_batch=part,
             step_targets=self._counted(step),

@@ -47,7 +47,7 @@ def test_a_stream_belongs_to_one_rank_and_is_read_in_order(world: int) -> None:
             text = np.concatenate([s.targets[row] for s in segments])
             assert text.tolist() == list(range(33 * stream, 33 * (stream + 1)))
             assert {int(s.indices[row]) for s in segments} == {stream}
-        assert [s.fresh for s in segments] == [True, False, False, False, False][: len(segments)]
+        assert [s.reset_memory for s in segments] == [True, False, False, False, False][: len(segments)]
         assert [s.targets.shape[1] for s in segments] == [8, 8, 8, 8, 1][: len(segments)]
 
 
@@ -61,7 +61,7 @@ def test_windows_overlap_and_score_their_last_stride() -> None:
     assert [s.targets[:, 0].tolist() for s in segments] == [[0, 3], [6, 9], [12]]
     assert [s.targets.shape for s in segments] == [(2, 8), (2, 8), (1, 8)]
     assert [s.indices.tolist() for s in segments] == [[0, 1], [2, 3], [4]]
-    assert all(s.fresh for s in segments)
+    assert all(s.reset_memory for s in segments)
     assert scored(segments[0], 20) == [*range(1, 9), 9, 10, 11]
     assert scored(segments[2], 20) == [18, 19, 20]
 

@@ -14,13 +14,16 @@ AT = np.array([[0, 1, 2], [2, 3, 4]])
 
 
 def test_a_target_is_the_token_after_its_input() -> None:
-    batch = build_batch(TOKENS, Segment(AT, np.array([4, 9]), fresh=True, micro_batch=1, step_targets=77))
+    batch = build_batch(
+        TOKENS, Segment(AT, np.array([4, 9]), reset_memory=True, micro_batch=1, step_targets=77)
+    )
     assert batch.ids.tolist() == [[5, 6, 7], [7, 8, 9]]
     assert batch.targets.tolist() == [[6, 7, 8], [8, 9, 10]]
     assert {t.dtype for t in (batch.ids, batch.targets, batch.indices)} == {torch.int64}
     assert batch.indices.tolist() == [4, 9]
-    assert (batch.step_targets, batch.fresh, batch.micro_batch, batch.scored) == (77, True, 1, None)
-    assert [type(value) for value in (batch.step_targets, batch.fresh, batch.micro_batch)] == [int, bool, int]
+    assert (batch.step_targets, batch.reset_memory, batch.micro_batch, batch.scored) == (77, True, 1, None)
+    kinds = [type(value) for value in (batch.step_targets, batch.reset_memory, batch.micro_batch)]
+    assert kinds == [int, bool, int]
 
 
 @pytest.mark.parametrize(
@@ -33,12 +36,12 @@ def test_a_target_is_the_token_after_its_input() -> None:
     ],
 )
 def test_what_is_skipped_or_masked_is_not_scored(skip: Any, mask: Any, targets: Any, places: Any) -> None:
-    segment = Segment(AT, np.arange(2), fresh=False, skip=np.array(skip))
+    segment = Segment(AT, np.arange(2), reset_memory=False, skip=np.array(skip))
     batch = build_batch(TOKENS, segment, None if mask is None else np.array(mask, np.bool_))
     assert batch.targets.tolist() == targets
     assert (batch.scored if batch.scored is None else batch.scored.tolist()) == places, "None where all are"
     assert batch.step_targets == (6 if places is None else len(places))
-    assert batch.fresh is False
+    assert batch.reset_memory is False
 
 
 def test_a_batch_without_rows() -> None:

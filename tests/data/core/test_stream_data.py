@@ -49,7 +49,7 @@ def test_stages_change_the_length_and_nothing_else() -> None:
     for seq_len in (3, 3, 6, 12):
         batches = list(loader)
         assert [b.ids.shape for b in batches] == [(48 // seq_len, seq_len)] * 10
-        assert [b.fresh for b in batches] == [True] + [False] * 9
+        assert [b.reset_memory for b in batches] == [True] + [False] * 9
         seen = torch.cat([b.targets.flatten() for b in batches])
         assert sorted(seen.tolist()) == list(range(1, 481))
         assert {b.step_targets for b in batches} == {48}
@@ -66,7 +66,7 @@ def test_shards_are_read_in_turn(order: Any) -> None:
         first = epoch % 3 * 166
         assert len(set(seen)) == 144
         assert first < min(seen) <= max(seen) <= first + 166
-        assert batches[0].fresh
+        assert batches[0].reset_memory
     assert module.counts["train"] == {"tokens": 500, "targets": 499, "dropped": 499 - 3 * 144}
 
 
@@ -94,7 +94,7 @@ def test_the_beginning_of_a_split_is_scored_alone(cut: TextCut, wanted: int, n: 
 def test_without_a_cut_a_split_is_one_stream() -> None:
     batches = list(data().val_dataloader())
     assert [b.targets.shape for b in batches] == [(1, 12)] * 8 + [(1, 4)]
-    assert [b.fresh for b in batches] == [True] + [False] * 8
+    assert [b.reset_memory for b in batches] == [True] + [False] * 8
     assert data().expected(Evaluation("val")) == {"tokens": 100}
 
 
@@ -205,7 +205,7 @@ def test_a_resumed_training_goes_on_across_a_stage(tmp_path: Path, parts: int, c
     def seen(**how: Any) -> list[tuple[Any, ...]]:
         how |= {"max_steps": 25, "max_epochs": -1, "accumulate_grad_batches": parts}
         staged = data(order="shuffled", stages=[Stage(1, 6)])
-        return train(staged, lambda b: (b.targets.tolist(), b.fresh, b.micro_batch), **how).seen
+        return train(staged, lambda b: (b.targets.tolist(), b.reset_memory, b.micro_batch), **how).seen
 
     whole = seen(callbacks=[SaveAt(cut, checkpoint)])
     planned = placed(data(order="shuffled", stages=[Stage(1, 6)]), parts=parts)

@@ -60,7 +60,7 @@ def test_streams_are_read_on_from_batch_to_batch() -> None:
     for row in range(8):
         text = np.concatenate([s.targets[row] for s in segments])
         assert text.tolist() == list(range(row * 120, (row + 1) * 120))
-    assert [s.fresh for s in segments] == [True] + [False] * 19
+    assert [s.reset_memory for s in segments] == [True] + [False] * 19
     assert segments[5].indices.tolist() == list(range(8))
 
 
@@ -72,7 +72,7 @@ def test_blocks_are_drawn_anew_and_stand_alone() -> None:
     assert orders[0] != orders[3]
     assert orders[0] != sorted(orders[0])
     for s in epochs[0]:
-        assert s.fresh
+        assert s.reset_memory
         assert (s.targets == s.indices[:, None] * 6 + np.arange(6)).all()
 
 
@@ -95,7 +95,7 @@ def test_sentences_stay_whole_and_change_places() -> None:
         ids = np.concatenate([b.ids[row].numpy() for b in batches])
         targets = np.concatenate([b.targets[row].numpy() for b in batches])
         assert (ids[1:] == targets[:-1]).all()
-    assert [s.fresh for s in segments] == [True] + [False] * 19
+    assert [s.reset_memory for s in segments] == [True] + [False] * 19
     again, other = plan("sentences", 6), plan("sentences", 6, epoch=1)
     assert all((a.targets == s.targets).all() for a, s in zip(again, segments, strict=True))
     assert any((o.targets != s.targets).any() for o, s in zip(other, segments, strict=True))
@@ -112,7 +112,7 @@ def test_any_share_of_the_work_is_the_same_global_batches(order: OrderName, worl
         for rank, segments in enumerate(ranks):
             mine = segments[step * parts : (step + 1) * parts]
             assert [s.micro_batch for s in mine] == list(range(parts))
-            assert {s.fresh for s in mine} == {alone.fresh}
+            assert {s.reset_memory for s in mine} == {alone.reset_memory}
             assert {s.step_targets for s in mine} == {BATCH}
             # interleaving a rank's micro-batches gives its rows in the order in which memories are saved
             rows = np.stack([s.targets for s in mine], axis=1).reshape(-1, 6)

@@ -51,17 +51,17 @@ class MemoryCapture:
         self.held += steps
         self._tables = []
 
-    def update(self, fresh: bool, bins: Tensor | None) -> None:
+    def update(self, empty: bool, bins: Tensor | None) -> None:
         """The next block of tokens goes into the memory.
 
         Args:
-            fresh: the memory was empty.
+            empty: the memory was empty.
             bins: where a sticky memory's past is read, ascending ``(samples,)``.
         """
         block = self._written + torch.arange(self.block)
         self._written += self.block
         places = (torch.arange(PLACES) + 0.5) / PLACES
-        if fresh or self.tokens is None:
+        if empty or self.tokens is None:
             self.tokens = block[(places * self.block).long()]
         else:
             tau = self.signal.tau
@@ -156,9 +156,9 @@ def _capture(memory: ContinuousMemory, capture: MemoryCapture) -> Iterator[None]
         if state is None or not int(state["pending"]["length"][0]):
             capture.clear()
 
-    def update(past: Tensor, block: Tensor, fresh: Tensor, bins: Tensor | None) -> Tensor:
-        capture.update(bool(fresh[0]), None if bins is None else bins[0])
-        return original(past, block, fresh, bins)
+    def update(past: Tensor, block: Tensor, empty: Tensor, bins: Tensor | None) -> Tensor:
+        capture.update(bool(empty[0]), None if bins is None else bins[0])
+        return original(past, block, empty, bins)
 
     original = memory.long.update
     hooks = (

@@ -59,13 +59,13 @@ class LongTermMemory(nn.Module):
         dtype = torch.promote_types(weight.dtype, torch.float32)
         return torch.zeros(batch, self.signal.basis, weight.shape[1], dtype=dtype, device=weight.device)
 
-    def update(self, past: Tensor, block: Tensor, fresh: Tensor, bins: Tensor | None) -> Tensor:
+    def update(self, past: Tensor, block: Tensor, empty: Tensor, bins: Tensor | None) -> Tensor:
         """Coefficients after a block: the past contracted to [0, tau], the block behind it.
 
         Args:
             past: coefficients before, ``(B, N, D)``.
             block: ``(B, L, D)``.
-            fresh: rows without a past, boolean ``(B,)``: their block fills [0, 1].
+            empty: rows without a past, boolean ``(B,)``: their block fills [0, 1].
             bins: for sticky memories, where each row's past is read, ascending ``(B, samples)``; else None.
 
         Returns:
@@ -75,7 +75,7 @@ class LongTermMemory(nn.Module):
         with without_autocast(past.device):
             gated = gated.to(past.dtype)
             matrices = fit(self.signal, block.shape[1], past.dtype, past.device)
-            if not may_hold(~fresh):
+            if not may_hold(~empty):
                 return matrices.first.T @ gated
             found = matrices.new.T @ gated
             if matrices.carry is not None:
@@ -84,8 +84,8 @@ class LongTermMemory(nn.Module):
                 seen = matrices.seen @ past
                 read = seen.gather(1, bins[..., None].expand(-1, -1, seen.shape[2]))
                 found = found + matrices.past.T @ read
-            if may_hold(fresh):
-                found = torch.where(fresh[:, None, None], matrices.first.T @ gated, found)
+            if may_hold(empty):
+                found = torch.where(empty[:, None, None], matrices.first.T @ gated, found)
             return found
 
     def forward(self, coefficients: Tensor, query: Tensor) -> Read:

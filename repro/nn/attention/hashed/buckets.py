@@ -48,12 +48,12 @@ def hash_into(state: State, q: Tensor, layout: Layout, hashing: Hashing) -> Tens
     """
     if "rotations" not in state:
         return None
-    fresh = state["length"] == 0
+    empty = state["length"] == 0
     # On a CPU it costs nothing to look, and saves a tenth of a decoding step; elsewhere looking would wait.
-    if fresh.device.type != "cpu" or bool(fresh.any()):
+    if empty.device.type != "cpu" or bool(empty.any()):
         like = state["rotations"][:1, :1] if hashing.shared_rotations else state["rotations"]
         drawn = torch.randn_like(like)
-        state["rotations"] = torch.where(fresh[:, None, None, None, None], drawn, state["rotations"])
+        state["rotations"] = torch.where(empty[:, None, None, None, None], drawn, state["rotations"])
     if layout.bucket_replay is not None:
         return layout.bucket_replay
     kind = _kind(state)
