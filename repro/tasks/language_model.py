@@ -81,7 +81,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         self.carries = has_memory(net)
         self.memory_as_input = memory_as_input
         self.accuracy = accuracy
-        self._parts: list[State] = []  # memories of this update's micro-batches
+        self._memories: list[State] = []  # memories of this update's micro-batches
         self._memory: State = None  # of the evaluation under way
         for one in {*self.protocols.values(), self.validation_protocol}:
             self._require_fit(one)
@@ -156,10 +156,12 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         """Keeps a micro-batch's memory; that of a whole update replaces what was carried."""
         if state is None:
             return
-        self._parts.append(detach(state))
+        self._memories.append(detach(state))
         if batch.micro_batch == self.micro_batches - 1:
-            self.carried = {"memory": join_rows(self._parts) if len(self._parts) > 1 else self._parts[0]}
-            self._parts = []
+            self.carried = {
+                "memory": join_rows(self._memories) if len(self._memories) > 1 else self._memories[0]
+            }
+            self._memories = []
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 

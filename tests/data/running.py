@@ -13,9 +13,9 @@ from repro.data import DataModule
 Module = TypeVar("Module", bound=DataModule)
 
 
-def placed(module: Module, rank: int = 0, world: int = 1, parts: int = 1) -> Module:
+def placed(module: Module, rank: int = 0, world: int = 1, micro_batches: int = 1) -> Module:
     """Gives a datamodule a trainer's place without a trainer."""
-    place = {"global_rank": rank, "world_size": world, "accumulate_grad_batches": parts}
+    place = {"global_rank": rank, "world_size": world, "accumulate_grad_batches": micro_batches}
     module.trainer = SimpleNamespace(**place, current_epoch=0, state=SimpleNamespace(fn="fit"))
     return module
 

@@ -28,7 +28,7 @@ NO_DROPOUT = {
 RATE = {TINY: 1.0, STREAM: 0.3, STICKY: 0.3, TALK: 0.3, BITS: 0.3}
 
 
-def recipe(experiment: str, world: int, parts: int, budget: int) -> Recipe:
+def recipe(experiment: str, world: int, micro_batches: int, budget: int) -> Recipe:
     """One of the workshop's recipes without dropout, on ``world`` processes."""
     settings = {
         **NO_DROPOUT[experiment],
@@ -37,16 +37,16 @@ def recipe(experiment: str, world: int, parts: int, budget: int) -> Recipe:
         "trainer.max_steps": STEPS,
         "trainer.val_check_interval": STEPS,
         "trainer.devices": world,
-        "trainer.accumulate_grad_batches": parts,
+        "trainer.accumulate_grad_batches": micro_batches,
     }
     if world > 1:
         settings["trainer.strategy"] = "ddp"
     return load_recipe(experiment, "cpu", list(settings.items()))
 
 
-def main(experiment: str, what: str, world: int, parts: int, budget: int, out: Path) -> None:
+def main(experiment: str, what: str, world: int, micro_batches: int, budget: int, out: Path) -> None:
     quiet()
-    run = prepare(recipe(experiment, world, parts, budget), seed=1)
+    run = prepare(recipe(experiment, world, micro_batches, budget), seed=1)
     task, data, found = run.parts.task, run.parts.data, {}
     if what != "train":  # before training: the same weights at any world size
         run.trainer.test(task, datamodule=data, verbose=False)
@@ -61,7 +61,7 @@ def main(experiment: str, what: str, world: int, parts: int, budget: int, out: P
 
 def forked(asked: dict[str, Any], rank: int) -> None:
     """One rank of an attempt that forks.py is asked for."""
-    words = (asked[name] for name in ("experiment", "what", "ranks", "parts", "budget"))
+    words = (asked[name] for name in ("experiment", "what", "ranks", "micro_batches", "budget"))
     main(*words, Path(asked["out"]))
     part()
 

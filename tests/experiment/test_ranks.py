@@ -25,14 +25,14 @@ class Launcher:
         self.workshop = workshop
 
     def __call__(
-        self, what: str, world: int, parts: int = 1, budget: int = 80, experiment: str = TINY
+        self, what: str, world: int, micro_batches: int = 1, budget: int = 80, experiment: str = TINY
     ) -> Any:
-        name = f"{experiment.rpartition('/')[2]}-{what}-{world}-{parts}-{budget}"
+        name = f"{experiment.rpartition('/')[2]}-{what}-{world}-{micro_batches}-{budget}"
         out = self.workshop.root / f"{name}.json"
         if not out.exists():
             codes = self.forks.ask(
                 "compared", self.workshop, world, {"REPRO_RUNS": str(self.workshop.root / f"runs-{name}")},
-                experiment=experiment, what=what, parts=parts, budget=budget, out=str(out),
+                experiment=experiment, what=what, micro_batches=micro_batches, budget=budget, out=str(out),
             )  # fmt: skip
             assert codes == [0] * world, said(self.workshop)
         return json.loads(out.read_text())
@@ -76,10 +76,10 @@ def test_more_ranks_than_batches_of_an_evaluation_wait_for_each_other(launch: La
     assert two["test/bleu"] == one["test/bleu"]
 
 
-@pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2)])
-def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, parts: int) -> None:
+@pytest.mark.parametrize(("world", "micro_batches"), [(2, 1), (1, 2)])
+def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, micro_batches: int) -> None:
     whole = launch("train", 1)
-    shares = launch("train", world, parts)
+    shares = launch("train", world, micro_batches)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == len(shares["loss"]) == 20
     for (step, wanted), (same, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -102,12 +102,12 @@ def test_every_token_counts_once_at_any_world_size(launch: Launcher, experiment:
 
 
 @pytest.mark.parametrize("experiment", [STREAM, STICKY])
-@pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("world", "micro_batches"), [(2, 1), (1, 2), (2, 2)])
 def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
-    launch: Launcher, world: int, parts: int, experiment: str
+    launch: Launcher, world: int, micro_batches: int, experiment: str
 ) -> None:
     whole = launch("train", 1, experiment=experiment)
-    shares = launch("train", world, parts, experiment=experiment)
+    shares = launch("train", world, micro_batches, experiment=experiment)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == 20, "more than two epochs"
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -117,7 +117,7 @@ def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
 
 def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launcher) -> None:
     one = launch("both", 1, experiment=BITS)
-    shares = launch("both", 2, parts=2, experiment=BITS)
+    shares = launch("both", 2, micro_batches=2, experiment=BITS)
     three = launch("test", 3, experiment=BITS)
     kinds = ["test/{}", "val/{}", "train/{}", "test/{}_sampled"]
     for many in (shares, three):
@@ -148,11 +148,14 @@ def test_replies_and_their_scores_are_the_same_at_any_world_size(launch: Launche
             assert ours_beside == (None if beside is None else pytest.approx(beside, rel=1e-6)), name
 
 
-@pytest.mark.parametrize(("world", "parts"), [(2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("world", "micro_batches"), [(2, 1), (1, 2), (2, 2)])
 def test_conversations_of_ranks_and_micro_batches_follow_the_whole_batch(
-    launch: Launcher, world: int, parts: int
+    launch: Launcher, world: int, micro_batches: int
 ) -> None:
-    whole, shares = launch("train", 1, experiment=TALK), launch("train", world, parts, experiment=TALK)
+    whole, shares = (
+        launch("train", 1, experiment=TALK),
+        launch("train", world, micro_batches, experiment=TALK),
+    )
     assert shares["tokens"] == whole["tokens"]
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
         assert found == pytest.approx(wanted, rel=1e-4), step

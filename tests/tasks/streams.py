@@ -37,9 +37,10 @@ def data(seq_len: int = 4, rows: int = 6) -> EchoData:
     return EchoData(SYMBOLS, batch_tokens=seq_len * rows, seq_len=seq_len, lag=5, **TOKENS)
 
 
-def trainer(steps: int, parts: int = 1, **settings: Any) -> pl.Trainer:
+def trainer(steps: int, micro_batches: int = 1, **settings: Any) -> pl.Trainer:
     return pl.Trainer(
-        max_steps=steps, accumulate_grad_batches=parts, accelerator="cpu", logger=False, enable_checkpointing=False,
+        max_steps=steps, accumulate_grad_batches=micro_batches, accelerator="cpu", logger=False,
+        enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0, check_val_every_n_epoch=None,
         **settings,
     )  # fmt: skip

@@ -16,11 +16,11 @@ from tests.tasks.dialogues import EVAL, HOW, MEMORIES, TALK, WINDOW, alone, batc
 from tests.tasks.streams import trainer
 
 
-@pytest.mark.parametrize("parts", [1, 2, 4])
+@pytest.mark.parametrize("micro_batches", [1, 2, 4])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_updates_are_those_of_the_plain_loop(memory: bool, parts: int) -> None:
+def test_updates_are_those_of_the_plain_loop(memory: bool, micro_batches: int) -> None:
     made, wanted = task(network(memory), None), network(memory)
-    trainer(2, parts, limit_val_batches=0).fit(made, datamodule=data())
+    trainer(2, micro_batches, limit_val_batches=0).fit(made, datamodule=data())
     optimizer = torch.optim.SGD(wanted.parameters(), lr=0.05)
     for batch in batches():
         optimizer.zero_grad()

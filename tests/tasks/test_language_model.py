@@ -20,9 +20,9 @@ from tests.tasks.streams import SYMBOLS, data, network, task, trainer
 WITH_MEMORY = Protocol(seq_len=4, rows=3, mem_len=4)
 
 
-def fit(mem_len: int, steps: int, parts: int = 1, **settings: Any) -> LanguageModel:
+def fit(mem_len: int, steps: int, micro_batches: int = 1, **settings: Any) -> LanguageModel:
     made = task(network(mem_len), WITH_MEMORY)
-    trainer(steps, parts, **({"limit_val_batches": 0} | settings)).fit(made, datamodule=data())
+    trainer(steps, micro_batches, **({"limit_val_batches": 0} | settings)).fit(made, datamodule=data())
     return made
 
 
@@ -62,13 +62,13 @@ def test_training_is_the_plain_loop_over_two_epochs(mem_len: int) -> None:
 
 
 def test_micro_batches_keep_memories_of_their_own() -> None:
-    assert distance(fit(4, 12).net, fit(4, 12, parts=2).net) < 1e-12
-    assert distance(fit(4, 12).net, fit(4, 12, parts=3).net) < 1e-12
+    assert distance(fit(4, 12).net, fit(4, 12, micro_batches=2).net) < 1e-12
+    assert distance(fit(4, 12).net, fit(4, 12, micro_batches=3).net) < 1e-12
 
 
 def test_what_is_carried_has_a_row_for_each_stream_in_global_order() -> None:
-    whole, parts = fit(4, 5), fit(4, 5, parts=3)
-    memories = [made.carried["memory"]["stream"]["mix"][0]["past"]["x"] for made in (whole, parts)]
+    whole, accumulated = fit(4, 5), fit(4, 5, micro_batches=3)
+    memories = [made.carried["memory"]["stream"]["mix"][0]["past"]["x"] for made in (whole, accumulated)]
     assert memories[0].shape[0] == 6
     assert torch.allclose(memories[0], memories[1], atol=1e-12)
     assert not memories[0].requires_grad

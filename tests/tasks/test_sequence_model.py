@@ -150,10 +150,10 @@ def trained_by_hand(steps: int) -> tuple[DecoderLM, list[tuple[float, float]], i
     return net, points, tokens
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3])
-def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(parts: int) -> None:
+@pytest.mark.parametrize("micro_batches", [1, 2, 3])
+def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(micro_batches: int) -> None:
     made, curves = task(), Curves(every_steps=1)
-    trainer(5, parts, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
+    trainer(5, micro_batches, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
     wanted, points, tokens = trained_by_hand(5)
     ours = dict(made.net.named_parameters())
     for name, parameter in wanted.named_parameters():

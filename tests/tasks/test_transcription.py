@@ -37,9 +37,10 @@ def task(**settings: Any) -> Transcription:
     return Transcription(network(), partial(torch.optim.SGD, lr=0.05), Constant, **settings)
 
 
-def trainer(steps: int = 1, parts: int = 1, **settings: Any) -> pl.Trainer:
+def trainer(steps: int = 1, micro_batches: int = 1, **settings: Any) -> pl.Trainer:
     return pl.Trainer(
-        max_steps=steps, accumulate_grad_batches=parts, accelerator="cpu", logger=False, enable_checkpointing=False,
+        max_steps=steps, accumulate_grad_batches=micro_batches, accelerator="cpu", logger=False,
+        enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0, check_val_every_n_epoch=None,
         **settings,
     )  # fmt: skip
@@ -187,10 +188,10 @@ def trained_by_hand(steps: int) -> tuple[Transcriber, list[float]]:
     return net, points
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3])
-def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(parts: int) -> None:
+@pytest.mark.parametrize("micro_batches", [1, 2, 3])
+def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(micro_batches: int) -> None:
     made, curves = task(), Curves(every_steps=1)
-    trainer(4, parts, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
+    trainer(4, micro_batches, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
     wanted, points = trained_by_hand(4)
     begun = network()
     for mine, theirs, first in zip(

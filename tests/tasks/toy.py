@@ -31,10 +31,14 @@ class Toy(Task):
 
 
 def train(
-    callbacks: list[pl.Callback], steps: int, parts: int = 1, task: Task | None = None, **settings: Any
+    callbacks: list[pl.Callback],
+    steps: int,
+    micro_batches: int = 1,
+    task: Task | None = None,
+    **settings: Any,
 ) -> pl.Trainer:
     trainer = pl.Trainer(
-        max_steps=steps, accumulate_grad_batches=parts, accelerator="cpu", callbacks=callbacks, logger=False,
+        max_steps=steps, accumulate_grad_batches=micro_batches, accelerator="cpu", callbacks=callbacks, logger=False,
         enable_checkpointing=False, enable_progress_bar=any(isinstance(one, ProgressBar) for one in callbacks),
         enable_model_summary=False, num_sanity_val_steps=0,
         check_val_every_n_epoch=None, **settings,

@@ -58,7 +58,7 @@ def test_a_bar_that_is_disabled_shows_nothing(capsys: pytest.CaptureFixture[str]
 
 def test_micro_batches_count_as_one_update() -> None:
     curves = Curves(every_steps=1)
-    train([curves], steps=4, parts=2, val_check_interval=8)
+    train([curves], steps=4, micro_batches=2, val_check_interval=8)
     assert curves.curves["train/loss"] == [[1, 7.0 / 3], [2, 11.0 / 5], [3, 7.0 / 7], [4, 13.0 / 4]]
 
 

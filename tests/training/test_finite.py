@@ -17,16 +17,16 @@ def test_a_sound_run_is_left_alone() -> None:
     assert train([Finite()], steps=8, val_check_interval=8).global_step == 8
 
 
-@pytest.mark.parametrize(("parts", "step"), [(1, 3), (2, 2)])
+@pytest.mark.parametrize(("micro_batches", "step"), [(1, 3), (2, 2)])
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_a_loss_that_is_not_finite_stops_before_the_update(
-    monkeypatch: pytest.MonkeyPatch, value: float, parts: int, step: int
+    monkeypatch: pytest.MonkeyPatch, value: float, micro_batches: int, step: int
 ) -> None:
     """Its gradient is finite here: only the loss tells."""
     monkeypatch.setattr(toy, "BATCHES", [*BATCHES[:2], (value, 1), *BATCHES[3:]])
     message = rf"step {step} is not finite, nothing was updated: rank 0: the loss is {value}, first in the loss itself"
     with pytest.raises(ReproError, match=message):
-        train([Finite()], steps=4, parts=parts, val_check_interval=8)
+        train([Finite()], steps=4, micro_batches=micro_batches, val_check_interval=8)
 
 
 def test_a_gradient_that_is_not_finite_is_named() -> None:

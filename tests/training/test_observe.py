@@ -105,7 +105,7 @@ def fit(
     steps: int,
     every: int = 1,
     logged: bool = True,
-    parts: int = 1,
+    micro_batches: int = 1,
     wait: float = 1.0,
     validate: int = 8,
     **more: Any,
@@ -119,8 +119,8 @@ def fit(
         trainer = pl.Trainer(
             max_steps=steps, accelerator="cpu", callbacks=[Slow(clock), curves, observer], logger=False,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-            num_sanity_val_steps=0, accumulate_grad_batches=parts, check_val_every_n_epoch=None,
-            val_check_interval=validate * parts, **more,
+            num_sanity_val_steps=0, accumulate_grad_batches=micro_batches, check_val_every_n_epoch=None,
+            val_check_interval=validate * micro_batches, **more,
         )  # fmt: skip
         trainer.loggers = [noted] if logged else []
         trainer.fit(task, Batches(clock, wait), DataLoader([0], batch_size=None))  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ def test_norms_are_those_before_clipping_and_before_the_update_of_what_is_traine
 
 
 def test_the_norm_is_that_of_the_whole_update() -> None:
-    noted, _, _ = fit(2, parts=2)
+    noted, _, _ = fit(2, micro_batches=2)
     assert list(noted.observed) == [1, 2]
     assert noted.observed[1]["train/grad_norm"] == pytest.approx(2 * 26**0.5)
 

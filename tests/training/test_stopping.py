@@ -65,7 +65,7 @@ def test_a_signal_saves_at_the_end_of_the_update(tmp_path: Path, number: int, st
 
 def test_a_signal_between_micro_batches_waits_for_the_update(tmp_path: Path) -> None:
     with pytest.raises(Preempted, match="saved at step 2"):
-        stopped(tmp_path, Send(1, signal.SIGUSR1), steps=4, parts=2)
+        stopped(tmp_path, Send(1, signal.SIGUSR1), steps=4, micro_batches=2)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000002.ckpt"]
 
 

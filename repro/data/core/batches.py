@@ -83,14 +83,14 @@ def rank_rows(batch: Int64s, share: Share, micro_batch: int = 0) -> Int64s:
     Args:
         batch: indices of a global batch, ``(R,)``.
         share: this rank's place.
-        micro_batch: of ``share.parts``.
+        micro_batch: of ``share.micro_batches``.
 
     Raises:
         UserError: fewer rows than ranks x micro-batches.
     """
-    if len(batch) < share.world * share.parts:
+    if len(batch) < share.world * share.micro_batches:
         raise UserError(
-            f"a global batch of {len(batch)} rows cannot be shared by {share.world} ranks x {share.parts} "
+            f"a global batch of {len(batch)} rows cannot be shared by {share.world} ranks x {share.micro_batches} "
             f"micro-batches; raise batch_tokens, or use at most {len(batch)} of them"
         )
     return batch[share.examples(len(batch), micro_batch)]

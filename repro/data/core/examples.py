@@ -136,7 +136,7 @@ class ExampleData(DataModule):
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
         share, steps = self.share, self.steps_per_epoch
         share.check_even(self.batch_size, f"batch_size {self.batch_size}")
-        used = [share.examples(self.batch_size, part) for part in range(share.parts)]
+        used = [share.examples(self.batch_size, micro_batch) for micro_batch in range(share.micro_batches)]
         order = shuffled(self.size(self.train_split), self.seed, epoch)[: steps * self.batch_size]
         targets = self.targets_of(self.train_split, order, epoch).reshape(steps, self.batch_size).sum(1)
         return [
@@ -148,7 +148,7 @@ class ExampleData(DataModule):
     def training_loader(self) -> PlannedLoader[Rows, ExampleBatch]:
         """Training batches of this rank."""
         build = Build(self.reader(self.train_split))
-        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
+        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, ExampleBatch]:
         """This rank's batches of a whole split, its first examples, or random batches of it."""

@@ -80,7 +80,7 @@ class PlannedLoader(Generic[Item, Batch]):
     Args:
         plan: what the batches of an epoch are built from; equally many in every epoch.
         build: makes one batch; picklable if there are workers.
-        parts: batches per optimiser step (gradient accumulation).
+        micro_batches: of an optimiser step (gradient accumulation).
         num_workers: processes that build ahead; 0 builds here.
     """
 
@@ -88,12 +88,12 @@ class PlannedLoader(Generic[Item, Batch]):
         self,
         plan: Callable[[int], Sequence[Item]],
         build: Callable[[Item], Batch],
-        parts: int = 1,
+        micro_batches: int = 1,
         num_workers: int = 0,
     ) -> None:
         self._plan = plan
         self._build = build
-        self._parts = parts
+        self._micro_batches = micro_batches
         self._num_workers = num_workers
         self._planned: tuple[int, Sequence[Item]] = (0, plan(0))
         self._length = len(self._planned[1])
@@ -130,7 +130,7 @@ class PlannedLoader(Generic[Item, Batch]):
 
     def state_dict(self) -> dict[str, int]:
         """The position."""
-        return {"epoch": self.epoch, "batch": self.batch, "parts": self._parts}
+        return {"epoch": self.epoch, "batch": self.batch, "parts": self._micro_batches}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Goes to a saved position.
@@ -138,13 +138,13 @@ class PlannedLoader(Generic[Item, Batch]):
         Raises:
             UserError: it lies inside an epoch that was cut into other micro-batches.
         """
-        epoch, batch, parts = state["epoch"], state["batch"], state["parts"]
-        if parts != self._parts:
-            whole = self._length // self._parts * parts
+        epoch, batch, micro_batches = state["epoch"], state["batch"], state["parts"]
+        if micro_batches != self._micro_batches:
+            whole = self._length // self._micro_batches * micro_batches
             if batch not in (0, whole):
                 raise UserError(
-                    f"the checkpoint lies inside an epoch cut by accumulate_grad_batches {parts}, now it is "
-                    f"{self._parts}; resume with {parts}"
+                    f"the checkpoint lies inside an epoch cut by accumulate_grad_batches {micro_batches}, now "
+                    f"it is {self._micro_batches}; resume with {micro_batches}"
                 )
             batch = self._length if batch else 0
         if not 0 <= batch <= self._length:

@@ -9,11 +9,11 @@ from repro.errors import UserError
 
 
 class Share(NamedTuple):
-    """One rank's place: ``rank`` of ``world`` ranks, ``parts`` micro-batches per step (gradient accumulation)."""
+    """One rank's place: ``rank`` of ``world`` ranks, with ``micro_batches`` in a step (gradient accumulation)."""
 
     rank: int = 0
     world: int = 1
-    parts: int = 1
+    micro_batches: int = 1
 
     def check_even(self, rows: int, what: str) -> None:
         """Refuses rows of a global batch that ranks and micro-batches cannot share evenly.
@@ -25,10 +25,10 @@ class Share(NamedTuple):
         Raises:
             UserError: names the numbers that divide them.
         """
-        if rows % (self.world * self.parts):
+        if rows % (self.world * self.micro_batches):
             fitting = ", ".join(str(n) for n in range(1, rows + 1) if rows % n == 0)
             raise UserError(
-                f"{what} cannot be shared evenly by {self.world} ranks x {self.parts} micro-batches; "
+                f"{what} cannot be shared evenly by {self.world} ranks x {self.micro_batches} micro-batches; "
                 f"ranks x micro-batches must be one of {fitting}"
             )
 
@@ -37,7 +37,7 @@ class Share(NamedTuple):
 
         Rows are strided, so that the shares of a batch sorted by length are alike.
         """
-        return slice(self.rank * self.parts + micro_batch, rows, self.world * self.parts)
+        return slice(self.rank * self.micro_batches + micro_batch, rows, self.world * self.micro_batches)
 
     def streams(self, rows: int, micro_batch: int) -> Int64s:
         """Rows of a global batch of streams that this rank takes with a micro-batch.
@@ -46,4 +46,4 @@ class Share(NamedTuple):
         order in which memories are saved.
         """
         first = micro_batch * self.world + self.rank
-        return np.arange(first, rows, self.world * self.parts, dtype=np.int64)
+        return np.arange(first, rows, self.world * self.micro_batches, dtype=np.int64)

@@ -196,7 +196,7 @@ class StreamData(DataModule):
     def training_loader(self) -> PlannedLoader[Segment, StreamBatch]:
         """Training batches of this rank."""
         build = self.column(self.train_split).build
-        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
+        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
         """This rank's batches of a split, cut as the evaluation says."""

@@ -176,18 +176,18 @@ class Epoch:
     def plan(self) -> Lazy[Segment]:
         """Segments in the order of training."""
         self.share.check_even(self.rows, f"{self.rows} streams (batch_tokens / seq_len)")
-        return Lazy(self.segment, range(self.steps * self.share.parts))
+        return Lazy(self.segment, range(self.steps * self.share.micro_batches))
 
     def segment(self, i: int) -> Segment:
         """The i-th micro-batch of the epoch."""
-        step, part = divmod(i, self.share.parts)
-        rows = self.share.streams(self.rows, part)
+        step, micro_batch = divmod(i, self.share.micro_batches)
+        rows = self.share.streams(self.rows, micro_batch)
         return Segment(
             self.order.targets(step, rows) + self.first,
             self.order.indices(step, rows),
             self.order.reset_memory(step),
             skip=np.full(len(rows), self.context) if self.context else None,
-            micro_batch=part,
+            micro_batch=micro_batch,
             step_targets=self._counted(step),
         )
 

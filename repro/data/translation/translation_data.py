@@ -179,13 +179,15 @@ class TranslationData(Stored, DataModule):
         planned = []
         for batch in token_batches(table.lengths, self.batch_tokens, self.seed, epoch, self.max_length):
             step = table.target_tokens(batch)
-            planned += [Rows(rank_rows(batch, share, part), step) for part in range(share.parts)]
+            planned += [
+                Rows(rank_rows(batch, share, micro_batch), step) for micro_batch in range(share.micro_batches)
+            ]
         return planned
 
     def training_loader(self) -> PlannedLoader[Rows, PairBatch]:
         """Training batches of this rank."""
         build = self.table(self.train_split).build
-        return PlannedLoader(self.plan_epoch, build, self.share.parts, self.num_workers)
+        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, PairBatch]:
         """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""

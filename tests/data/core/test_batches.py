@@ -103,11 +103,15 @@ def test_nothing_that_fits_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-@pytest.mark.parametrize("parts", [1, 2])
-def test_ranks_and_parts_share_every_row_evenly(world: int, parts: int) -> None:
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_ranks_and_micro_batches_share_every_row_evenly(world: int, micro_batches: int) -> None:
     lengths = some_lengths(3)
     for batch in token_batches(lengths, BUDGET, 0, 0):
-        shares = [rank_rows(batch, Share(r, world, parts), p) for r in range(world) for p in range(parts)]
+        shares = [
+            rank_rows(batch, Share(r, world, micro_batches), p)
+            for r in range(world)
+            for p in range(micro_batches)
+        ]
         assert sorted(np.concatenate(shares).tolist()) == sorted(batch.tolist())
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
         assert min(map(len, shares)) >= 1

@@ -48,7 +48,7 @@ class Small(DataModule):
         super().__init__(seed=0, num_workers=0)
 
     def training_loader(self) -> PlannedLoader[int, Tensor]:
-        return PlannedLoader(plan, build, self.share.parts)
+        return PlannedLoader(plan, build, self.share.micro_batches)
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[int, Tensor]:
         first = {"train": 0, "held": 1000, "test": 2000}[self.split(evaluation.kind)]
@@ -98,12 +98,12 @@ def test_a_resumed_run_sees_what_an_uninterrupted_one_sees(
 
 
 def test_its_position_is_its_state() -> None:
-    module = placed(Small(), parts=2)
+    module = placed(Small(), micro_batches=2)
     assert module.state_dict() == {}
     loader = iter(module.train_dataloader())
     assert [int(next(loader)) for _ in range(3)] == [0, 1, 2]
     assert module.state_dict() == {"train": {"epoch": 0, "batch": 3, "parts": 2}}
-    again = placed(Small(), parts=2)
+    again = placed(Small(), micro_batches=2)
     again.load_state_dict(module.state_dict())
     assert numbers(again.train_dataloader()) == [3, 4, 5]
     assert numbers(again.train_dataloader()) == plan(0), "a saved position is used once"
@@ -124,8 +124,8 @@ def test_evaluating_a_checkpoint_does_not_move_training() -> None:
 
 
 def test_its_share_is_its_place_in_the_trainer() -> None:
-    assert Small().share == Share(rank=0, world=1, parts=1)
-    assert placed(Small(), 1, 3, 2).share == Share(rank=1, world=3, parts=2)
+    assert Small().share == Share(rank=0, world=1, micro_batches=1)
+    assert placed(Small(), 1, 3, 2).share == Share(rank=1, world=3, micro_batches=2)
 
 
 def test_a_kind_of_split_has_the_name_that_was_given() -> None:

@@ -46,8 +46,10 @@ class Counting(ExampleData):
         return "0"
 
 
-def data(batch_size: int = 12, rank: int = 0, world: int = 1, parts: int = 1, **changes: Any) -> Counting:
-    return placed(Counting(batch_size, **changes), rank, world, parts)
+def data(
+    batch_size: int = 12, rank: int = 0, world: int = 1, micro_batches: int = 1, **changes: Any
+) -> Counting:
+    return placed(Counting(batch_size, **changes), rank, world, micro_batches)
 
 
 def order(epoch: int = 0, **changes: Any) -> list[list[int]]:
@@ -71,25 +73,27 @@ def test_an_epoch_has_every_example_at_most_once() -> None:
     assert data().steps_per_epoch == len(data().train_dataloader()) == 4
 
 
-@pytest.mark.parametrize(("world", "parts"), [(1, 2), (2, 1), (3, 1), (2, 2), (3, 2), (12, 1), (1, 12)])
-def test_ranks_and_micro_batches_share_the_global_batch(world: int, parts: int) -> None:
+@pytest.mark.parametrize(
+    ("world", "micro_batches"), [(1, 2), (2, 1), (3, 1), (2, 2), (3, 2), (12, 1), (1, 12)]
+)
+def test_ranks_and_micro_batches_share_the_global_batch(world: int, micro_batches: int) -> None:
     for epoch in (0, 2):
         whole = order(epoch)
-        ranks = [order(epoch, rank=rank, world=world, parts=parts) for rank in range(world)]
-        assert {len(plan) for plan in ranks} == {4 * parts}
+        ranks = [order(epoch, rank=rank, world=world, micro_batches=micro_batches) for rank in range(world)]
+        assert {len(plan) for plan in ranks} == {4 * micro_batches}
         for step, batch in enumerate(whole):
-            shares = [plan[step * parts + part] for plan in ranks for part in range(parts)]
-            assert {len(share) for share in shares} == {12 // (world * parts)}
+            shares = [plan[step * micro_batches + i] for plan in ranks for i in range(micro_batches)]
+            assert {len(share) for share in shares} == {12 // (world * micro_batches)}
             assert sorted(chain(*shares)) == sorted(batch)
 
 
 def test_shares_that_do_not_come_out_even_are_refused() -> None:
     with pytest.raises(UserError, match=r"batch_size 12 .* 4 ranks x 2 "):
-        data(world=4, parts=2).train_dataloader()
+        data(world=4, micro_batches=2).train_dataloader()
 
 
 def test_a_batch_says_what_it_is() -> None:
-    module = data(rank=1, world=3, parts=2, seed=4)
+    module = data(rank=1, world=3, micro_batches=2, seed=4)
     loader = module.train_dataloader()
     for epoch in range(2):
         for rows, batch in zip(module.plan_epoch(epoch), loader, strict=True):
@@ -190,21 +194,21 @@ def test_workers_build_the_same_batches() -> None:
         assert all(same(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize(("parts", "cut"), [(1, 2), (1, 4), (1, 6), (2, 5)])
-def test_a_resumed_training_goes_on_where_it_was(tmp_path: Path, parts: int, cut: int) -> None:
+@pytest.mark.parametrize(("micro_batches", "cut"), [(1, 2), (1, 4), (1, 6), (2, 5)])
+def test_a_resumed_training_goes_on_where_it_was(tmp_path: Path, micro_batches: int, cut: int) -> None:
     checkpoint = tmp_path / "x.ckpt"
 
     def seen(**how: Any) -> list[list[int]]:
-        how |= {"max_steps": 10, "max_epochs": -1, "accumulate_grad_batches": parts}
+        how |= {"max_steps": 10, "max_epochs": -1, "accumulate_grad_batches": micro_batches}
         return train(Counting(12, seed=3), lambda b: b.examples.targets[:, 0].tolist(), **how).seen
 
     whole = seen(callbacks=[SaveAt(cut, checkpoint)])
-    planned = data(parts=parts, seed=3)
+    planned = data(micro_batches=micro_batches, seed=3)
     expected = [
         [1000 * epoch + i for i in rows.indices.tolist()]
         for epoch in range(3)
         for rows in planned.plan_epoch(epoch)
     ]
-    assert whole == expected[: 10 * parts]
+    assert whole == expected[: 10 * micro_batches]
     assert whole[:cut] + seen(resume=checkpoint) == whole
     assert all(a != b for a, b in pairwise(whole)), "else a repeated batch would not show"

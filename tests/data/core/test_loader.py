@@ -21,8 +21,8 @@ def build(item: int) -> Tensor:
     return torch.tensor([float(item)])
 
 
-def planned(parts: int = 1, num_workers: int = 0) -> PlannedLoader[int, Tensor]:
-    return PlannedLoader(plan, build, parts, num_workers)
+def planned(micro_batches: int = 1, num_workers: int = 0) -> PlannedLoader[int, Tensor]:
+    return PlannedLoader(plan, build, micro_batches, num_workers)
 
 
 def numbers(batches: Any) -> list[int]:
@@ -72,7 +72,7 @@ def test_workers_leave_the_global_generator_alone() -> None:
 
 
 def test_a_position_inside_an_epoch_is_bound_to_its_micro_batches() -> None:
-    loader = PlannedLoader(lambda epoch: list(range(12)), build, parts=2)
+    loader = PlannedLoader(lambda epoch: list(range(12)), build, micro_batches=2)
     with pytest.raises(UserError, match=r"accumulate_grad_batches 1.*now it is 2"):
         loader.load_state_dict({"epoch": 0, "batch": 3, "parts": 1})
     loader.load_state_dict({"epoch": 3, "batch": 6, "parts": 1})  # a whole epoch of 6 steps

@@ -198,19 +198,19 @@ def test_workers_build_the_same_batches() -> None:
         assert same(ours, theirs)
 
 
-@pytest.mark.parametrize(("parts", "cut"), [(1, 7), (1, 10), (2, 26)])
-def test_a_resumed_training_goes_on_across_a_stage(tmp_path: Path, parts: int, cut: int) -> None:
+@pytest.mark.parametrize(("micro_batches", "cut"), [(1, 7), (1, 10), (2, 26)])
+def test_a_resumed_training_goes_on_across_a_stage(tmp_path: Path, micro_batches: int, cut: int) -> None:
     checkpoint = tmp_path / "x.ckpt"
 
     def seen(**how: Any) -> list[tuple[Any, ...]]:
-        how |= {"max_steps": 25, "max_epochs": -1, "accumulate_grad_batches": parts}
+        how |= {"max_steps": 25, "max_epochs": -1, "accumulate_grad_batches": micro_batches}
         staged = data(order="shuffled", stages=[Stage(1, 6)])
         return train(staged, lambda b: (b.targets.tolist(), b.reset_memory, b.micro_batch), **how).seen
 
     whole = seen(callbacks=[SaveAt(cut, checkpoint)])
-    planned = placed(data(order="shuffled", stages=[Stage(1, 6)]), parts=parts)
-    expected = [s for epoch in range(3) for s in planned.plan_epoch(epoch)][: 25 * parts]
+    planned = placed(data(order="shuffled", stages=[Stage(1, 6)]), micro_batches=micro_batches)
+    expected = [s for epoch in range(3) for s in planned.plan_epoch(epoch)][: 25 * micro_batches]
     assert [t for t, _, _ in whole] == [(s.targets + 1).tolist() for s in expected]
-    assert [p for _, _, p in whole] == [*range(parts)] * 25
-    assert {len(t) for t, _, _ in whole[: 10 * parts]} == {8 // parts}
+    assert [p for _, _, p in whole] == [*range(micro_batches)] * 25
+    assert {len(t) for t, _, _ in whole[: 10 * micro_batches]} == {8 // micro_batches}
     assert whole[:cut] + seen(resume=checkpoint) == whole

@@ -102,16 +102,18 @@ def test_sentences_stay_whole_and_change_places() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("world", "parts"), [(1, 2), (2, 1), (4, 1), (2, 2), (2, 4), (8, 1)])
-def test_any_share_of_the_work_is_the_same_global_batches(order: OrderName, world: int, parts: int) -> None:
+@pytest.mark.parametrize(("world", "micro_batches"), [(1, 2), (2, 1), (4, 1), (2, 2), (2, 4), (8, 1)])
+def test_any_share_of_the_work_is_the_same_global_batches(
+    order: OrderName, world: int, micro_batches: int
+) -> None:
     whole = plan(order, 6)
-    ranks = [plan(order, 6, Share(rank, world, parts)) for rank in range(world)]
-    assert {len(segments) for segments in ranks} == {len(whole) * parts}
+    ranks = [plan(order, 6, Share(rank, world, micro_batches)) for rank in range(world)]
+    assert {len(segments) for segments in ranks} == {len(whole) * micro_batches}
     for step, alone in enumerate(whole):
         rebuilt = np.full_like(alone.targets, -1)
         for rank, segments in enumerate(ranks):
-            mine = segments[step * parts : (step + 1) * parts]
-            assert [s.micro_batch for s in mine] == list(range(parts))
+            mine = segments[step * micro_batches : (step + 1) * micro_batches]
+            assert [s.micro_batch for s in mine] == list(range(micro_batches))
             assert {s.reset_memory for s in mine} == {alone.reset_memory}
             assert {s.step_targets for s in mine} == {BATCH}
             # interleaving a rank's micro-batches gives its rows in the order in which memories are saved
@@ -125,7 +127,7 @@ def test_masked_targets_are_counted_over_the_global_batch() -> None:
     segments = [plan("stream", 6, Share(rank, 2, 2), scored=scored) for rank in range(2)]
     batches = [[build_batch(np.arange(N + 1), s, scored) for s in mine] for mine in segments]
     for step in range(20):
-        four = [batches[rank][2 * step + part] for rank in range(2) for part in range(2)]
+        four = [batches[rank][2 * step + micro_batch] for rank in range(2) for micro_batch in range(2)]
         total = sum(int((b.targets >= 0).sum()) for b in four)
         assert {b.step_targets for b in four} == {total}
         assert 0 < total < BATCH

@@ -45,15 +45,19 @@ def test_batches_hold_the_text(numbers_store: Path) -> None:
     assert sorted(seen) == list(range(300))
 
 
-@pytest.mark.parametrize(("world", "parts"), [(1, 2), (2, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize(("world", "micro_batches"), [(1, 2), (2, 1), (3, 1), (2, 2)])
 def test_any_share_of_the_work_is_the_same_global_batches(
-    numbers_store: Path, world: int, parts: int
+    numbers_store: Path, world: int, micro_batches: int
 ) -> None:
     alone = [(sorted(b.indices.tolist()), b.step_targets) for b in data().train_dataloader()]
-    ranks = [list(placed(data(), rank, world, parts).train_dataloader()) for rank in range(world)]
-    assert {len(batches) for batches in ranks} == {len(alone) * parts}
+    ranks = [list(placed(data(), rank, world, micro_batches).train_dataloader()) for rank in range(world)]
+    assert {len(batches) for batches in ranks} == {len(alone) * micro_batches}
     for step, (rows, tokens) in enumerate(alone):
-        mine = [batches[step * parts + part] for batches in ranks for part in range(parts)]
+        mine = [
+            batches[step * micro_batches + micro_batch]
+            for batches in ranks
+            for micro_batch in range(micro_batches)
+        ]
         assert sorted(i for batch in mine for i in batch.indices.tolist()) == rows
         assert {batch.step_targets for batch in mine} == {tokens}
         assert sum(int(batch.target_lengths.sum()) for batch in mine) == tokens
@@ -141,21 +145,25 @@ def test_a_table_travels_light_and_workers_build_the_same(numbers_store: Path) -
         assert same(ours, theirs)
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("micro_batches", [1, 2])
 def test_a_resumed_training_replays_and_skips_nothing(
-    numbers_store: Path, tmp_path: Path, parts: int
+    numbers_store: Path, tmp_path: Path, micro_batches: int
 ) -> None:
     def read(batch: PairBatch) -> list[int]:
         found: list[int] = batch.indices.tolist()
         return found
 
     steps, checkpoint = len(data().plan_epoch(0)), tmp_path / "x.ckpt"
-    limits: dict[str, Any] = {"max_steps": steps + 3, "max_epochs": -1, "accumulate_grad_batches": parts}
-    cut = (steps - 2) * parts
+    limits: dict[str, Any] = {
+        "max_steps": steps + 3,
+        "max_epochs": -1,
+        "accumulate_grad_batches": micro_batches,
+    }
+    cut = (steps - 2) * micro_batches
     whole = train(data(), read, [SaveAt(cut, checkpoint)], **limits)
-    assert len(whole.seen) == (steps + 3) * parts
+    assert len(whole.seen) == (steps + 3) * micro_batches
     assert sorted(i for rows in whole.evaluated for i in rows) == list(range(500))
-    epoch = placed(data(), parts=parts).plan_epoch
+    epoch = placed(data(), micro_batches=micro_batches).plan_epoch
     expected = [rows.indices.tolist() for e in (0, 1) for rows in epoch(e)]
     assert whole.seen == expected[: len(whole.seen)]
     assert whole.seen[:cut] + train(data(), read, resume=checkpoint, **limits).seen == whole.seen
