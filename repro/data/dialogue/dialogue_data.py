@@ -10,7 +10,7 @@ import numpy as np
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
-from repro.data.core.stored import Opened
+from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.dialogue.dialogue_rows import MARKS, Ends, Marked, lay_out
 from repro.data.dialogue.dialogue_sources import PARTS
 from repro.data.store.store import Store
@@ -99,7 +99,7 @@ class DialogueReader:
         return lay_out(rows, first_mark, self.ends.pad, self.score_all and epoch is not None)
 
 
-class DialogueData(Marked, Opened, ExampleData):
+class DialogueData(Marked, StoreDataModule, ExampleData):
     """Conversations about documents from a prepared store; an example is a whole conversation.
 
     A task reads a row in blocks that are cut from its end, so that only the first may be shorter. The memory is empty

@@ -10,7 +10,7 @@ from torch import Tensor
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.stored import Opened
+from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.images.image_sources import PictureSet
 from repro.data.images.pictures import Augmentation, Pictures, check_held_out, open_pictures
 from repro.data.registry import DATA_SETS, find_data_set
@@ -74,7 +74,7 @@ class Patches:
         return Examples(inputs, torch.from_numpy(labels.astype(np.int64))[:, None])
 
 
-class PatchData(Opened, ExampleData):
+class PatchData(StoreDataModule, ExampleData):
     """Pictures of a store in patches, for classifiers.
 
     The validation split ``val`` is a random choice of training pictures, the same for every seed; ``train`` is the

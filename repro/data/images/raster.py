@@ -9,7 +9,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.stored import Opened
+from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.images.pictures import Pictures, check_held_out, open_pictures
 from repro.data.images.pixels import look_of
 from repro.data.store.store import Store
@@ -39,7 +39,7 @@ class Sequences:
         return Examples(values[:, :-1], values[:, 1:])
 
 
-class PixelData(Opened, ExampleData):
+class PixelData(StoreDataModule, ExampleData):
     """Pictures of a store, value by value, for models that predict what follows.
 
     A picture of ``n = H W C`` values is a sequence of ``n - 1`` inputs, the values ``x_1 .. x_{n-1}``, and ``n - 1``

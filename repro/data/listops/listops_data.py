@@ -13,7 +13,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.stored import Opened
+from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.listops.tree_generator import TreeSet
 from repro.data.listops.trees import CLOSE, PAD, SYMBOLS, Trees
 from repro.data.store.store import Store
@@ -59,7 +59,7 @@ class TreeReader:
         return Examples(torch.from_numpy(inputs), targets, lengths=known)
 
 
-class ListOpsData(Opened, ExampleData):
+class ListOpsData(StoreDataModule, ExampleData):
     """Trees from a prepared store, or generated at once.
 
     Two ways of reading them:

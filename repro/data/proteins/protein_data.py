@@ -10,7 +10,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.stored import Opened
+from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.proteins.protein_store import N_FOLDS, PAD, SYMBOLS
 from repro.data.store.store import Store
 from repro.errors import UserError
@@ -56,7 +56,7 @@ class ProteinReader:
         return Examples(torch.from_numpy(inputs), targets, lengths=torch.from_numpy(lengths))
 
 
-class HomologyData(Opened, ExampleData):
+class HomologyData(StoreDataModule, ExampleData):
     """Remote homology of TAPE from a prepared store.
 
     Sequences longer than ``max_length`` are left out of every split and counted as ``left_out``. Lu et al. 2021 do the

@@ -9,7 +9,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
-from repro.data.core.stored import Opened
+from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.speech.filterbanks import CHANNELS
 from repro.data.speech.speech_sources import PARTS
 from repro.data.speech.speech_store import frames_of, needed_frames
@@ -70,7 +70,7 @@ class SpeechReader:
         )
 
 
-class SpeechData(Opened, ExampleData):
+class SpeechData(StoreDataModule, ExampleData):
     """Recorded speech and its phonemes from a prepared store.
 
     Utterances of more than ``longest`` frames are left out of training and counted as ``left_out``, and so are those

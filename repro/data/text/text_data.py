@@ -2,7 +2,7 @@
 
 from repro.data.core.draws import Int64s
 from repro.data.core.segments import Array
-from repro.data.core.stored import Stored
+from repro.data.core.store_datamodule import TokenStoreDataModule
 from repro.data.core.stream_data import Stage, StreamData
 from repro.data.core.streams import OrderName
 from repro.data.store.store import Store
@@ -12,7 +12,7 @@ __all__ = ["Stage", "StreamData", "TextData"]
 TEXT = "text"
 
 
-class TextData(Stored, StreamData):
+class TextData(TokenStoreDataModule, StreamData):
     """Text from a prepared store.
 
     Args:

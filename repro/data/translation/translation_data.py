@@ -11,7 +11,7 @@ from repro.data.core.batches import Lengths, eval_batches, fitting, pair_batch, 
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.data.core.stored import Stored
+from repro.data.core.store_datamodule import TokenStoreDataModule
 from repro.data.store.store import Store
 from repro.data.store.variants import Variant
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
@@ -81,7 +81,7 @@ class PairTable:
         return int(self.lengths[index, 1].sum())
 
 
-class TranslationData(Stored, DataModule):
+class TranslationData(TokenStoreDataModule, DataModule):
     """Batches of sentence pairs from a prepared store.
 
     The global batch is stated in tokens; ranks and micro-batches (``trainer.accumulate_grad_batches``) take shares of

@@ -11,8 +11,8 @@ from repro.data.tokenizers.tokenizer import AnyTokenizer, load_tokenizer
 from repro.errors import UserError
 
 
-class Opened(DataModule):
-    """Examples, text or pairs from a prepared store; beside what says which, as in ``SpeechData(Opened, ExampleData)``.
+class StoreDataModule(DataModule):
+    """Data from a prepared store; beside what says which data, as in ``SpeechData(StoreDataModule, ExampleData)``.
 
     Attributes:
         store_name: name of the data set.
@@ -55,7 +55,7 @@ class Opened(DataModule):
         return self.store.manifest_sha256
 
 
-class Stored(Opened):
+class TokenStoreDataModule(StoreDataModule):
     """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols."""
 
     @cached_property
