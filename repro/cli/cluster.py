@@ -76,7 +76,7 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 def _request(args: argparse.Namespace) -> "Request":
     from repro.launch.plan import Request
-    from repro.launch.slurm.checked import setting
+    from repro.launch.slurm.validation import setting
 
     words = ["repro", "submit", *args.targets, "--cluster", args.cluster, "--scale", args.scale]
     words += ["--seeds", args.seeds, *(["--comment", args.comment] if args.comment is not None else [])]

@@ -58,7 +58,7 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
 
 def complete_runs(prefix: str, **_: object) -> list[str]:
     """Shell completion: runs, jobs, and the experiments and papers that have runs."""
-    from repro.launch.status.known import names
+    from repro.launch.status.run_index import names
 
     return names(prefix)
 
@@ -90,17 +90,17 @@ def show_logs(args: argparse.Namespace) -> None:
 
     if args.lines is not None and args.lines < 0:
         raise UserError(f"--lines must be at least 0, not {args.lines}")
-    known, count = choose(args.run, args.scale, args.seed)
+    entry, count = choose(args.run, args.scale, args.seed)
     if args.job:
-        print(f"{known.job_id}  {known.log}")
+        print(f"{entry.job_id}  {entry.log}")
         return
     if count > 1:
         hint = "--scale and --seed choose another"
-        print(f"repro: {known.run}, job {known.job_id}, of {count} runs; {hint}", file=sys.stderr)
+        print(f"repro: {entry.run}, job {entry.job_id}, of {count} runs; {hint}", file=sys.stderr)
     if args.follow:
-        follow(known, _write, args.lines)
+        follow(entry, _write, args.lines)
     else:
-        print_log(known, _write, args.lines)
+        print_log(entry, _write, args.lines)
 
 
 def _write(text: str) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from repro.errors import ReproError, UserError
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.known import Known, everything, select
+from repro.launch.status.run_index import RunEntry, everything, select
 from repro.launch.status.state import CANCELLED_FILE, cancelled
 from repro.record import write_atomic
 
@@ -19,13 +19,13 @@ AT_ONCE = 200  # tasks in one call of scancel
 class Candidate:
     """A task of the ledger that is in the queue."""
 
-    known: Known
+    entry: RunEntry
     queued: Queued
 
     @property
     def line(self) -> str:
         """For the user: ``12_0  <run>  (RUNNING)``."""
-        what = self.known.run or self.queued.name
+        what = self.entry.run or self.queued.name
         return f"{self.queued.job}  {what}  ({self.queued.state.lower()})"
 
 
@@ -33,7 +33,7 @@ def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
     """The tasks in the queue that the targets mean, whichever submission queued them.
 
     Args:
-        targets: see :func:`repro.launch.status.known.select`.
+        targets: see :func:`repro.launch.status.run_index.select`.
         every: all that is in the ledger and in the queue, jobs that only make tables included; without targets.
 
     Raises:
@@ -46,9 +46,9 @@ def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
     queue = slurm.in_queue()
     chosen = select(targets, everything(queue))
     return [
-        Candidate(known, queued)
-        for known in chosen
-        if (queued := queue.get(known.job_id or "")) and known.owns(queued) and queued.state != "COMPLETING"
+        Candidate(entry, queued)
+        for entry in chosen
+        if (queued := queue.get(entry.job_id or "")) and entry.owns(queued) and queued.state != "COMPLETING"
     ]
 
 
@@ -77,8 +77,8 @@ def cancel(tasks: Sequence[Candidate]) -> None:
 
 def _note(tasks: Sequence[Candidate]) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    submissions = {t.known.submission.name: t.known.submission for t in tasks if t.known.submission}
+    submissions = {t.entry.submission.name: t.entry.submission for t in tasks if t.entry.submission}
     for submission in submissions.values():
-        mine = [t.queued.job for t in tasks if t.known.submission == submission]
+        mine = [t.queued.job for t in tasks if t.entry.submission == submission]
         noted = {**cancelled(submission), **dict.fromkeys(mine, now)}
         write_atomic(submission.folder / CANCELLED_FILE, (json.dumps(noted, indent=1) + "\n").encode())

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.errors import UserError
-from repro.launch.slurm.checked import hours
 from repro.launch.slurm.profile import Resources
+from repro.launch.slurm.validation import hours
 from repro.launch.targets import RunSpec
 from repro.recipe import load_recipe
 

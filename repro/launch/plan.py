@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from repro.errors import UserError
 from repro.launch.cost import describe_cost
-from repro.launch.slurm import checked
+from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.slurm.profile import Profile, load_profile
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
-from repro.launch.status.withheld import refuse_secrets
+from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
@@ -98,7 +98,7 @@ def make_plan(request: Request, queued: Mapping[str, str]) -> Plan:
     profile = load_profile(request.cluster)
     _refuse_typed_secrets(request, profile)
     if request.comment is not None:
-        checked.remark(request.comment)
+        validation.remark(request.comment)
     wanted = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
     todo = needed(wanted, queued)
     name = job_name(request.targets[0], request.scale)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import UserError, nearest
-from repro.launch.slurm.checked import setting
+from repro.launch.slurm.validation import setting
 from repro.paths import results_dir
 from repro.recipe import (
     SCALES,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.errors import UserError, nearest
-from repro.launch.slurm import checked
+from repro.launch.slurm import validation
 from repro.paths import PROJECT
 from repro.yamls import read_yaml
 
@@ -140,34 +140,34 @@ def parse_profile(name: str, raw: object) -> Profile:
     values = {**DEFAULTS, **{k: v for k, v in raw.items() if v is not None}}
     parallel, stall = values["max_parallel"], values["stall_s"]
     return Profile(
-        name=checked.matching("profile name", name, checked.NAME, "my-cluster"),
+        name=validation.matching("profile name", name, validation.NAME, "my-cluster"),
         queue=_queue(values),
         resources=_resources(values),
         surroundings=_surroundings(values),
-        max_parallel=None if parallel is None else checked.count("max_parallel", parallel, 1),
-        max_requeues=checked.count("max_requeues", values["max_requeues"], 0),
-        stall_s=None if stall is None else checked.count("stall_s", stall, 1),
+        max_parallel=None if parallel is None else validation.count("max_parallel", parallel, 1),
+        max_requeues=validation.count("max_requeues", values["max_requeues"], 0),
+        stall_s=None if stall is None else validation.count("stall_s", stall, 1),
     )
 
 
 def _queue(values: dict[str, object]) -> Queue:
     def optional(key: str, pattern: re.Pattern[str], example: str) -> str | None:
         value = values[key]
-        return None if value is None else checked.matching(key, value, pattern, example)
+        return None if value is None else validation.matching(key, value, pattern, example)
 
     return Queue(
-        account=optional("account", checked.NAME, "my-project"),
-        partition=optional("partition", checked.NAMES, "gpu or gpu,long"),
-        qos=optional("qos", checked.NAME, "normal"),
-        constraint=optional("constraint", checked.CONSTRAINT, "h100 or a100|h100"),
-        reservation=optional("reservation", checked.NAMES, "course-2026"),
+        account=optional("account", validation.NAME, "my-project"),
+        partition=optional("partition", validation.NAMES, "gpu or gpu,long"),
+        qos=optional("qos", validation.NAME, "normal"),
+        constraint=optional("constraint", validation.CONSTRAINT, "h100 or a100|h100"),
+        reservation=optional("reservation", validation.NAMES, "course-2026"),
     )
 
 
 def _resources(values: dict[str, object]) -> Resources:
     if values["gpus_per_node"] is None:
         raise UserError("gpus_per_node is missing; write the number of GPUs of a node, 0 for a CPU profile")
-    gpus = checked.count("gpus_per_node", values["gpus_per_node"], 0)
+    gpus = validation.count("gpus_per_node", values["gpus_per_node"], 0)
     tasks = values["tasks_per_node"]
     if gpus and tasks is not None:
         raise UserError(
@@ -175,23 +175,23 @@ def _resources(values: dict[str, object]) -> Resources:
         )
     mem = values["mem"]
     return Resources(
-        time=checked.time_limit(values["time"]),
-        nodes=checked.count("nodes", values["nodes"], 1),
+        time=validation.time_limit(values["time"]),
+        nodes=validation.count("nodes", values["nodes"], 1),
         gpus_per_node=gpus,
-        tasks_per_node=gpus or checked.count("tasks_per_node", 1 if tasks is None else tasks, 1),
-        cpus_per_task=checked.count("cpus_per_task", values["cpus_per_task"], 1),
-        mem=None if mem is None else checked.matching("mem", mem, checked.MEMORY, "64G"),
+        tasks_per_node=gpus or validation.count("tasks_per_node", 1 if tasks is None else tasks, 1),
+        cpus_per_task=validation.count("cpus_per_task", values["cpus_per_task"], 1),
+        mem=None if mem is None else validation.matching("mem", mem, validation.MEMORY, "64G"),
     )
 
 
 def _surroundings(values: dict[str, object]) -> Surroundings:
-    modules = checked.lines("modules", values["modules"])
+    modules = validation.lines("modules", values["modules"])
     for module in modules:
-        checked.matching("modules", module, checked.MODULE, "cuda/12.8")
+        validation.matching("modules", module, validation.MODULE, "cuda/12.8")
     return Surroundings(
         modules=modules,
-        setup=checked.setup_lines(values["setup"]),
-        env=checked.environment(values["env"]),
+        setup=validation.setup_lines(values["setup"]),
+        env=validation.environment(values["env"]),
         stage_data=_stage(values["stage_data"]),
         container=_container(values["container"]),
     )
@@ -200,9 +200,9 @@ def _surroundings(values: dict[str, object]) -> Surroundings:
 def _stage(value: object) -> str | None:
     if value is None:
         return None
-    if isinstance(value, str) and value.startswith("$") and checked.VARIABLE.fullmatch(value[1:]):
+    if isinstance(value, str) and value.startswith("$") and validation.VARIABLE.fullmatch(value[1:]):
         return value
-    return checked.matching("stage_data", value, checked.FOLDER, "/local/scratch or $TMPDIR")
+    return validation.matching("stage_data", value, validation.FOLDER, "/local/scratch or $TMPDIR")
 
 
 def _container(value: object) -> Container | None:
@@ -215,10 +215,12 @@ def _container(value: object) -> Container | None:
     for key in value:
         if key not in ("image", "mounts"):
             raise UserError(f"container: unknown key {key!r}{nearest(str(key), ('image', 'mounts'))}")
-    image = checked.matching("container image", value["image"], checked.IMAGE, "hub.example#suite/torch:1.0")
-    mounts = checked.lines("container mounts", value.get("mounts") or [])
+    image = validation.matching(
+        "container image", value["image"], validation.IMAGE, "hub.example#suite/torch:1.0"
+    )
+    mounts = validation.lines("container mounts", value.get("mounts") or [])
     for mount in mounts:
-        checked.matching(
-            "container mounts", mount, checked.MOUNT, "/scratch:/scratch or /home/me:/home/me:ro"
+        validation.matching(
+            "container mounts", mount, validation.MOUNT, "/scratch:/scratch or /home/me:/home/me:ro"
         )
     return Container(image, mounts)

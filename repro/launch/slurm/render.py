@@ -1,7 +1,7 @@
 """The batch scripts: one template for an array of runs, one for the job that makes the tables.
 
 Everything that comes from a profile, a recipe or the environment is either held to a small alphabet
-(``#SBATCH`` lines, :mod:`repro.launch.slurm.checked`) or quoted for the shell (all else). The exception is
+(``#SBATCH`` lines, :mod:`repro.launch.slurm.validation`) or quoted for the shell (all else). The exception is
 a profile's ``setup``: that is shell by purpose.
 """
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.errors import UserError
-from repro.launch.slurm import checked
+from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile
-from repro.launch.status.withheld import refuse_secrets
+from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec
 from repro.paths import PROJECT, data_dir, results_dir, runs_dir
 from repro.recipe import SCALES
@@ -85,7 +85,7 @@ def render_script(
         UserError: too many runs, or a value that cannot be written into a script.
     """
     template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
-    name = checked.job_name(job.name)
+    name = validation.job_name(job.name)
     script = _template(template).render(
         job_name=name,
         comment=_comment(places.submission.name, name, remark),
@@ -110,7 +110,7 @@ def render_script(
 def _comment(submission: str, name: str, remark: str | None) -> str:
     """By this a job is found in the queue whose id was lost; the user's words come behind it."""
     comment = f"repro:{submission}:{name}"
-    return comment if remark is None else f'"{comment} {checked.remark(remark)}"'
+    return comment if remark is None else f'"{comment} {validation.remark(remark)}"'
 
 
 def _dependency(value: str | None) -> str | None:
@@ -150,7 +150,7 @@ def _ranges(indices: Sequence[int]) -> str:
 
 
 def _sbatch_folder(what: str, folder: Path) -> str:
-    if not checked.FOLDER.fullmatch(str(folder)):
+    if not validation.FOLDER.fullmatch(str(folder)):
         raise UserError(
             f"{what}, {str(folder)!r}, cannot stand in an #SBATCH line: spaces, quotes and % have a meaning "
             "there; work in another folder, or set REPRO_RUNS"
@@ -159,11 +159,11 @@ def _sbatch_folder(what: str, folder: Path) -> str:
 
 
 def _run(run: RunSpec) -> dict[str, str]:
-    checked.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
+    validation.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
     if run.scale not in SCALES:
         raise UserError(f"scale: {run.scale!r}; choose one of {', '.join(SCALES)}")
-    seed = str(checked.count("seed", run.seed, 0))
-    stores = [checked.inner_path("store", store, "multi30k") for store in run.stores]
+    seed = str(validation.count("seed", run.seed, 0))
+    stores = [validation.inner_path("store", store, "multi30k") for store in run.stores]
     for word in run.settings:
         key = word[2:].partition("=")[0]
         if any(key == d or key.startswith(f"{d}.") for d in DERIVED):
@@ -183,7 +183,7 @@ def _container(profile: Profile, places: Places) -> dict[str, str] | None:
     if container is None:
         return None
     for folder in (places.work, *places.variables.values()):
-        if not checked.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
+        if not validation.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
             raise UserError(
                 f"{str(folder)!r} cannot be mounted into a container; use a folder without spaces, , and :"
             )

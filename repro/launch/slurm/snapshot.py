@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from repro.errors import ReproError, UserError
-from repro.launch.status.withheld import refuse_secrets
+from repro.launch.status.secret_check import refuse_secrets
 from repro.paths import PROJECT, configs_dir
 from repro.record import write_atomic
 from repro.source import SNAPSHOT_FACTS, git, state

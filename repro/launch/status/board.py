@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TextIO
 
-from repro.launch.status.evidence import moment
+from repro.launch.status.job_state import moment
 from repro.launch.status.state import SHOWN_DAYS, RunState, Survey
 
 _HEADINGS = ("run", "state", "job", "step", "loss", "tokens/s", "left", "restarts", "W&B")

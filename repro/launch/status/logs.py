@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from repro.errors import ReproError, UserError
 from repro.launch.slurm.queue import in_queue
-from repro.launch.status.known import Known, everything, select
+from repro.launch.status.run_index import RunEntry, everything, select
 
 POLL = 0.5  # seconds between two looks at the file
 ASK_EVERY = 20  # looks between two questions to squeue
@@ -98,15 +98,15 @@ def _start_of_last(file: BinaryIO, lines: int) -> int:
 
 
 def choose(
-    word: str, scale: str | None = None, seed: int | None = None, entries: Sequence[Known] | None = None
-) -> tuple[Known, int]:
+    word: str, scale: str | None = None, seed: int | None = None, entries: Sequence[RunEntry] | None = None
+) -> tuple[RunEntry, int]:
     """The run, as its last submission has it, whose log a word means, and how many it could have meant.
 
     Args:
-        word: see :func:`repro.launch.status.known.select`; a job means that submission, not the run's last.
+        word: see :func:`repro.launch.status.run_index.select`; a job means that submission, not the run's last.
         scale: only runs at this scale.
         seed: only runs of this seed.
-        entries: of :func:`repro.launch.status.known.everything`.
+        entries: of :func:`repro.launch.status.run_index.everything`.
 
     Raises:
         UserError: an unknown word; no run of that scale and seed; a run that has no log.
@@ -116,40 +116,40 @@ def choose(
     if not found:
         which = "".join([f" at scale {scale}" if scale else "", "" if seed is None else f" with seed {seed}"])
         raise UserError(f"{word} has no run{which}; `repro status {word}` shows what there is")
-    logged = [known for known in found if known.log is not None]
+    logged = [entry for entry in found if entry.log is not None]
     if not logged:
         run = found[0].run or word
-        if any(known.submission for known in found):
+        if any(entry.submission for entry in found):
             raise UserError(f"{run} is being submitted, or Slurm did not take it; `repro submit` tries again")
         raise UserError(
             f"{run} was not submitted, so its output went to the terminal it was started in and to no file; "
             "`repro submit` keeps a log, `repro status` and `repro show` tell what this run did"
         )
-    last = max(known.submission.name for known in logged if known.submission)
-    newest = [known for known in logged if known.submission and known.submission.name == last]
-    return newest[0], len({known.run for known in found})
+    last = max(entry.submission.name for entry in logged if entry.submission)
+    newest = [entry for entry in logged if entry.submission and entry.submission.name == last]
+    return newest[0], len({entry.run for entry in found})
 
 
-def is_queued(known: Known) -> bool | None:
+def is_queued(entry: RunEntry) -> bool | None:
     """Whether the task is in the queue; None where the queue cannot be asked."""
     try:
-        queued = in_queue().get(known.job_id or "")
+        queued = in_queue().get(entry.job_id or "")
     except UserError:
         return None
-    return queued is not None and known.owns(queued)
+    return queued is not None and entry.owns(queued)
 
 
-def print_log(known: Known, write: Writer, lines: int | None = None) -> None:
+def print_log(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
     """Writes a task's log, all attempts, or its last lines.
 
     Raises:
         ReproError: there is no log though the task is not in the queue any more.
     """
-    tail, cleaner = _tail(known, lines), Cleaner()
+    tail, cleaner = _tail(entry, lines), Cleaner()
     data = tail.read()
     if data is None:
-        require_log_to_come(known)
-        write(f"{known.job_id}: queued, no output yet\n")
+        require_log_to_come(entry)
+        write(f"{entry.job_id}: queued, no output yet\n")
         return
     while data:
         write(cleaner.feed(data))
@@ -157,17 +157,17 @@ def print_log(known: Known, write: Writer, lines: int | None = None) -> None:
     write(cleaner.feed(b"", last=True))
 
 
-def require_log_to_come(known: Known) -> None:
+def require_log_to_come(entry: RunEntry) -> None:
     """Raises where a log is neither there nor to be expected."""
-    if is_queued(known) is False:
+    if is_queued(entry) is False:
         raise ReproError(
-            f"job {known.job_id} left the queue without output: it was cancelled before it started, or {known.log} "
+            f"job {entry.job_id} left the queue without output: it was cancelled before it started, or {entry.log} "
             "was removed; `repro status` tells its state"
         )
 
 
 def follow(
-    known: Known,
+    entry: RunEntry,
     write: Writer,
     lines: int | None = None,
     alive: Alive | None = None,
@@ -176,7 +176,7 @@ def follow(
     """Writes a task's log as it grows, until the task has left the queue or Ctrl-C.
 
     Args:
-        known: the task.
+        entry: the task.
         write: takes text.
         lines: of what is there already, only the last so many.
         alive: whether the task is in the queue; None: cannot be asked, go on.
@@ -185,8 +185,8 @@ def follow(
     Raises:
         ReproError: as :func:`print_log`.
     """
-    tail, cleaner = _tail(known, lines), Cleaner()
-    alive = alive or (lambda: is_queued(known))
+    tail, cleaner = _tail(entry, lines), Cleaner()
+    alive = alive or (lambda: is_queued(entry))
     looks, there, waiting = 0, False, False
     try:
         while True:
@@ -196,7 +196,7 @@ def follow(
                 write(cleaner.feed(data))
                 continue
             if data is None and not waiting:
-                write(f"{known.job_id}: queued, no output yet\n")
+                write(f"{entry.job_id}: queued, no output yet\n")
                 waiting = True
             if looks % ASK_EVERY == 0 and alive() is False:
                 break
@@ -211,13 +211,13 @@ def follow(
     finally:
         write(cleaner.feed(b"", last=True))
     if not there:
-        require_log_to_come(known)
+        require_log_to_come(entry)
 
 
-def _tail(known: Known, lines: int | None) -> Tail:
-    if known.log is None:
-        raise UserError(f"{known.run} has no log")
-    tail = Tail(known.log)
+def _tail(entry: RunEntry, lines: int | None) -> Tail:
+    if entry.log is None:
+        raise UserError(f"{entry.run} has no log")
+    tail = Tail(entry.log)
     if lines is not None:
         tail.skip_to_last(lines)
     return tail

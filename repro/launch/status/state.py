@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from repro.errors import UserError
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.evidence import ENDED, FINAL, UNDER_WAY, Evidence, explain, gather, judge, moment
-from repro.launch.status.known import everything, newest, select
+from repro.launch.status.job_state import ENDED, FINAL, UNDER_WAY, Evidence, explain, gather, judge, moment
 from repro.launch.status.ledger import Submission
+from repro.launch.status.run_index import everything, newest, select
 
 CANCELLED_FILE = (
     "cancelled.json"  # beside submission.json: the tasks that `repro cancel` took out of the queue
@@ -94,7 +94,7 @@ class Survey:
 
 
 def run_states(targets: Sequence[str] = ()) -> list[RunState]:
-    """One row for each run that the targets mean; see :func:`repro.launch.status.known.select`.
+    """One row for each run that the targets mean; see :func:`repro.launch.status.run_index.select`.
 
     Raises:
         UserError: a target that means nothing, or a damaged entry of the ledger.
@@ -112,13 +112,13 @@ def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
     notes: list[str] = []
     entries = everything()  # before the queue: whatever has a number here was in the queue, or is past it
     queue: dict[str, Queued] | None = {}
-    asked = any(known.submission and known.job_id is None for known in entries)
+    asked = any(entry.submission and entry.job_id is None for entry in entries)
     if asked:
         queue = _ask_queue(notes)
         entries = everything(queue or {})
-    meant = {known.run for known in select(targets, entries)}
-    found = [gather(known) for known in newest(entries) if known.run in meant]
-    if not asked and any((e.job or e.known.job_id) and not e.recorded for e in found):
+    meant = {entry.run for entry in select(targets, entries)}
+    found = [gather(entry) for entry in newest(entries) if entry.run in meant]
+    if not asked and any((e.job or e.entry.job_id) and not e.recorded for e in found):
         queue = _ask_queue(notes)
     rows = [_row(evidence, judge(evidence)) for evidence in _account(_attach(found, queue))]
     rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
@@ -140,11 +140,11 @@ def _attach(found: Sequence[Evidence], queue: Mapping[str, Queued] | None) -> li
         return [replace(evidence, queue_known=False) for evidence in found]
     attached = []
     for evidence in found:
-        known, job = evidence.known, evidence.job
-        submitted, told = queue.get(known.job_id or ""), queue.get(job or "")
-        if submitted and known.owns(submitted):
-            attached.append(replace(evidence, job=known.job_id, queued=submitted))
-        elif told and job != known.job_id:
+        entry, job = evidence.entry, evidence.job
+        submitted, told = queue.get(entry.job_id or ""), queue.get(job or "")
+        if submitted and entry.owns(submitted):
+            attached.append(replace(evidence, job=entry.job_id, queued=submitted))
+        elif told and job != entry.job_id:
             attached.append(replace(evidence, queued=told))
         else:
             attached.append(evidence)
@@ -155,7 +155,7 @@ def _account(found: Sequence[Evidence]) -> list[Evidence]:
     """Adds to each run whose task has left the queue how the task ended."""
     gone = [e.job for e in found if e.job and not e.queued and not e.recorded]
     ends = slurm.history(gone) if gone else {}
-    submissions = {e.known.submission.name: e.known.submission for e in found if e.known.submission}
+    submissions = {e.entry.submission.name: e.entry.submission for e in found if e.entry.submission}
     when = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
     accounted = []
     for evidence in found:
@@ -178,7 +178,7 @@ def cancelled(submission: Submission) -> dict[str, str]:
 
 
 def _row(evidence: Evidence, state: str) -> RunState:
-    status, queued, known = evidence.status, evidence.queued, evidence.known
+    status, queued, entry = evidence.status, evidence.queued, evidence.entry
     own = evidence.own or (status if evidence.recorded else {})
     moving = own if state in UNDER_WAY else {}
     attempt = _whole(status.get("attempt"))
@@ -187,7 +187,7 @@ def _row(evidence: Evidence, state: str) -> RunState:
     recorded = evidence.recorded.strftime("%Y-%m-%dT%H:%M:%SZ") if evidence.recorded else None
     times = (status.get("updated") or recorded, evidence.cancelled)
     return RunState(
-        run=known.run,
+        run=entry.run,
         state=state,
         reason=queued.reason if queued and waits else "",
         job=evidence.job,
@@ -205,7 +205,7 @@ def _row(evidence: Evidence, state: str) -> RunState:
         wandb_url=str(status["wandb_url"]) if status.get("wandb_url") else None,
         message=explain(evidence, state),
         updated=max(str(time or "") for time in times) or None,
-        submission=known.submission.name if known.submission else None,
+        submission=entry.submission.name if entry.submission else None,
     )
 
 

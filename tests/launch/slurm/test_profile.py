@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from repro.errors import UserError
-from repro.launch.slurm import checked
+from repro.launch.slurm import validation
 from repro.launch.slurm.profile import DEFAULTS, Container, load_profile, parse_profile, profile_names
 from tests.launch.conftest import PROFILE, World
 
@@ -163,5 +163,5 @@ def test_what_only_looks_like_a_secret_passes() -> None:
     [("30", 0.5), ("30:00", 0.5), ("24:00:00", 24), ("2-00", 48), ("1-12:30", 36.5), ("1-00:00:36", 24.01)],
 )
 def test_hours_of_a_time_limit(limit: str, expected: float) -> None:
-    assert checked.time_limit(limit) == limit
-    assert checked.hours(limit) == pytest.approx(expected)
+    assert validation.time_limit(limit) == limit
+    assert validation.hours(limit) == pytest.approx(expected)

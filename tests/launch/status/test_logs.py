@@ -7,9 +7,9 @@ import pytest
 
 from repro.errors import ReproError, UserError
 from repro.launch.status import logs
-from repro.launch.status.known import Known
 from repro.launch.status.ledger import Submission
 from repro.launch.status.logs import Cleaner, Tail, choose, follow, print_log
+from repro.launch.status.run_index import RunEntry
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm
 
@@ -88,8 +88,8 @@ def submitted(world: World, slurm: FakeSlurm) -> Submission:
 
 
 def chosen(word: str, scale: str | None = None, seed: int | None = None) -> tuple[str | None, int]:
-    known, count = choose(word, scale, seed)
-    return known.job_id, count
+    entry, count = choose(word, scale, seed)
+    return entry.job_id, count
 
 
 def test_which_log_is_meant(submitted: Submission, slurm: FakeSlurm) -> None:
@@ -139,39 +139,39 @@ class Screen:
 
 
 @pytest.fixture
-def known(submitted: Submission) -> Known:
+def entry(submitted: Submission) -> RunEntry:
     return choose("12_0")[0]
 
 
-def log_of(known: Known) -> Path:
-    assert known.log is not None
-    return known.log
+def log_of(entry: RunEntry) -> Path:
+    assert entry.log is not None
+    return entry.log
 
 
-def test_a_log_is_printed_whole_or_its_end(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_printed_whole_or_its_end(entry: RunEntry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_BLOCK", 4)
-    log_of(known).write_bytes(b"attempt 1\n\x1b[31mattempt 2\x1b[0m\n")
+    log_of(entry).write_bytes(b"attempt 1\n\x1b[31mattempt 2\x1b[0m\n")
     whole, last = Screen(), Screen()
-    print_log(known, whole)
-    print_log(known, last, lines=1)
+    print_log(entry, whole)
+    print_log(entry, last, lines=1)
     assert (whole.text, last.text) == ("attempt 1\nattempt 2\n", "attempt 2\n")
 
 
-def test_no_log_yet(known: Known, slurm: FakeSlurm) -> None:
+def test_no_log_yet(entry: RunEntry, slurm: FakeSlurm) -> None:
     screen = Screen()
     slurm.queue(queued("12_0", "PENDING", NAME))
-    print_log(known, screen)
+    print_log(entry, screen)
     assert screen.text == "12_0: queued, no output yet\n"
 
 
-def test_no_log_ever(known: Known, slurm: FakeSlurm) -> None:
+def test_no_log_ever(entry: RunEntry, slurm: FakeSlurm) -> None:
     for act in (print_log, lambda *words: follow(*words, pause=lambda seconds: None)):
         with pytest.raises(ReproError, match="left the queue without output") as caught:
-            act(known, Screen())
+            act(entry, Screen())
         assert caught.value.exit_code == 1
 
 
-def play(known: Known, steps: list[Callable[[], object]], lines: int | None = None) -> str:
+def play(entry: RunEntry, steps: list[Callable[[], object]], lines: int | None = None) -> str:
     """Follows; at each pause one step happens; when all have, the job has left the queue."""
     screen = Screen()
 
@@ -179,7 +179,7 @@ def play(known: Known, steps: list[Callable[[], object]], lines: int | None = No
         if steps:
             steps.pop(0)()
 
-    follow(known, screen, lines, lambda: bool(steps), pause)
+    follow(entry, screen, lines, lambda: bool(steps), pause)
     assert steps == []
     return screen.text
 
@@ -198,8 +198,8 @@ def _ask_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_ask_always")
-def test_following_from_before_the_first_line_to_after_the_last(known: Known) -> None:
-    path = log_of(known)
+def test_following_from_before_the_first_line_to_after_the_last(entry: RunEntry) -> None:
+    path = log_of(entry)
     steps = [
         lambda: None,
         append(path, b"one\n\x1b[3"),
@@ -207,25 +207,25 @@ def test_following_from_before_the_first_line_to_after_the_last(known: Known) ->
         lambda: path.write_bytes(b"cut\n"),
         append(path, b"last \xc3"),
     ]
-    text = play(known, steps)
+    text = play(entry, steps)
     assert text == "12_0: queued, no output yet\none\ntwo\ncut\nlast \ufffd"
 
 
 @pytest.mark.usefixtures("_ask_always")
-def test_following_starts_with_the_last_lines(known: Known) -> None:
-    log_of(known).write_bytes(b"a\nb\nc\n")
-    assert play(known, [append(log_of(known), b"d\n")], lines=1) == "c\nd\n"
+def test_following_starts_with_the_last_lines(entry: RunEntry) -> None:
+    log_of(entry).write_bytes(b"a\nb\nc\n")
+    assert play(entry, [append(log_of(entry), b"d\n")], lines=1) == "c\nd\n"
 
 
-def test_what_comes_with_the_end_of_the_job_is_shown(known: Known) -> None:
-    log_of(known).write_bytes(b"a\n")
+def test_what_comes_with_the_end_of_the_job_is_shown(entry: RunEntry) -> None:
+    log_of(entry).write_bytes(b"a\n")
     screen = Screen()
-    follow(known, screen, None, lambda: False, lambda seconds: append(log_of(known), b"last words\n")())
+    follow(entry, screen, None, lambda: False, lambda seconds: append(log_of(entry), b"last words\n")())
     assert screen.text == "a\nlast words\n"
 
 
-def test_following_asks_slurm_seldom(known: Known, slurm: FakeSlurm) -> None:
-    log_of(known).write_bytes(b"a\n")
+def test_following_asks_slurm_seldom(entry: RunEntry, slurm: FakeSlurm) -> None:
+    log_of(entry).write_bytes(b"a\n")
     slurm.queue(queued("12_0", "RUNNING", NAME))
     pauses = 0
 
@@ -235,14 +235,14 @@ def test_following_asks_slurm_seldom(known: Known, slurm: FakeSlurm) -> None:
         if pauses == 45:
             slurm.queue()
 
-    follow(known, Screen(), pause=pause)
+    follow(entry, Screen(), pause=pause)
     assert len(slurm.calls("squeue")) == 4
     assert pauses == 61
 
 
-def test_following_goes_on_where_the_queue_cannot_be_asked(known: Known, slurm: FakeSlurm) -> None:
+def test_following_goes_on_where_the_queue_cannot_be_asked(entry: RunEntry, slurm: FakeSlurm) -> None:
     (slurm.folder / "squeue").unlink()
-    log_of(known).write_bytes(b"a\n")
+    log_of(entry).write_bytes(b"a\n")
     pauses = 0
 
     def pause(seconds: float) -> None:
@@ -252,5 +252,5 @@ def test_following_goes_on_where_the_queue_cannot_be_asked(known: Known, slurm: 
             raise KeyboardInterrupt
 
     screen = Screen()
-    follow(known, screen, pause=pause)  # ends by Ctrl-C, and that is no error
+    follow(entry, screen, pause=pause)  # ends by Ctrl-C, and that is no error
     assert (screen.text, pauses) == ("a\n", 50)

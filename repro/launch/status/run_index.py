@@ -17,7 +17,7 @@ _JOB = re.compile(r"\d+(_\d+)?")
 
 
 @dataclass(frozen=True)
-class Known:
+class RunEntry:
     """A run as one submission has it; a run without a submission; or a submission's job that is no run.
 
     Attributes:
@@ -73,7 +73,7 @@ def is_ours(submission: Submission, job: Job, queued: Queued) -> bool:
     return queued.name == job.name
 
 
-def everything(queue: Mapping[str, Queued] | None = None) -> list[Known]:
+def everything(queue: Mapping[str, Queued] | None = None) -> list[RunEntry]:
     """Every task of every submission, oldest submission first, then the runs that were never submitted.
 
     Args:
@@ -83,14 +83,14 @@ def everything(queue: Mapping[str, Queued] | None = None) -> list[Known]:
     Raises:
         UserError: an entry of the ledger is damaged.
     """
-    found: list[Known] = []
+    found: list[RunEntry] = []
     for submission in read_submissions():
         for job in submission.jobs:
             numbered = _numbered(submission, job, queue or {})
-            runs = [Known(task.run_id, submission, numbered, task) for task in job.tasks]
-            found += runs or [Known("", submission, numbered)]
-    submitted = {known.run for known in found}
-    return found + [Known(run) for run in _folders() if run not in submitted]
+            runs = [RunEntry(task.run_id, submission, numbered, task) for task in job.tasks]
+            found += runs or [RunEntry("", submission, numbered)]
+    submitted = {entry.run for entry in found}
+    return found + [RunEntry(run) for run in _folders() if run not in submitted]
 
 
 def _numbered(submission: Submission, job: Job, queue: Mapping[str, Queued]) -> Job:
@@ -110,18 +110,18 @@ def _folders() -> list[str]:
     return sorted("/".join(path.parts[-4:]) for path in found)
 
 
-def newest(entries: Iterable[Known]) -> list[Known]:
+def newest(entries: Iterable[RunEntry]) -> list[RunEntry]:
     """Each run once, as its last submission that Slurm took has it; jobs that are no runs are left out."""
-    runs: dict[str, Known] = {}
-    for known in entries:
-        if known.run and (known.submission is None or known.job_id is not None):
-            runs[known.run] = known
-        elif known.run and (runs_dir() / known.run).is_dir():  # never taken by Slurm, but it ran before
-            runs.setdefault(known.run, Known(known.run))
+    runs: dict[str, RunEntry] = {}
+    for entry in entries:
+        if entry.run and (entry.submission is None or entry.job_id is not None):
+            runs[entry.run] = entry
+        elif entry.run and (runs_dir() / entry.run).is_dir():  # never taken by Slurm, but it ran before
+            runs.setdefault(entry.run, RunEntry(entry.run))
     return list(runs.values())
 
 
-def select(targets: Sequence[str], entries: Sequence[Known]) -> list[Known]:
+def select(targets: Sequence[str], entries: Sequence[RunEntry]) -> list[RunEntry]:
     """The entries that the targets mean, each once, in the order of ``entries``; all where none is named.
 
     Args:
@@ -135,11 +135,11 @@ def select(targets: Sequence[str], entries: Sequence[Known]) -> list[Known]:
     """
     if not targets:
         return list(entries)
-    chosen = {id(known) for target in targets for known in _select(target, entries)}
-    return [known for known in entries if id(known) in chosen]
+    chosen = {id(entry) for target in targets for entry in _select(target, entries)}
+    return [entry for entry in entries if id(entry) in chosen]
 
 
-def _select(target: str, entries: Sequence[Known]) -> list[Known]:
+def _select(target: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
     if _JOB.fullmatch(target):
         found = [k for k in entries if k.job_id and target in (k.job_id, k.job_id.partition("_")[0])]
         if not found:
@@ -148,7 +148,7 @@ def _select(target: str, entries: Sequence[Known]) -> list[Known]:
     word = run_of_path(target)
     if not word.strip():
         raise UserError("a target is empty; `repro status --all` shows every run")
-    rules: list[Callable[[Known], object]] = [
+    rules: list[Callable[[RunEntry], object]] = [
         lambda k: k.submission is not None and k.submission.name == word.removeprefix("slurm/"),
         lambda k: k.run == word,
         lambda k: k.run and word in (k.experiment, k.experiment.partition("@")[0]),
@@ -156,22 +156,22 @@ def _select(target: str, entries: Sequence[Known]) -> list[Known]:
         lambda k: word and k.run.startswith(word),
     ]
     for rule in rules:
-        found = [known for known in entries if rule(known)]
+        found = [entry for entry in entries if rule(entry)]
         if found:
             return found
     return _of_recipes(word, entries)
 
 
-def _of_recipes(word: str, entries: Sequence[Known]) -> list[Known]:
+def _of_recipes(word: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
     try:
         meant = set(named_experiments([word]))
     except UserError:
-        runs = {known.run for known in entries if known.run}
-        jobs = {known.job_id for known in entries if known.job_id}
+        runs = {entry.run for entry in entries if entry.run}
+        jobs = {entry.job_id for entry in entries if entry.job_id}
         names = {*runs, *jobs, *(run.rsplit("/", 2)[0] for run in runs), *experiments()}
         close = nearest(word, sorted(names))
         raise UserError(f"no run or target {word!r}{close}; `repro status --all` shows every run") from None
-    return [known for known in entries if known.run and known.experiment in meant]
+    return [entry for entry in entries if entry.run and entry.experiment in meant]
 
 
 def run_of_path(word: str) -> str:
@@ -185,7 +185,7 @@ def run_of_path(word: str) -> str:
 def names(prefix: str) -> list[str]:
     """For shell completion: run ids, jobs, experiments and papers of the runs there are."""
     entries = everything()
-    runs = [known.run for known in entries if known.run]
+    runs = [entry.run for entry in entries if entry.run]
     above = [part for run in runs for part in (run.rsplit("/", 2)[0], run.partition("/")[0])]
-    jobs = [known.job_id for known in entries if known.job_id]
+    jobs = [entry.job_id for entry in entries if entry.job_id]
     return sorted({word for word in (*runs, *above, *jobs) if word.startswith(prefix)})

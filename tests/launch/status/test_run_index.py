@@ -4,8 +4,8 @@ import pytest
 
 from repro.errors import UserError
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.known import Known, everything, names, newest, run_of_path, select
 from repro.launch.status.ledger import Job, Submission, write_submission
+from repro.launch.status.run_index import RunEntry, everything, names, newest, run_of_path, select
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import FakeSlurm, run_id, slurm
 
@@ -16,7 +16,7 @@ OTHER = run_id(1, "beta/only")
 
 
 @pytest.fixture
-def entries(world: World, slurm: FakeSlurm) -> list[Known]:
+def entries(world: World, slurm: FakeSlurm) -> list[RunEntry]:
     slurm.submit("20260101T000000Z-aa", 12, run_id(1), run_id(2), LONG)
     slurm.submit("20260102T000000Z-bb", 13, run_id(1), GRID)
     tables = Submission(
@@ -27,8 +27,8 @@ def entries(world: World, slurm: FakeSlurm) -> list[Known]:
     return everything()
 
 
-def of(targets: list[str], entries: list[Known]) -> list[tuple[str, str | None]]:
-    return [(known.run, known.job_id) for known in select(targets, entries)]
+def of(targets: list[str], entries: list[RunEntry]) -> list[tuple[str, str | None]]:
+    return [(entry.run, entry.job_id) for entry in select(targets, entries)]
 
 
 FIRST, SECOND, THIRD = (run_id(1), "12_0"), (run_id(2), "12_1"), (LONG, "12_2")
@@ -62,7 +62,7 @@ AGAIN, POINT, TABLES, LOCAL = (run_id(1), "13_0"), (GRID, "13_1"), ("", "14"), (
         ("..", None),
     ],
 )
-def test_targets(entries: list[Known], target: str, expected: list[tuple[str, str | None]] | None) -> None:
+def test_targets(entries: list[RunEntry], target: str, expected: list[tuple[str, str | None]] | None) -> None:
     if expected is None:
         with pytest.raises(UserError, match=r"repro status --all"):
             select([target], entries)
@@ -70,18 +70,18 @@ def test_targets(entries: list[Known], target: str, expected: list[tuple[str, st
         assert of([target], entries) == expected
 
 
-def test_several_targets_each_run_once(entries: list[Known]) -> None:
+def test_several_targets_each_run_once(entries: list[RunEntry]) -> None:
     assert of(["12_1", "alpha/base", "beta"], entries) == [FIRST, SECOND, AGAIN, LOCAL]
     assert of([], entries) == [FIRST, SECOND, THIRD, AGAIN, POINT, TABLES, LOCAL]
 
 
-def test_a_misspelt_target_gets_the_nearest(entries: list[Known]) -> None:
+def test_a_misspelt_target_gets_the_nearest(entries: list[RunEntry]) -> None:
     with pytest.raises(UserError, match=r"nearest: .*alpha/base"):
         select(["alpah/base"], entries)
 
 
-def test_the_newest_submission_wins_and_jobs_without_runs_are_no_runs(entries: list[Known]) -> None:
-    assert sorted((known.run, known.job_id) for known in newest(entries)) == sorted(
+def test_the_newest_submission_wins_and_jobs_without_runs_are_no_runs(entries: list[RunEntry]) -> None:
+    assert sorted((entry.run, entry.job_id) for entry in newest(entries)) == sorted(
         [AGAIN, SECOND, THIRD, POINT, LOCAL]
     )
 
@@ -100,7 +100,7 @@ def test_a_number_that_was_never_noted_is_learned_from_the_queue(world: World, s
         "8_1": Queued("8_1", "PENDING", "", 0, "", "repro 20260102T000000Z-bb", None, "job"),
         "9_1": Queued("9_1", "PENDING", "", 0, "", "repro 20260102T000000Z-bb", None, "another"),
     }
-    assert [known.job_id for known in everything(queue)] == ["8_0", "8_1"]
+    assert [entry.job_id for entry in everything(queue)] == ["8_0", "8_1"]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_a_foreign_job_of_that_number_is_not_ours(
     world: World, slurm: FakeSlurm, comment: str, name: str, mine: bool
 ) -> None:
     slurm.submit("20260102T000000Z-bb", 8, run_id(1))
-    known = everything()[0]
-    assert known.owns(Queued("8_0", "PENDING", "", 0, "", comment, None, name)) is mine
-    assert not known.owns(Queued("8_1", "PENDING", "", 0, "", "20260102T000000Z-bb", None, "job"))
+    entry = everything()[0]
+    assert entry.owns(Queued("8_0", "PENDING", "", 0, "", comment, None, name)) is mine
+    assert not entry.owns(Queued("8_1", "PENDING", "", 0, "", "20260102T000000Z-bb", None, "job"))
 
 
 def test_only_folders_of_runs_are_runs(world: World, slurm: FakeSlurm) -> None:
@@ -124,9 +124,9 @@ def test_only_folders_of_runs_are_runs(world: World, slurm: FakeSlurm) -> None:
         "slurm/x/cpu/sx",
     ):
         (world.root / "runs" / path).mkdir(parents=True)
-    known = everything()
-    assert [k.run for k in known] == [run_id(10)]
-    assert (known[0].experiment, known[0].scale, known[0].seed, known[0].log) == (
+    entry = everything()
+    assert [k.run for k in entry] == [run_id(10)]
+    assert (entry[0].experiment, entry[0].scale, entry[0].seed, entry[0].log) == (
         "alpha/base",
         "cpu",
         10,
@@ -144,7 +144,7 @@ def test_a_runs_folder_however_written(
     assert run_of_path(folder.name) == run_id()
 
 
-def test_completion_offers_runs_jobs_and_what_holds_them(entries: list[Known]) -> None:
+def test_completion_offers_runs_jobs_and_what_holds_them(entries: list[RunEntry]) -> None:
     assert names("12") == ["12_0", "12_1", "12_2"]
     assert {"alpha", "alpha/base", "alpha/grid@a", GRID} <= set(names("al"))
     assert names("zzz") == []

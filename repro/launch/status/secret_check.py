@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from repro.errors import UserError
-from repro.launch.slurm.checked import SECRET
+from repro.launch.slurm.validation import SECRET
 
 SHORTEST = 8  # characters; shorter values of secret variables ("1", "none") would be found in any text
 

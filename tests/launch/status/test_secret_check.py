@@ -3,7 +3,7 @@
 import pytest
 
 from repro.errors import UserError
-from repro.launch.status.withheld import refuse_secrets, secret_values
+from repro.launch.status.secret_check import refuse_secrets, secret_values
 
 SECRETS = {
     "WANDB_API_KEY": "0123456789abcdef" * 2,

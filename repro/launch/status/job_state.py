@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.known import Known
+from repro.launch.status.run_index import RunEntry
 from repro.paths import runs_dir
 
 STATUS_FILE = "status.json"
@@ -32,7 +32,7 @@ class Evidence:
     """All that is known of one run.
 
     Attributes:
-        known: the run and its last submission.
+        entry: the run and its last submission.
         status: what its status file says; empty where there is none.
         recorded: when its record was written; None where there is none.
         job: the task that the run is or was part of; None for one that was not submitted.
@@ -42,7 +42,7 @@ class Evidence:
         cancelled: when ``repro cancel`` took the task out of the queue; None where it did not.
     """
 
-    known: Known
+    entry: RunEntry
     status: Mapping[str, object]
     recorded: datetime | None
     job: str | None
@@ -57,13 +57,13 @@ class Evidence:
         return self.status if self.status.get("job") == self.job else {}
 
 
-def gather(known: Known) -> Evidence:
+def gather(entry: RunEntry) -> Evidence:
     """What the run's own files say.
 
     A run belongs to its last submission, unless its status file was written later by something else: by hand,
     on this machine or in another job.
     """
-    folder = runs_dir() / known.run
+    folder = runs_dir() / entry.run
     status = read_status(folder)
     try:
         recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
@@ -71,9 +71,9 @@ def gather(known: Known) -> Evidence:
         recorded = None
     told = status.get("job")
     told = told if isinstance(told, str) else None
-    submitted = _digits(known.submission.name.rpartition("-")[0]) if known.submission else ""
+    submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
     later = _digits(str(status.get("updated"))) > submitted
-    return Evidence(known, status, recorded, told if status and later else known.job_id)
+    return Evidence(entry, status, recorded, told if status and later else entry.job_id)
 
 
 def read_status(folder: Path) -> dict[str, object]:
@@ -150,9 +150,9 @@ def _left(evidence: Evidence, state: str) -> str:
 def _local(evidence: Evidence) -> str:
     state = evidence.status.get("state")
     if state is None:
-        return "starting" if is_held(runs_dir() / evidence.known.run) else "lost"
+        return "starting" if is_held(runs_dir() / evidence.entry.run) else "lost"
     if state in UNDER_WAY and not is_fresh(evidence.status):
-        return state if is_held(runs_dir() / evidence.known.run) else "lost"
+        return state if is_held(runs_dir() / evidence.entry.run) else "lost"
     return "stopped" if state == "requeue" else str(state)
 
 
@@ -175,7 +175,7 @@ def is_held(folder: Path) -> bool:
 def explain(evidence: Evidence, state: str) -> str:
     """One line about what went wrong and what to do; empty where nothing did."""
     message = " ".join(str(evidence.own.get("message") or "").split())
-    run, job = evidence.known.run, evidence.job
+    run, job = evidence.entry.run, evidence.job
     resume = f"{'`repro submit`' if job else 'the same command'} goes on from its last checkpoint"
     logs = f"`repro logs {run}` may show why"
     slurm = f"Slurm says {evidence.ended or 'nothing'}"

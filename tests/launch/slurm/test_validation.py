@@ -7,7 +7,7 @@ import pytest
 
 from repro.cli.runs import parse_overrides
 from repro.errors import UserError
-from repro.launch.slurm import checked
+from repro.launch.slurm import validation
 from repro.yamls import parse_yaml
 from tests.cli.test_submit import HOSTILE
 
@@ -20,7 +20,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", [*VALUES, *HOSTILE], ids=repr)
 def test_a_setting_keeps_its_value_and_type(value: Any) -> None:
-    word = checked.setting("model.x", value)
+    word = validation.setting("model.x", value)
     assert "\n" not in word
     ((key, again),) = parse_overrides([word])
     assert key == "model.x"
@@ -34,14 +34,14 @@ def test_what_is_typed_means_the_same_in_the_job(text: str) -> None:
         typed = parse_yaml(text)
     except UserError:
         return
-    ((_, again),) = parse_overrides([checked.setting("model.x", typed)])
+    ((_, again),) = parse_overrides([validation.setting("model.x", typed)])
     assert repr(again) == repr(typed)
 
 
 def test_what_yaml_cannot_carry_is_refused() -> None:
     for value in (object(), (1, 2), [object()]):
         with pytest.raises(UserError, match=r"--model\.x: .* recipe file"):
-            checked.setting("model.x", value)
+            validation.setting("model.x", value)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_what_yaml_cannot_carry_is_refused() -> None:
 )
 def test_a_key_that_is_no_dotted_name_is_refused(key: str) -> None:
     with pytest.raises(UserError, match="setting"):
-        checked.setting(key, 1)
+        validation.setting(key, 1)
 
 
 @pytest.mark.parametrize("name", ["a/b", "a", "a@b/c", "a..b/c"])
 def test_names_with_slashes(name: str) -> None:
-    assert checked.inner_path("store", name, "multi30k") == name
+    assert validation.inner_path("store", name, "multi30k") == name
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_names_with_slashes(name: str) -> None:
 )
 def test_names_that_lead_elsewhere(name: str) -> None:
     with pytest.raises(UserError, match="store"):
-        checked.inner_path("store", name, "multi30k")
+        validation.inner_path("store", name, "multi30k")
