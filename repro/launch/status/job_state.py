@@ -28,7 +28,7 @@ FINAL = (*_ENDED_AS, "COMPLETED")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunFacts:
     """All that is known of one run.
 
     Attributes:
@@ -57,7 +57,7 @@ class Evidence:
         return self.status if self.status.get("job") == self.job else {}
 
 
-def gather(entry: RunEntry) -> Evidence:
+def gather(entry: RunEntry) -> RunFacts:
     """What the run's own files say.
 
     A run belongs to its last submission, unless its status file was written later by something else: by hand,
@@ -73,7 +73,7 @@ def gather(entry: RunEntry) -> Evidence:
     told = told if isinstance(told, str) else None
     submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
     later = _digits(str(status.get("updated"))) > submitted
-    return Evidence(entry, status, recorded, told if status and later else entry.job_id)
+    return RunFacts(entry, status, recorded, told if status and later else entry.job_id)
 
 
 def read_status(folder: Path) -> dict[str, object]:
@@ -98,31 +98,31 @@ def moment(text: object) -> datetime | None:
         return None
 
 
-def judge(evidence: Evidence) -> str:
+def judge(facts: RunFacts) -> str:
     """The state of a run, in the words of the table."""
-    if evidence.recorded:
+    if facts.recorded:
         return "done"
-    if evidence.queued:
-        return _in_queue(evidence, evidence.queued)
-    if evidence.job is None:
-        return _local(evidence)
-    if evidence.ended in FINAL:
-        return _accounted(evidence, str(evidence.ended))
-    state = evidence.own.get("state")
-    if not evidence.queue_known:
+    if facts.queued:
+        return _in_queue(facts, facts.queued)
+    if facts.job is None:
+        return _local(facts)
+    if facts.ended in FINAL:
+        return _accounted(facts, str(facts.ended))
+    state = facts.own.get("state")
+    if not facts.queue_known:
         return "submitted" if state is None else "requeued" if state == "requeue" else str(state)
     if state is None:  # sacct may go on telling that a task is PENDING which was cancelled out of its array
-        return "cancelled" if evidence.ended == "PENDING" else "lost"
-    return _left(evidence, str(state))
+        return "cancelled" if facts.ended == "PENDING" else "lost"
+    return _left(facts, str(state))
 
 
-def _in_queue(evidence: Evidence, queued: Queued) -> str:
-    state = evidence.own.get("state")
+def _in_queue(facts: RunFacts, queued: Queued) -> str:
+    state = facts.own.get("state")
     if queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"):
-        return "requeued" if queued.restarts or evidence.own else "queued"
+        return "requeued" if queued.restarts or facts.own else "queued"
     if queued.state == "SUSPENDED":
         return "suspended"
-    began, told = moment(queued.start), moment(evidence.status.get("updated"))
+    began, told = moment(queued.start), moment(facts.status.get("updated"))
     fresh = state is not None and not (began and told and told < began)  # else it is of an earlier attempt
     if queued.state == "COMPLETING" and (not fresh or state in UNDER_WAY):
         return "ending"
@@ -131,28 +131,28 @@ def _in_queue(evidence: Evidence, queued: Queued) -> str:
     return "requeued" if state == "requeue" else str(state)
 
 
-def _accounted(evidence: Evidence, ended: str) -> str:
-    state = evidence.own.get("state")
+def _accounted(facts: RunFacts, ended: str) -> str:
+    state = facts.own.get("state")
     if ended in ("FAILED", "COMPLETED") and state in ("requeue", "stopped", "failed"):
         return "failed" if state == "failed" else "stopped"
     if ended == "COMPLETED":
-        return "lost" if state is None else _left(evidence, str(state))
+        return "lost" if state is None else _left(facts, str(state))
     return _ENDED_AS[ended]
 
 
-def _left(evidence: Evidence, state: str) -> str:
+def _left(facts: RunFacts, state: str) -> str:
     """Of a run whose job has left the queue and may have a moment ago."""
     if state in UNDER_WAY:
-        return "ending" if is_fresh(evidence.status) else "lost"
+        return "ending" if is_fresh(facts.status) else "lost"
     return "stopped" if state == "requeue" else state
 
 
-def _local(evidence: Evidence) -> str:
-    state = evidence.status.get("state")
+def _local(facts: RunFacts) -> str:
+    state = facts.status.get("state")
     if state is None:
-        return "starting" if is_held(runs_dir() / evidence.entry.run) else "lost"
-    if state in UNDER_WAY and not is_fresh(evidence.status):
-        return state if is_held(runs_dir() / evidence.entry.run) else "lost"
+        return "starting" if is_held(runs_dir() / facts.entry.run) else "lost"
+    if state in UNDER_WAY and not is_fresh(facts.status):
+        return state if is_held(runs_dir() / facts.entry.run) else "lost"
     return "stopped" if state == "requeue" else str(state)
 
 
@@ -172,27 +172,27 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-def explain(evidence: Evidence, state: str) -> str:
+def explain(facts: RunFacts, state: str) -> str:
     """One line about what went wrong and what to do; empty where nothing did."""
-    message = " ".join(str(evidence.own.get("message") or "").split())
-    run, job = evidence.entry.run, evidence.job
+    message = " ".join(str(facts.own.get("message") or "").split())
+    run, job = facts.entry.run, facts.job
     resume = f"{'`repro submit`' if job else 'the same command'} goes on from its last checkpoint"
     logs = f"`repro logs {run}` may show why"
-    slurm = f"Slurm says {evidence.ended or 'nothing'}"
+    slurm = f"Slurm says {facts.ended or 'nothing'}"
     if state == "failed":
         return message or (f"{slurm}; {logs}" if job else "")
     if state == "lost" and job is None:
         return f"it ended without a word; {resume}"
     if state == "lost":
-        step = "without a word" if evidence.own else "before the run began"
+        step = "without a word" if facts.own else "before the run began"
         return f"job {job} left the queue {step}, {slurm}; {logs}; {resume}"
     if state in ("timeout", "node failed"):
         return resume
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
-    if state == "stopped" and evidence.own.get("state") == "requeue":
+    if state == "stopped" and facts.own.get("state") == "requeue":
         return f"it saved itself and was not requeued; {resume}"
-    reason = evidence.queued.reason if evidence.queued else ""
+    reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
         return f"what it waits for has failed, so it will never start; `repro cancel {job}`"
     return ""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from repro.errors import UserError
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.job_state import ENDED, FINAL, UNDER_WAY, Evidence, explain, gather, judge, moment
+from repro.launch.status.job_state import ENDED, FINAL, UNDER_WAY, RunFacts, explain, gather, judge, moment
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
 
@@ -120,7 +120,7 @@ def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
     found = [gather(entry) for entry in newest(entries) if entry.run in meant]
     if not asked and any((e.job or e.entry.job_id) and not e.recorded for e in found):
         queue = _ask_queue(notes)
-    rows = [_row(evidence, judge(evidence)) for evidence in _account(_attach(found, queue))]
+    rows = [_row(facts, judge(facts)) for facts in _account(_attach(found, queue))]
     rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
     shown = rows if targets or old_too else [row for row in rows if not _is_old(row)]
     return Survey(shown, len(rows) - len(shown), notes)
@@ -134,37 +134,37 @@ def _ask_queue(notes: list[str]) -> dict[str, Queued] | None:
         return None
 
 
-def _attach(found: Sequence[Evidence], queue: Mapping[str, Queued] | None) -> list[Evidence]:
+def _attach(found: Sequence[RunFacts], queue: Mapping[str, Queued] | None) -> list[RunFacts]:
     """Adds to each run its task in the queue; the last submission's, where that is still there."""
     if queue is None:
-        return [replace(evidence, queue_known=False) for evidence in found]
+        return [replace(facts, queue_known=False) for facts in found]
     attached = []
-    for evidence in found:
-        entry, job = evidence.entry, evidence.job
+    for facts in found:
+        entry, job = facts.entry, facts.job
         submitted, told = queue.get(entry.job_id or ""), queue.get(job or "")
         if submitted and entry.owns(submitted):
-            attached.append(replace(evidence, job=entry.job_id, queued=submitted))
+            attached.append(replace(facts, job=entry.job_id, queued=submitted))
         elif told and job != entry.job_id:
-            attached.append(replace(evidence, queued=told))
+            attached.append(replace(facts, queued=told))
         else:
-            attached.append(evidence)
+            attached.append(facts)
     return attached
 
 
-def _account(found: Sequence[Evidence]) -> list[Evidence]:
+def _account(found: Sequence[RunFacts]) -> list[RunFacts]:
     """Adds to each run whose task has left the queue how the task ended."""
     gone = [e.job for e in found if e.job and not e.queued and not e.recorded]
     ends = slurm.history(gone) if gone else {}
     submissions = {e.entry.submission.name: e.entry.submission for e in found if e.entry.submission}
     when = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
     accounted = []
-    for evidence in found:
-        job = evidence.job or ""
-        if evidence.queued is None and job:
-            evidence = replace(evidence, ended=ends.get(job), cancelled=when.get(job))
-            if evidence.cancelled and evidence.ended not in FINAL:  # no sacct, or it lags behind
-                evidence = replace(evidence, ended="CANCELLED")
-        accounted.append(evidence)
+    for facts in found:
+        job = facts.job or ""
+        if facts.queued is None and job:
+            facts = replace(facts, ended=ends.get(job), cancelled=when.get(job))
+            if facts.cancelled and facts.ended not in FINAL:  # no sacct, or it lags behind
+                facts = replace(facts, ended="CANCELLED")
+        accounted.append(facts)
     return accounted
 
 
@@ -177,20 +177,20 @@ def cancelled(submission: Submission) -> dict[str, str]:
     return {str(job): str(time) for job, time in raw.items()} if isinstance(raw, dict) else {}
 
 
-def _row(evidence: Evidence, state: str) -> RunState:
-    status, queued, entry = evidence.status, evidence.queued, evidence.entry
-    own = evidence.own or (status if evidence.recorded else {})
+def _row(facts: RunFacts, state: str) -> RunState:
+    status, queued, entry = facts.status, facts.queued, facts.entry
+    own = facts.own or (status if facts.recorded else {})
     moving = own if state in UNDER_WAY else {}
     attempt = _whole(status.get("attempt"))
     counts = [n for n in (attempt and attempt - 1, queued.restarts if queued else None) if n is not None]
     waits = queued is not None and state in ("queued", "requeued")
-    recorded = evidence.recorded.strftime("%Y-%m-%dT%H:%M:%SZ") if evidence.recorded else None
-    times = (status.get("updated") or recorded, evidence.cancelled)
+    recorded = facts.recorded.strftime("%Y-%m-%dT%H:%M:%SZ") if facts.recorded else None
+    times = (status.get("updated") or recorded, facts.cancelled)
     return RunState(
         run=entry.run,
         state=state,
         reason=queued.reason if queued and waits else "",
-        job=evidence.job,
+        job=facts.job,
         step=_whole(status.get("step")),
         max_steps=_whole(status.get("max_steps")),
         loss=_number(own.get("train/loss")),
@@ -203,7 +203,7 @@ def _row(evidence: Evidence, state: str) -> RunState:
         start=queued.start if queued and waits else None,
         resumed_from=_whole(own.get("resumed_from")),
         wandb_url=str(status["wandb_url"]) if status.get("wandb_url") else None,
-        message=explain(evidence, state),
+        message=explain(facts, state),
         updated=max(str(time or "") for time in times) or None,
         submission=entry.submission.name if entry.submission else None,
     )
