@@ -13,7 +13,7 @@ from repro.report.formats.headline import headline
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
-from repro.report.results import sheet
+from repro.report.results import csv_table
 from repro.report.results.claims import Claim, claims
 from repro.report.results.compare import Comparison, compare
 from repro.report.results.published import validate_published
@@ -56,7 +56,7 @@ def _files(comparison: Comparison, found: list[Claim], results: Path, check: boo
         document = paper_document(comparison, paper, mine)
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
         files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
-        files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
+        files[tables / f"{paper.key}.csv"] = csv_table.render(comparison, paper).encode()
     files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
     files[results / "index.html"] = page.render(comparison, found, figures, drawn).encode()

@@ -9,7 +9,7 @@ import pytest
 from repro.report.formats import latex, markdown
 from repro.report.formats.blocks import Bullets, Grid, Heading, Paragraph
 from repro.report.formats.text import clean
-from repro.report.results import sheet
+from repro.report.results import csv_table
 from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
 
@@ -112,7 +112,7 @@ def test_csv_has_one_line_per_number_and_reduced_scale_in_columns_of_its_own(hou
     house.run(name, [30.0, 30.0, 30.0])
     house.run(name, [12.5], "cpu")
     comparison = compare()
-    said = sheet.render(comparison, comparison.papers[0])
+    said = csv_table.render(comparison, comparison.papers[0])
     lines = list(csv.DictReader(io.StringIO(said)))
     big = [x for x in lines if x["row"] == "big" and x["metric"] == "bleu"]
     assert [(x["published"], x["mean"], x["reduced_mean"], x["reduced_scale"]) for x in big] == [
@@ -130,7 +130,7 @@ def test_csv_has_one_line_per_number_and_reduced_scale_in_columns_of_its_own(hou
 @pytest.mark.parametrize("start", "=+-@")
 def test_a_text_in_a_sheet_is_no_formula(house, start):
     house.publish(PUBLISHED.replace("label: Big", f"label: '{start}cmd|x!A0'"))
-    said = sheet.render(compare(), compare().papers[0])
+    said = csv_table.render(compare(), compare().papers[0])
     labels = {x["row"]: x["label"] for x in csv.DictReader(io.StringIO(said))}
     assert labels["big"] == f"'{start}cmd|x!A0"
     assert labels["base"] == "Base"

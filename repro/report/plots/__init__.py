@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from repro.report.plots.curves import curves
+from repro.report.plots.grid_curves import grid_curves
 from repro.report.plots.memories import memories
 from repro.report.plots.pictures import pictures
 from repro.report.plots.plot import Plot
-from repro.report.plots.sides import sides
 from repro.report.plots.sweeps import sweeps
 from repro.report.results.compare import Comparison
 
@@ -23,7 +23,7 @@ def plots(comparison: Comparison, runs: Path) -> list[Plot]:
     """
     return [
         *sweeps(comparison),
-        *sides(comparison),
+        *grid_curves(comparison),
         *pictures(comparison, runs),
         *memories(comparison),
         *curves(comparison),

@@ -6,7 +6,7 @@ from repro.report.formats import text
 from repro.report.formats.claims_document import remarks
 from repro.report.results.claims import Claim
 from repro.report.results.published import Paper
-from repro.report.site import anchors, badges, strips
+from repro.report.site import anchors, badges, intervals
 from repro.report.site.material import Material
 
 
@@ -15,7 +15,7 @@ class StandingView:
     """A row of a claim that was measured; its strip is None where it is the only one."""
 
     row: str
-    strip: strips.Strip | None
+    strip: intervals.Strip | None
     number: str
     href: str
 
@@ -66,11 +66,11 @@ def _standings(claim: Claim) -> tuple[StandingView, ...]:
     found = [(s, s.estimate) for s in claim.standings if s.estimate]
     if not found:
         return ()
-    span = strips.span_of([best for _, best in found])
+    span = intervals.span_of([best for _, best in found])
     views = []
     for standing, best in found:
         wanted = standing.sample.wanted if standing.sample else None
         href = f"#{anchors.runs(wanted.experiment, wanted.scale)}" if wanted else ""
-        strip = strips.interval(best, span) if len(found) > 1 else None
+        strip = intervals.interval(best, span) if len(found) > 1 else None
         views.append(StandingView(standing.row, strip, f"{text.plus_minus(best)} (n = {best.n})", href))
     return tuple(views)

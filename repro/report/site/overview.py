@@ -8,7 +8,7 @@ from repro.report.formats.documents import verified_records
 from repro.report.formats.headline import asides, claim_counts, counted, trained
 from repro.report.results.compare import Cell, Entry
 from repro.report.results.published import Paper
-from repro.report.site import anchors, badges, strips
+from repro.report.site import anchors, badges, intervals
 from repro.report.site.material import Material
 from repro.report.site.tables import Link, Number, measured
 
@@ -38,7 +38,7 @@ class TrainedLine:
     published: str
     unconfirmed: bool
     number: Number
-    strip: strips.Strip | None
+    strip: intervals.Strip | None
     notes: tuple[str, ...]
 
 
@@ -95,7 +95,7 @@ def _trained(entry: Entry, cell: Cell) -> TrainedLine:
         published=text.printed(entry.published),
         unconfirmed=entry.unconfirmed,
         number=measured(cell),
-        strip=strips.difference(entry, cell),
+        strip=intervals.difference(entry, cell),
         notes=tuple(cell.notes),
     )
 

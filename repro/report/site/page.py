@@ -18,7 +18,7 @@ from repro.report.plots.plot import CURVES, DRAWN, KINDS, MEMORIES, Plot
 from repro.report.results.claims import Claim
 from repro.report.results.compare import Comparison
 from repro.report.results.published import Paper
-from repro.report.site import anchors, badges, strips
+from repro.report.site import anchors, badges, intervals
 from repro.report.site.claims import claims
 from repro.report.site.material import Material
 from repro.report.site.overview import SHOWN, overview
@@ -71,7 +71,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
     )
-    made.globals.update(anchors=anchors, badges=badges, strips=strips, text=text, SHOWN=SHOWN)
+    made.globals.update(anchors=anchors, badges=badges, intervals=intervals, text=text, SHOWN=SHOWN)
     made.filters.update(path=quote, lines=_lines)
     made.tests.update(number=NUMBERS.__contains__, address=re.compile(r"https?://[^\s/]").match)
     return made

@@ -2,7 +2,7 @@ import pytest
 
 from repro.report.results.compare import compare
 from repro.report.results.statistics import estimate
-from repro.report.site.strips import EDGE, WIDTH, Span, difference, interval, span_of
+from repro.report.site.intervals import EDGE, WIDTH, Span, difference, interval, span_of
 from tests.report.fakes import PUBLISHED
 from tests.report.pages import tree_of
 from tests.report.results.test_compare import GOAL

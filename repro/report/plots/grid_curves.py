@@ -21,7 +21,7 @@ from repro.report.results.compare import Comparison
 LEGIBLE = 4  # up to so many points, single seeds are drawn, too
 
 
-def sides(comparison: Comparison) -> list[Plot]:
+def grid_curves(comparison: Comparison) -> list[Plot]:
     """A figure ``<paper>--<recipe>--points--<scale>.svg`` per grid and scale where two points share a curve."""
     grids: dict[tuple[str, str], dict[str, tuple[RunRecord, ...]]] = {}
     for (experiment, scale), selection in comparison.selections.items():

@@ -1,7 +1,7 @@
 import pytest
 
+from repro.report.plots.grid_curves import grid_curves, mean_curve
 from repro.report.plots.plot import SIDES
-from repro.report.plots.sides import mean_curve, sides
 from repro.report.results.compare import compare
 from tests.report.grids import grid, record
 
@@ -9,7 +9,7 @@ FALLING = {"train/loss": [[0, 3.0], [50, 2.0], [100, 1.0]], "val/loss": [[50, 2.
 
 
 def drawn():
-    return {plot.name: plot for plot in sides(compare())}
+    return {plot.name: plot for plot in grid_curves(compare())}
 
 
 def test_two_points_at_a_scale_make_a_figure(house):
