@@ -13,7 +13,7 @@ from lightning.pytorch import Trainer
 from repro.data.core.datamodule import DataModule
 from repro.data.core.examples import ExampleData
 from repro.errors import UserError
-from repro.experiment.complaints import one_line
+from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.positions.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe

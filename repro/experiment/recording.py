@@ -20,7 +20,7 @@ from repro.models import EncoderDecoder
 from repro.paths import results_dir
 from repro.recipe import signature_hash
 from repro.record import RunRecord, write_atomic, write_record
-from repro.tasks.sheets import sheet_of
+from repro.tasks.contact_sheets import sheet_of
 from repro.tasks.translation import Translation
 from repro.tracking import labels
 from repro.tracking.background import BackgroundLogger

@@ -18,7 +18,7 @@ from repro import tracking
 from repro.checkpoints import await_files
 from repro.errors import EXIT_FAILED, Preempted, ReproError, UserError
 from repro.experiment import checkpoint
-from repro.experiment.origin import begin_from, go_on_from
+from repro.experiment.initial_weights import begin_from, go_on_from
 from repro.experiment.recording import known_at_start, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from repro.contact_sheet import Picture, to_line
-from repro.tasks.sheets import sheet_of
+from repro.tasks.contact_sheets import sheet_of
 
 ONE = to_line(Picture(2, 4, 1, bytes(range(8))))
 

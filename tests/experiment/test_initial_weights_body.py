@@ -12,7 +12,7 @@ from repro.checkpoints import read
 from repro.data.sources import prepare
 from repro.errors import UserError
 from repro.experiment.build import build
-from repro.experiment.origin import begin_from
+from repro.experiment.initial_weights import begin_from
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
 from repro.models.pretrained import TOKENS, statistics, translate

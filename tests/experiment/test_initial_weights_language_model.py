@@ -10,7 +10,7 @@ from repro import recipe as recipes
 from repro.data.sources import prepare
 from repro.errors import UserError
 from repro.experiment.build import build
-from repro.experiment.origin import begin_from
+from repro.experiment.initial_weights import begin_from
 from repro.experiment.parameters import count
 from repro.experiment.run import run
 from repro.models.pretrained import translate
