@@ -17,6 +17,7 @@ from repro.report.claims_document import claims_document
 from repro.report.compare import Comparison, compare
 from repro.report.documents import paper_document
 from repro.report.header import Goal, Header
+from repro.report.plots.curves import VARIANTS
 from repro.report.plots.plot import grid_of
 from repro.report.published import Paper
 
@@ -184,7 +185,7 @@ def _validated(comparison: Comparison, paper: Paper, headers: list[Header]) -> l
         for record in selection.used
         if record.experiment in experiments
         for name in record.curves
-        if name.startswith("val/")
+        if name.startswith("val/") and not name.startswith(VARIANTS)
     }
     return [*named, *sorted(logged - set(named))]
 
