@@ -41,7 +41,7 @@ def test_a_curve_is_drawn_as_it_was_recorded():
 
 
 def test_one_panel_for_all_ways_to_count_bleu(house):
-    curves = dict.fromkeys(("val/bleu", "val/bleu_intl", "val/bleu_tokenised"), [[0, 1.0]])
+    curves = {key: [[0, 1.0]] for key in ("val/bleu", "val/bleu_intl", "val/bleu_tokenised")}
     house.record(house.recipe("big"), 1, 30.0, curves=curves)
     (chart,) = drawn().values()
     assert [panel.y_label for panel in chart.panels] == ["val/bleu (BLEU)"]

@@ -167,7 +167,7 @@ def test_curves_of_records_are_drawn_too(house: House) -> None:
     house.run(
         house.recipe("base"),
         [28.0],
-        curves=dict.fromkeys(("val/odd", "train/odd", "val/bleu_intl"), [[1, 2.0]]),
+        curves={key: [[1, 2.0]] for key in ("val/odd", "train/odd", "val/bleu_intl")},
     )
     metrics = [c.metrics[0] for c in dashboard("toy").curves[0].charts]
     assert metrics[:4] == ["train/loss", "val/loss", "val/bleu", "val/odd"]
