@@ -126,7 +126,7 @@ def test_weights_of_the_short_term_mixer_are_named_as_in_a_continuous_memory() -
         ({"reconstruction": float("nan")}, "reconstruction.*nan"),
         ({"short_term": lambda d: RelativeAttention(d, 2)}, "RelativeAttention"),
     ],
-    ids=str,
+    ids=lambda one: " ".join(one) if isinstance(one, dict) else one,
 )
 def test_bad_settings_are_named(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):

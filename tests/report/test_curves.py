@@ -40,6 +40,13 @@ def test_a_curve_is_drawn_as_it_was_recorded():
     assert chart.panels[0].y_label == "val/loss"
 
 
+def test_one_panel_for_all_ways_to_count_bleu(house):
+    curves = {key: [[0, 1.0]] for key in ("val/bleu", "val/bleu_intl", "val/bleu_tokenised")}
+    house.record(house.recipe("big"), 1, 30.0, curves=curves)
+    (chart,) = drawn().values()
+    assert [panel.y_label for panel in chart.panels] == ["val/bleu (BLEU)"]
+
+
 def test_charts_depend_on_the_records_that_count_alone(house, figures):
     assert drawn() == figures
     house.record("toy/big", 1, 25.0, finished="2026-05-01T00:00:00Z")  # the first record of a seed counts

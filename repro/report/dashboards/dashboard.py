@@ -14,6 +14,7 @@ from repro.report.formats import markdown, text
 from repro.report.formats.blocks import Document, Heading
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document
+from repro.report.plots.curves import VARIANTS
 from repro.report.plots.plot import grid_of
 from repro.report.results.claims import Claim, claims
 from repro.report.results.compare import Comparison, compare
@@ -184,7 +185,7 @@ def _validated(comparison: Comparison, paper: Paper, headers: list[Header]) -> l
         for record in selection.used
         if record.experiment in experiments
         for name in record.curves
-        if name.startswith("val/")
+        if name.startswith("val/") and not name.startswith(VARIANTS)
     }
     return [*named, *sorted(logged - set(named))]
 

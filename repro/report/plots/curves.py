@@ -8,6 +8,7 @@ from repro.report.plots.plot import CURVES, Plot, caption, file_name, labelled, 
 from repro.report.results.compare import Comparison
 
 STEPS = "optimiser steps"
+VARIANTS = "val/bleu_"  # the same score counted in other ways: curves that hardly differ
 
 Curve = list[list[Any]]  # [step, value or None]
 Curves = dict[str, dict[int, Curve]]  # {metric: {seed: curve}}
@@ -26,14 +27,17 @@ def curves(comparison: Comparison) -> list[Plot]:
 
 
 def curves_of(records: tuple[RunRecord, ...]) -> Curves:
-    """Curves worth a panel: the training loss, then the validation scores."""
+    """Curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first."""
     found: Curves = {}
     for record in records:
         for name, curve in record.curves.items():
             wanted = name == "train/loss" or name.startswith("val/")
             if wanted and any(value is not None for _, value in curve):
                 found.setdefault(name, {})[record.seed] = curve
-    return dict(sorted(found.items()))
+    shown = (
+        found if VARIANTS.removesuffix("_") not in found else [n for n in found if not n.startswith(VARIANTS)]
+    )
+    return {name: found[name] for name in sorted(shown)}
 
 
 def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> Chart:
