@@ -7,13 +7,14 @@ from repro.errors import UserError
 from repro.paths import results_dir
 from repro.record import write_atomic
 from repro.report.formats import latex, markdown
+from repro.report.formats.blocks import Document, Heading
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document, runs_document
-from repro.report.formats.headline import headline
+from repro.report.formats.headline import headline, summary
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
-from repro.report.results import csv_table
+from repro.report.results import csv_table as sheet
 from repro.report.results.claims import Claim, claims
 from repro.report.results.compare import Comparison, compare
 from repro.report.results.published import validate_published
@@ -38,7 +39,7 @@ def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], 
     """The generated files, and the README's block."""
     comparison = compare()
     found = claims(comparison)
-    return _files(comparison, found, results, check), _headline(comparison, found)
+    return _files(comparison, found, results, check), _block(comparison, found)
 
 
 def _files(comparison: Comparison, found: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
@@ -56,7 +57,8 @@ def _files(comparison: Comparison, found: list[Claim], results: Path, check: boo
         document = paper_document(comparison, paper, mine)
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
         files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
-        files[tables / f"{paper.key}.csv"] = csv_table.render(comparison, paper).encode()
+        files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
+    files[tables / "README.md"] = markdown.render(_overview(comparison, found)).encode()
     files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
     files[results / "index.html"] = page.render(comparison, found, figures, drawn).encode()
@@ -64,13 +66,23 @@ def _files(comparison: Comparison, found: list[Claim], results: Path, check: boo
 
 
 def render_headline() -> str:
-    """The generated block of the README, without its markers."""
+    """The generated block of the project's README, without its markers."""
     comparison = compare()
-    return _headline(comparison, claims(comparison))
+    return _block(comparison, claims(comparison))
 
 
-def _headline(comparison: Comparison, found: list[Claim]) -> str:
-    return markdown.render(headline(comparison, found), "results/plots", notice=False)
+def _block(comparison: Comparison, found: list[Claim]) -> str:
+    return markdown.render(summary(comparison, found), "results/plots", notice=False)
+
+
+def render_overview() -> str:
+    """``results/tables/README.md``: what the README's block says, and every result behind it."""
+    comparison = compare()
+    return markdown.render(_overview(comparison, claims(comparison)))
+
+
+def _overview(comparison: Comparison, found: list[Claim]) -> Document:
+    return [Heading(1, "Overview"), *headline(comparison, found)]
 
 
 def write_tables() -> list[Path]:

@@ -6,12 +6,12 @@ import io
 import pytest
 
 from repro.record import Measurement
-from repro.report.render import render_all, render_headline
+from repro.report.render import render_all, render_overview
 from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
 from tests.report.pages import cells, group, row, tree_of
-from tests.report.results.test_compare import GOAL
+from tests.report.test_compare import GOAL
 
 
 def bleu(value, **protocol):
@@ -97,7 +97,7 @@ def test_seeds_that_are_missing_stand_beside_the_verdict(house):
     assert [small.text for small in shown.all("small")][-1] == "2 of 3 seeds"
     assert "**undecided (+0.10, n = 2, 2 of 3 seeds)**" in files["toy.md"]
     assert "undecided (+0.10, n = 2, 2 of 3 seeds)" in files["toy.tex"]
-    assert "| undecided: 2 of 3 seeds |" in render_headline()
+    assert "| undecided: 2 of 3 seeds |" in render_overview()
     assert ours.all("ul", cls="marks") == []
 
 

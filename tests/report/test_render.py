@@ -6,7 +6,15 @@ import pytest
 from repro import paths
 from repro.errors import UserError
 from repro.record import LEDGER
-from repro.report.render import BEGIN, END, check_tables, render_all, render_headline, write_tables
+from repro.report.render import (
+    BEGIN,
+    END,
+    check_tables,
+    render_all,
+    render_headline,
+    render_overview,
+    write_tables,
+)
 from repro.report.results.record_ledger import withdraw
 from tests.report.test_plots import fill as every_kind
 
@@ -32,9 +40,9 @@ def test_golden(house, name):
     assert said == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def test_golden_headline(house):
+def test_golden_overview(house):
     fill(house)
-    assert render_headline() == (GOLDEN / "headline.md").read_text(encoding="utf-8")
+    assert render_overview() == (GOLDEN / "overview.md").read_text(encoding="utf-8")
 
 
 def test_a_reduced_run_is_only_in_its_own_section(house):
@@ -51,7 +59,7 @@ def test_every_file_is_there(house):
     fill(house)
     names = {path.relative_to(house.results).as_posix() for path in render_all(house.results)}
     assert names == {
-        *(f"tables/{name}" for name in ("toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md")),
+        *(f"tables/{name}" for name in ("README.md", "toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md")),
         *(f"plots/toy--{name}.svg" for name in ("big--paper", "big--cpu", "base--paper")),
         "index.html",
     }
@@ -86,13 +94,13 @@ def test_render_writes_nothing(house):
 def test_write_then_check(house):
     fill(house)
     problems = check_tables()
-    assert sum(p.endswith("is missing") for p in problems) == 9
+    assert sum(p.endswith("is missing") for p in problems) == 10
     assert [p for p in problems if not p.startswith("runs/")] == [
         p for p in problems if p.endswith("missing")
     ]
     assert not (house.results / "runs" / LEDGER).exists(), "checking writes nothing"
     written = write_tables()
-    assert len(written) == 10
+    assert len(written) == 11
     assert written[0] == house.results / "runs" / LEDGER
     assert check_tables() == []
     assert write_tables() == []
@@ -213,7 +221,7 @@ def test_the_readme_is_checked_and_written(house, readme):
     assert said.endswith(f"{END}\n\nRest\n")
     assert render_headline() in said
     assert check_tables() == []
-    readme.write_text(said.replace("30.00 ±", "31.00 ±"))
+    readme.write_text(said.replace("| A Toy Paper |", "| Another Paper |"))
     assert check_tables() == ["README.md: the headline block differs from the records"]
 
 

@@ -1,4 +1,4 @@
-"""The few lines that a reader wants first: what holds, paper by paper. For the README and the page."""
+"""What holds, paper by paper: the summary in the README, and the overview with every result beside it."""
 
 from collections import Counter
 
@@ -14,9 +14,14 @@ JUDGED = (*DECIDED, "undecided")
 CLAIMS = ("holds", "does not", "undecided", "incomplete")
 
 
+def summary(comparison: Comparison, claims: list[Claim]) -> Document:
+    """Counts per paper: one line each."""
+    return [Paragraph(COUNTS), _counts(comparison, claims)]
+
+
 def headline(comparison: Comparison, claims: list[Claim]) -> Document:
-    """Counts per paper, trained results at paper scale, a line for each other class of numbers, decided claims."""
-    document: Document = [Paragraph(COUNTS), _counts(comparison, claims)]
+    """The summary, trained results at paper scale, a line for each other class of numbers, decided claims."""
+    document = summary(comparison, claims)
     ours = trained(comparison)
     if ours:
         document += [Paragraph("Trained results at the paper's scale:"), _grid(ours)]
@@ -32,8 +37,8 @@ def headline(comparison: Comparison, claims: list[Claim]) -> Document:
 
 
 COUNTS = (
-    "Counted are the confirmed scores of models that a paper's authors trained and whose configuration is public, each "
-    "measurement once. A claim is an order of rows; its runs may be smaller than the paper's."
+    "Counted: confirmed scores of models that the authors trained and whose configuration is public, each measurement "
+    "once. Verdicts compare runs at the paper's scale only. A claim is an order of rows; smaller runs can test it."
 )
 
 
@@ -42,7 +47,7 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
         "Paper",
         "Counted",
         *(word.capitalize() for word in JUDGED),
-        "Claims: hold / do not / undecided / incomplete",
+        "Claims: hold / do not hold / undecided / incomplete",
     )
     rows = []
     for paper in comparison.papers:

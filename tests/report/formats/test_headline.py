@@ -4,11 +4,11 @@ import pytest
 
 from repro.report.formats import headline
 from repro.report.formats.headline import asides, trained
-from repro.report.render import render_headline
+from repro.report.render import render_overview
 from repro.report.results.claims import claims
 from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
-from tests.report.results.test_compare import GOAL
+from tests.report.test_compare import GOAL
 
 BLEU, SPEED = "bleu: {unit", "class: timed"
 SMALL = "values: {bleu: 27.8}"
@@ -45,7 +45,7 @@ def test_a_number_that_is_no_result_has_its_line(house, case):
     assert line.startswith(f"{title}: ")
     assert said in line
     assert "toy, Table 1" in line
-    assert line in render_headline()
+    assert line in render_overview()
     assert headline.headline(comparison, claims(comparison))[1].rows[0][2:6] == ("0",) * 4
 
 
@@ -89,7 +89,7 @@ def test_a_ratio_on_another_device_than_the_papers_is_timed(house):
 def test_results_stand_with_margin_difference_and_why(house):
     house.run(house.recipe("big"), [30.0, 30.2])
     house.run(house.recipe("base"), [27.9, 28.0, 28.1])
-    said = render_headline()
+    said = render_overview()
     assert (
         "| Big (toy, Table 1) | bleu (BLEU) | 30 | 30.10 ± 1.27 | 2 | +0.10 | 0.5 | undecided: 2 of 3 seeds |"
         in said
@@ -117,7 +117,7 @@ def test_reduced_scales_stand_in_no_line(house):
     house.recipe("big", scale="cpu", width=2)
     house.run(name, [77.7] * 3, "cpu")
     assert asides(compare()) == []
-    assert "77.7" not in render_headline()
+    assert "77.7" not in render_overview()
 
 
 def rows(house):
@@ -127,17 +127,17 @@ def rows(house):
 
 def test_only_claims_that_count_are_listed(house):
     rows(house)
-    said = render_headline()
+    said = render_overview()
     assert "- holds: Bigger is better. (toy, the paper's scale, n = 3)" in said
     assert "Base and small are alike." not in said  # part of the other
     assert counts(compare())[-1] == "1 / 0 / 0 / 0"
     terms = "id: bigger-is-better, at: {paper: {mechanism: out of reach}}"
     house.publish(PUBLISHED.replace("id: bigger-is-better", terms))
-    assert "Bigger is better." not in render_headline()
+    assert "Bigger is better." not in render_overview()
     assert counts(compare())[-1] == "0 / 0 / 0 / 0"
 
 
 def test_the_fewest_seeds_of_a_claims_rows_are_named(house):
     rows(house)
     house.record("toy/base", 4, 28.0)
-    assert "(toy, the paper's scale, n = 3)" in render_headline()
+    assert "(toy, the paper's scale, n = 3)" in render_overview()
