@@ -11,7 +11,7 @@ from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
 from tests.report.pages import cells, group, row, tree_of
-from tests.report.test_compare import GOAL
+from tests.report.results.test_compare import GOAL
 
 
 def bleu(value, **protocol):

@@ -8,7 +8,7 @@ from repro.report.render import render_overview
 from repro.report.results.claims import claims
 from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
-from tests.report.test_compare import GOAL
+from tests.report.results.test_compare import GOAL
 
 BLEU, SPEED = "bleu: {unit", "class: timed"
 SMALL = "values: {bleu: 27.8}"
