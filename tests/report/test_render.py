@@ -254,7 +254,8 @@ def test_nothing_here_needs_torch(house):
     import subprocess
 
     code = (
-        "import sys\nfrom repro.report import render\nfrom repro.report.formats import listing, terminal\nfrom repro.report.results import compare\n"
+        "import sys\nfrom repro.report import render\nfrom repro.report.formats import listing, terminal\n"
+        "from repro.report.results import compare\n"
         "listing.list_rows(compare.compare())\n"
         "bad = {'torch', 'lightning', 'pandas', 'jsonschema', 'tabulate'} & set(sys.modules)\n"
         "assert not bad, bad\nrender.write_tables()\n"
