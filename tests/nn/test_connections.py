@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d
 
-from repro.nn.layers.connections import AllPairs, Connection, Convolution, NearPairs, Recurrence
+from repro.nn.connections import AllPairs, Connection, Convolution, NearPairs, Recurrence
 
 D, N = 4, 7
 MAKERS: dict[str, Any] = {

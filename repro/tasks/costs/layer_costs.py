@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from repro.nn.layers.connections import Connection
+from repro.nn.connections import Connection
 from repro.record import Measurement
 from repro.tasks.costs.flops import FlopCounter
 from repro.tasks.costs.measuring import Measuring, slope, taken
@@ -27,7 +27,7 @@ _FAINT = 0.01  # of the input there: a recurrence stays far from where tanh is f
 
 
 class LayerCosts(Measuring[Connection]):
-    """Measures one of :mod:`repro.nn.layers.connections` against the length and the width.
+    """Measures one of :mod:`repro.nn.connections` against the length and the width.
 
     * *operations*: multiply-adds of all matrix products, counted as they run.
     * *sequential steps*: products on the longest chain of products that wait for each other, counted in torch's graph.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from repro.nn.layers.connections import AllPairs, Connection, Convolution, NearPairs, Recurrence
+from repro.nn.connections import AllPairs, Connection, Convolution, NearPairs, Recurrence
 from repro.tasks import Constant, LayerCosts
 from repro.tasks.costs.layer_costs import crossover, layers_to_connect, operations, sequential_steps
 from tests.tasks.measured import measured
