@@ -92,9 +92,9 @@ def test_memories_survive_an_interruption(
 
 # A sticky continuous memory: what it draws follows from a counter that is carried, too.
 STICKY = [
-    (POINTS[3], 1, 0, "SIGKILL"),
     (POINTS[5], 2, 0, "SIGUSR1"),
-    ("step 12", 1, 2, "SIGUSR1"),
+    pytest.param(POINTS[3], 1, 0, "SIGKILL", marks=pytest.mark.matrix),
+    pytest.param("step 12", 1, 2, "SIGUSR1", marks=pytest.mark.matrix),
 ]
 
 
@@ -113,7 +113,7 @@ def test_sticky_memories_and_their_draws_survive_an_interruption(
 
 
 # Conversations: nothing is carried from one update to the next, and replies are drawn from the seed alone.
-TALKS = [(POINTS[3], 2, 0, "SIGUSR1"), (POINTS[5], 1, 2, "SIGKILL")]
+TALKS = [(POINTS[3], 2, 0, "SIGUSR1"), pytest.param(POINTS[5], 1, 2, "SIGKILL", marks=pytest.mark.matrix)]
 
 
 @pytest.mark.parametrize(("point", "ranks", "workers", "how"), TALKS)
