@@ -46,10 +46,13 @@ class CallSettings:
     Args:
         memory: for mixers that keep earlier tokens (:class:`Remembers`); others ignore it.
         hashing: for mixers that hash (:class:`Hashes`); others ignore it.
+        first_draw: number of the first random draw of a new state, for mixers whose draws are numbered (sticky
+            memories); others ignore it. Read when the state is made.
     """
 
     memory: MemorySettings | None = None
     hashing: Hashing | None = None
+    first_draw: int = 0
 
 
 AS_BUILT = CallSettings()

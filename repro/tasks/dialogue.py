@@ -123,7 +123,9 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         lengths = ids.new_full((rows,), steps) if examples.lengths is None else examples.lengths
         cut = Cut.of(lengths, steps, data.seq_len)
         typed = torch.stack([ids, token_types(ids, data.doc_id)], -1)
-        read = read_blocks(self.net, typed, cut, self.remembers, data.ends[0])
+        read = read_blocks(
+            self.net, typed, cut, self.remembers, data.ends[0], CallSettings(first_draw=self.first_draw)
+        )
         scored = examples.scored
         if scored is None:
             scored = torch.arange(ids.numel(), device=ids.device)

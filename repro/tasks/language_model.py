@@ -1,5 +1,6 @@
 """Language modelling: memory carried over batches, exact likelihoods under any number of protocols."""
 
+from dataclasses import replace
 from typing import Any, Literal, cast
 from typing import Protocol as Interface
 
@@ -9,7 +10,7 @@ from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
 from repro.nn.mixer import State, detach, tree_map
 from repro.nn.positions.positions import longest_window
-from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory, knows_memory
+from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.metrics.errors import Accuracy
 from repro.tasks.metrics.means import Likelihood
@@ -131,9 +132,9 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
 
     def training_step(self, batch: StreamBatch, batch_idx: int) -> StepResult:
         """One micro-batch."""
-        settings = AS_BUILT
+        settings = CallSettings(first_draw=self.first_draw)
         if self.memory_as_input and self.carries:
-            settings = CallSettings(memory=MemorySettings(batch.ids.shape[1]))
+            settings = replace(settings, memory=MemorySettings(batch.ids.shape[1]))
         mixed = self.net(batch.ids, self._recall(batch, settings), None, settings)
         self._keep(mixed.state, batch)
         hidden, targets = scored_hidden(mixed.y, batch)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from repro.nn.mixer import State, detach
+from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks.networks import TokenNetwork
 
 
@@ -86,7 +87,9 @@ class ReadBlocks(NamedTuple):
     aux: Tensor | None
 
 
-def read_blocks(net: TokenNetwork, ids: Tensor, cut: Cut, remembers: bool, pad: int) -> ReadBlocks:
+def read_blocks(
+    net: TokenNetwork, ids: Tensor, cut: Cut, remembers: bool, pad: int, settings: CallSettings = AS_BUILT
+) -> ReadBlocks:
     """Reads the blocks of rows in order.
 
     The memory is empty at the first block and carried without gradient. A memory takes whole windows: padding that
@@ -99,12 +102,13 @@ def read_blocks(net: TokenNetwork, ids: Tensor, cut: Cut, remembers: bool, pad: 
         cut: where the blocks lie.
         remembers: whether the network has a memory; one without reads all blocks at once.
         pad: id of padding.
+        settings: of the memory that is made.
     """
     blocks = cut.take(ids)
     if not remembers:
         mixed = net(blocks.flatten(0, 1), None, cut.sizes.flatten())
         return ReadBlocks(mixed.y.unflatten(0, cut.sizes.shape), None, _mean(mixed.aux, cut))
-    state, hidden, losses = empty_memory(net, ids, cut, pad), [], []
+    state, hidden, losses = empty_memory(net, ids, cut, pad, settings), [], []
     for block, sizes in zip(blocks.unbind(1), cut.sizes.unbind(1), strict=True):
         mixed = net(block, state, sizes)
         state = detach(mixed.state)
@@ -115,11 +119,13 @@ def read_blocks(net: TokenNetwork, ids: Tensor, cut: Cut, remembers: bool, pad: 
 
 
 @torch.no_grad()
-def empty_memory(net: TokenNetwork, ids: Tensor, cut: Cut, pad: int) -> State:
+def empty_memory(
+    net: TokenNetwork, ids: Tensor, cut: Cut, pad: int, settings: CallSettings = AS_BUILT
+) -> State:
     """A memory that has read as much padding as the first block of each row lacks; arguments as :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window
     padding = ids.new_full((len(ids), cut.window, *ids.shape[2:]), pad)
-    state: State = net(padding, net.init_state(len(ids)), missing).state
+    state: State = net(padding, net.init_state(len(ids), settings=settings), missing).state
     return state
 
 

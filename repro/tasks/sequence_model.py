@@ -139,6 +139,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[MixerOutput, int]:
         """What the network makes of the last segment of ids ``(B, T)``, and where that begins."""
         first = last_segment(ids.shape[1], segment)
+        settings = replace(settings, first_draw=self.first_draw)
         state = self.net.init_state(len(ids), settings=settings)
         with torch.no_grad():
             for piece in ids[:, :first].split(segment, dim=1):

@@ -164,6 +164,11 @@ class Task(LightningModule, Generic[Net]):
         trainer = trainer_of(self)
         return 1 if trainer is None else int(trainer.accumulate_grad_batches)
 
+    @property
+    def first_draw(self) -> int:
+        """Where numbered draws of the mixers begin: other numbers in each update of training, 0 in evaluation."""
+        return self.global_step << 20 if self.training else 0
+
     def now(self) -> float:
         """Seconds on the clock, once the device has done all it was given."""
         if self.device.type == "cuda":

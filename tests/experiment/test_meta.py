@@ -95,7 +95,7 @@ def built(recipe: Recipe) -> Parts:
     said = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
     said |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
     parts.task._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=SimpleNamespace(**said), world_size=1, accumulate_grad_batches=1
+        datamodule=SimpleNamespace(**said), world_size=1, accumulate_grad_batches=1, global_step=0
     )
     return parts
 

@@ -124,7 +124,7 @@ def test_histogram_sums_the_masses_of_what_counts() -> None:
 
 def test_draws_follow_the_masses() -> None:
     mass = torch.tensor([[0.0, 3.0, 0.0, 1.0, 4.0, 0.0]]).expand(4, -1)
-    bins = draw_bins(mass, torch.arange(4), 4000, seed=3)
+    bins = draw_bins(mass, torch.arange(4), 4000, seed=torch.tensor(3))
     assert bins.shape == (4, 4000)
     assert torch.equal(bins, bins.sort(-1).values)
     for row in bins:
@@ -136,32 +136,36 @@ def test_draws_follow_the_masses() -> None:
 def test_one_popular_bin_is_drawn_again_and_again() -> None:
     mass = torch.full((1, 128), 1e-9)
     mass[0, 77] = 1.0
-    assert torch.equal(draw_bins(mass, torch.zeros(1), 50, 0), torch.full((1, 50), 77))
+    assert torch.equal(draw_bins(mass, torch.zeros(1), 50, torch.tensor(0)), torch.full((1, 50), 77))
 
 
 def test_draws_are_a_function_of_seed_and_counter() -> None:
     mass = torch.rand(2, 32)
-    one = draw_bins(mass, torch.tensor([5, 5]), 20, seed=1)
-    assert torch.equal(one, draw_bins(mass, torch.tensor([5, 5]), 20, seed=1))
-    assert torch.equal(one[1:], draw_bins(mass[1:], torch.tensor([5]), 20, seed=1))
-    assert not torch.equal(one, draw_bins(mass, torch.tensor([6, 5]), 20, seed=1))
-    assert not torch.equal(one, draw_bins(mass, torch.tensor([5, 5]), 20, seed=2))
+    one = draw_bins(mass, torch.tensor([5, 5]), 20, seed=torch.tensor(1))
+    assert torch.equal(one, draw_bins(mass, torch.tensor([5, 5]), 20, seed=torch.tensor(1)))
+    assert torch.equal(one[1:], draw_bins(mass[1:], torch.tensor([5]), 20, seed=torch.tensor(1)))
+    assert not torch.equal(one, draw_bins(mass, torch.tensor([6, 5]), 20, seed=torch.tensor(1)))
+    assert not torch.equal(one, draw_bins(mass, torch.tensor([5, 5]), 20, seed=torch.tensor(2)))
     torch.manual_seed(9)
-    assert torch.equal(one, draw_bins(mass, torch.tensor([5, 5]), 20, seed=1))
+    assert torch.equal(one, draw_bins(mass, torch.tensor([5, 5]), 20, seed=torch.tensor(1)))
 
 
 def test_draws_without_any_mass_are_bins() -> None:
-    bins = draw_bins(torch.zeros(1, 8), torch.zeros(1), 5, 0)
+    bins = draw_bins(torch.zeros(1, 8), torch.zeros(1), 5, torch.tensor(0))
     assert bool(((bins >= 0) & (bins < 8)).all())
 
 
 def test_random_numbers_are_uniform_and_independent() -> None:
-    u = uniform(torch.arange(100), 1000, seed=0)
+    u = uniform(torch.arange(100), 1000, seed=torch.tensor(0))
     assert u.dtype == torch.float64
     assert bool(((u >= 0) & (u < 1)).all())
     assert abs(float(u.mean()) - 0.5) < 0.005
     assert abs(float(u.var()) - 1 / 12) < 0.002
-    for a, b in ((u[:, 1:], u[:, :-1]), (u[1:], u[:-1]), (u, uniform(torch.arange(100), 1000, seed=1))):
+    for a, b in (
+        (u[:, 1:], u[:, :-1]),
+        (u[1:], u[:-1]),
+        (u, uniform(torch.arange(100), 1000, seed=torch.tensor(1))),
+    ):
         assert abs(float(torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1])) < 0.015
 
 
@@ -176,4 +180,4 @@ def test_random_numbers_equal_splitmix64() -> None:
     golden = 0x9E3779B97F4A7C15
     start = mixed((7 + 2 * golden) % 2**64)
     expected = (mixed((start + 3 * golden) % 2**64) >> 11) / 2**53
-    assert float(uniform(torch.tensor([7]), 3, seed=2)[0, 2]) == expected
+    assert float(uniform(torch.tensor([7]), 3, seed=torch.tensor(2))[0, 2]) == expected

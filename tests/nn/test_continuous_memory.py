@@ -32,7 +32,7 @@ RAGGED = [[3, 0, 2], [3, 3, 1], [7, 5, 0], [1, 1, 1], [5, 6, 3], [4, 5, 2]]
 
 def build(short: str, signal: ContinuousSignal, block: int = 3, seed: int = 0) -> Any:
     torch.manual_seed(seed)
-    return randomise(ContinuousMemory(D, SHORT[short], block, signal, seed=5).double().eval())
+    return randomise(ContinuousMemory(D, SHORT[short], block, signal).double().eval())
 
 
 def tokens(lengths: Sequence[int] = LENGTHS, seed: int = 1) -> list[Tensor]:

@@ -19,7 +19,7 @@ PLACE = (torch.arange(PLACES) + 0.5) / PLACES
 
 def build(signal: ContinuousSignal, short: Any = None, block: int = BLOCK) -> ContinuousMemory:
     torch.manual_seed(0)
-    made = ContinuousMemory(D, short or (lambda d: InfusedAttention(d, H, mem_len=3)), block, signal, seed=5)
+    made = ContinuousMemory(D, short or (lambda d: InfusedAttention(d, H, mem_len=3)), block, signal)
     return made.double().eval()
 
 

@@ -147,7 +147,7 @@ def test_a_call_leaves_nothing_on_the_module(name: str, causal: bool) -> None:
     mixer(x, mixer.init_state(2), Layout(causal, torch.zeros(2, dtype=torch.long), None, torch.arange(5)))
     mixer(x, None, Layout(causal, lengths=torch.tensor([5, 2]), positions=torch.arange(5)))
     assert everything(mixer) == before
-    assert not list(mixer.buffers())
+    assert not [one for one in mixer.buffers() if one.is_floating_point()], "a memory would be one"
     assert all(torch.equal(value, weights[key]) for key, value in mixer.state_dict().items())
 
 

@@ -20,6 +20,7 @@ from repro.nn import (
     LearnedPositions,
     PreNorm,
 )
+from repro.nn.settings import CallSettings
 from repro.nn.vocabularies.typed import TypedVocabulary
 from repro.tasks import Constant, DialogueModel
 from repro.tasks.replies import Generation, Ids
@@ -38,7 +39,7 @@ def data(**changes: Any) -> GeneratedDialogueData:
 
 
 def network(memory: bool, dropout: float = 0.0) -> DecoderLM:
-    torch.manual_seed(0)
+    torch.manual_seed(2)
     mixer = partial(FullAttention, n_heads=2)
     if memory:
         signal = ContinuousSignal(8, (0.05, 0.1), 0.3, 0.5, samples=6, bins=5, kl_weight=0.01, normed=True)
@@ -62,7 +63,7 @@ def cuts(length: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def by_hand(net: DecoderLM, row: Tensor, memory: bool) -> tuple[Tensor, Tensor]:
+def by_hand(net: DecoderLM, row: Tensor, memory: bool, step: int = 0) -> tuple[Tensor, Tensor]:
     """Hidden states ``(T, D)`` of one row of ids, block after block, and the auxiliary loss."""
     types, mark = [], int(row[0])
     for token in row.tolist():
@@ -71,7 +72,7 @@ def by_hand(net: DecoderLM, row: Tensor, memory: bool) -> tuple[Tensor, Tensor]:
     pairs = torch.stack([row, torch.tensor(types)], -1)[None]
     hidden, losses, state = [], [], None
     if memory:
-        state = net.init_state(1)
+        state = net.init_state(1, settings=CallSettings(first_draw=step << 20))
         padding = torch.zeros(1, -len(row) % WINDOW, 2, dtype=torch.long)
         with torch.no_grad():
             state = net(padding, state).state if padding.shape[1] else state
@@ -104,11 +105,11 @@ def batches() -> list[ExampleBatch]:
     return list(data().train_dataloader())
 
 
-def alone(net: DecoderLM, examples: Examples, memory: bool) -> tuple[Tensor, Tensor]:
+def alone(net: DecoderLM, examples: Examples, memory: bool, step: int = 0) -> tuple[Tensor, Tensor]:
     """Summed losses of the targets that count, and the mean auxiliary loss, a row at a time."""
     total, auxes = torch.zeros((), dtype=torch.float64), []
     for row, targets in zip(examples.inputs, examples.targets, strict=True):
-        hidden, aux = by_hand(net, row, memory)
+        hidden, aux = by_hand(net, row, memory, step)
         counts = targets >= 0
         logits = net.vocabulary.logits(hidden[counts])
         total = total + nn.functional.cross_entropy(logits, targets[counts], reduction="sum")

@@ -22,9 +22,9 @@ def test_updates_are_those_of_the_plain_loop(memory: bool, micro_batches: int) -
     made, wanted = task(network(memory), None), network(memory)
     trainer(2, micro_batches, limit_val_batches=0).fit(made, datamodule=data())
     optimizer = torch.optim.SGD(wanted.parameters(), lr=0.05)
-    for batch in batches():
+    for step, batch in enumerate(batches()):
         optimizer.zero_grad()
-        total, aux = alone(wanted, batch.examples, memory)
+        total, aux = alone(wanted, batch.examples, memory, step)
         (total / batch.step_targets + (aux if memory else 0.0)).backward()
         optimizer.step()
     ours, begun = dict(made.net.named_parameters()), dict(network(memory).named_parameters())
@@ -79,7 +79,7 @@ def test_scores_are_those_of_the_plain_loop(memory: bool) -> None:
 
 def test_replies_depend_on_the_seed_and_on_nothing_else() -> None:
     texts = []
-    few = Generation(max_new=4, history=4, synonyms=False)
+    few = Generation(max_new=4, history=4, temperature=9.0, synonyms=False)  # far from certain
     for settings in ({}, {"eval_batch_size": 5}, {"seed": 1}):
         made = task(network(True), few)
         torch.manual_seed(len(texts))

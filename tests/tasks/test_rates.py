@@ -114,7 +114,8 @@ def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop) -> None:
     *_, fourth, _, last = checkpoints(folder / "checkpoints")
     whole = read(last)
     kept = {fourth, manifest_path(fourth)}
-    for path in [path for path in folder.rglob("*") if path.is_file() and path not in kept]:
+    written = [*folder.rglob("*"), *(workshop.results / "runs").rglob("*")]
+    for path in [path for path in written if path.is_file() and path not in kept]:
         path.unlink()
     again = run(recipe, 1, "x")
     found = read(last)

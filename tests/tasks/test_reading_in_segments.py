@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from repro.data.puzzles.sorting import SortingData
 from repro.errors import UserError
@@ -21,6 +21,8 @@ from repro.nn import (
     PostNorm,
     Vocabulary,
 )
+from repro.nn.attention.continuous import memory
+from repro.nn.attention.continuous.gaussian import draw_bins
 from repro.tasks import Constant, LanguageModel, Protocol, SequenceModel
 from tests.tasks.streams import data as echo
 from tests.tasks.streams import trainer
@@ -34,8 +36,8 @@ def short(mem_len: int) -> Any:
     return partial(InfusedAttention, n_heads=2, mem_len=mem_len)
 
 
-def network(mixer: Any, symbols: int = SYMBOLS + 1) -> DecoderLM:
-    torch.manual_seed(0)
+def network(mixer: Any, symbols: int = SYMBOLS + 1, seed: int = 0) -> DecoderLM:
+    torch.manual_seed(seed)
     blocks = Blocks([mixer], partial(FeedForward, d_ff=12), partial(PostNorm, dropout=0.0))
     return DecoderLM(8, 2, partial(Vocabulary, size=symbols), blocks, NoPositions, dropout=0.0).double()
 
@@ -143,6 +145,28 @@ def test_every_sequence_begins_with_an_empty_memory() -> None:
     alone = made.hidden(examples._replace(inputs=examples.inputs[2:3], targets=examples.targets[2:3],
                                           scored=examples.scored[:SYMBOLS]))[0]  # fmt: skip
     assert float((alone - first[2 * SYMBOLS : 3 * SYMBOLS]).abs().max()) < 1e-12
+
+
+def test_every_layer_run_and_update_draws_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the same places of the past would be lost in every sequence, whatever the seed."""
+    used: list[tuple[int, int]] = []
+
+    def noted(mass: Tensor, counter: Tensor, samples: int, seed: Tensor) -> Tensor:
+        used.append((int(seed), int(counter[0])))
+        return draw_bins(mass, counter, samples, seed)
+
+    monkeypatch.setattr(memory, "draw_bins", noted)
+    for run in range(2):
+        made = task(network(continuous(signal=STICKY), seed=run), 7)
+        trainer(3, limit_val_batches=0).fit(made, datamodule=data())
+    drawn = {pair: used.count(pair) for pair in used}
+    assert set(drawn.values()) == {1}
+    assert len({seed for seed, _ in used}) == 4, "two layers in each of two runs"
+    used.clear()
+    for _ in range(2):
+        trainer(1).test(made, datamodule=data(), verbose=False)
+    half = len(used) // 2
+    assert used[:half] == used[half:], "a test is the same again"
 
 
 def test_sticky_memories_of_a_text_begin_anew_for_every_split() -> None:

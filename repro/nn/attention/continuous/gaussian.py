@@ -112,7 +112,7 @@ def histogram(mean: Tensor, variance: Tensor, counts: Tensor, bins: int) -> Tens
     return (below * counts[..., None]).sum(1).diff(dim=-1)
 
 
-def draw_bins(mass: Tensor, counter: Tensor, samples: int, seed: int) -> Tensor:
+def draw_bins(mass: Tensor, counter: Tensor, samples: int, seed: Tensor) -> Tensor:
     """Bins drawn with replacement in proportion to their mass, in ascending order: ``(B, samples)``.
 
     The random numbers follow from seed and counter alone, on every device: rows with the same counter have the same.
@@ -121,20 +121,20 @@ def draw_bins(mass: Tensor, counter: Tensor, samples: int, seed: int) -> Tensor:
         mass: ``(B, bins)``, at least 0.
         counter: of each row's draws, ``(B,)``.
         samples: draws.
-        seed: of the random numbers.
+        seed: of the random numbers, a 64-bit integer.
     """
     bounds = mass.double().cumsum(-1)
     level = uniform(counter, samples, seed).sort(-1).values * bounds[:, -1:]
     return torch.searchsorted(bounds, level, right=True).clamp(max=mass.shape[1] - 1)
 
 
-def uniform(counter: Tensor, count: int, seed: int) -> Tensor:
+def uniform(counter: Tensor, count: int, seed: Tensor) -> Tensor:
     """``(B, count)`` numbers in [0, 1) in float64, a function of seed, ``counter (B,)`` and place alone.
 
     Source: the SplitMix64 generator of Steele, Lea and Flood 2014, used as a hash.
     """
     step = torch.arange(1, count + 1, device=counter.device) * _GOLDEN
-    bits = _mixed(_mixed(counter.long() + _signed(seed * 0x9E3779B97F4A7C15))[:, None] + step)
+    bits = _mixed(_mixed(counter.long() + seed * _GOLDEN)[:, None] + step)
     return _shifted(bits, 11).double() * 2.0**-53
 
 

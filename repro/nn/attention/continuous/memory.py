@@ -30,8 +30,8 @@ class ContinuousMemory(nn.Module, Remembers):
     State: ``pending``, the inputs that wait, see :mod:`repro.nn.attention.compressed.pending`; where they lie in front
     of a norm (``layout.stream``), they are kept so. ``coefficients (B, N, D)``. ``updates (B,)``, blocks in the memory,
     0 for an empty one. ``short``, the state of the short-term mixer where it has one. With sticky memories ``attended
-    (B, bins)``, the attention since the last update, and ``draws (B,)``, updates so far. Its size does not grow with
-    the past. With a capacity it is written in place. The mixer does not detach.
+    (B, bins)``, the attention since the last update, and ``draws (B,)``, the number of the next draw. Its size does
+    not grow with the past. With a capacity it is written in place. The mixer does not detach.
 
     The auxiliary loss is ``kl_weight`` times the mean KL divergence over heads and those queries that had a memory.
 
@@ -41,8 +41,11 @@ class ContinuousMemory(nn.Module, Remembers):
             :func:`~repro.nn.attention.continuous.short_term.require_short_term`.
         block: L, tokens of one update.
         signal: how the memory is written and read.
-        seed: of the draws of sticky memories. They follow from it and from ``draws``, so that rows in step draw with
-            the same random numbers, on every rank and after a resumed run.
+
+    Attributes:
+        seed: of the draws of a sticky memory, drawn when it is built, so that layers and runs differ. Draws follow from
+            it and from ``draws`` alone: rows in step draw with the same random numbers, on every rank and after a
+            resumed run.
 
     Raises:
         ValueError: ``block`` below 1 or above ``forget_after``, or a short-term mixer that offers no queries.
@@ -50,13 +53,14 @@ class ContinuousMemory(nn.Module, Remembers):
     Source: Martins, Marinho and Martins 2022, section 3. Draws: the authors' code takes torch's generator.
     """
 
+    seed: Tensor
+
     def __init__(
         self,
         d_model: int,
         short_term: Callable[[int], nn.Module],
         block: int,
         signal: ContinuousSignal,
-        seed: int = 0,
     ) -> None:
         super().__init__()
         if block < 1:
@@ -65,7 +69,9 @@ class ContinuousMemory(nn.Module, Remembers):
             raise ValueError(f"signal.forget_after must be at least block {block}, not {signal.forget_after}")
         self.short: Any = require_short_term(short_term(d_model))
         self.long = LongTermMemory(d_model, self.short.n_heads, self.short.d_head, signal)
-        self.block, self.seed = block, seed
+        self.block = block
+        if signal.bins is not None:
+            self.register_buffer("seed", torch.randint(2**62, ()))
         # Tokens that are kept as they are; what was added to the continuous memory is not counted.
         self.memory = MemorySettings(remembered(self.short, AS_BUILT) + block)
 
@@ -84,7 +90,8 @@ class ContinuousMemory(nn.Module, Remembers):
             "updates": counter,
         }
         if self.long.signal.bins is not None:
-            state |= {"attended": coefficients.new_zeros(batch, self.long.signal.bins), "draws": counter}
+            attended = coefficients.new_zeros(batch, self.long.signal.bins)
+            state |= {"attended": attended, "draws": counter + settings.first_draw}
         if remembered(self.short, settings):
             state["short"] = self.short.init_state(batch, capacity, settings)
         elif capacity is not None:
