@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repro.batches import Batch
 from repro.experiment.build import Parts
@@ -30,7 +30,9 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=SHAPES, ids=[f"{'-'.join(alike[0])}-{len(alike)}" for alike in SHAPES])
-def recipe(request: pytest.FixtureRequest, sizes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recipe:
+def recipe(
+    request: pytest.FixtureRequest, sizes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Recipe:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "none"))
     monkeypatch.setattr(meta_recipes, "ids", random_bits)
     return small(*request.param[0], sizes)
@@ -44,6 +46,11 @@ def random_bits(device: torch.device, *shape: int) -> Tensor:
 def step(parts: Parts, recipe: Recipe, device: torch.device, train: bool) -> tuple[list[float], list[Tensor]]:
     """Losses and the sums of gradients of a step, on the CPU."""
     task: Any = copy.deepcopy(parts.task).to(device).train(train)
+    for module in task.modules():
+        if isinstance(
+            module, nn.RNNBase
+        ):  # cuDNN has a backward pass in training only; dropout is not in here
+            module.train()
     task._trainer = parts.task._trainer
     torch.manual_seed(3)
     losses = []
