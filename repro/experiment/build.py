@@ -19,6 +19,7 @@ from repro.nn.positions.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.swaps import IMPORTABLE
 from repro.tasks import Task
+from repro.training.early_stop import StopRule
 from repro.training.saving import Checkpoints
 
 AnyTask = Task[Any]
@@ -32,6 +33,7 @@ class Parts:
     data: DataModule
     trainer: dict[str, Any]
     checkpoints: Checkpoints | None
+    stop: StopRule | None
 
 
 def restrict_imports() -> None:
@@ -51,7 +53,9 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
     """
     built = _instantiate(recipe, recipe.sections, meta)
     trainer = built.get("trainer") or Namespace()
-    return Parts(built["model"], built["data"], trainer.as_dict(), built.get("checkpoints"))
+    return Parts(
+        built["model"], built["data"], trainer.as_dict(), built.get("checkpoints"), built.get("stop")
+    )
 
 
 def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:
@@ -132,7 +136,10 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
 def explain(message: str) -> str:
     """A complaint of the configuration parser about a recipe, in one line."""
     return one_line(
-        message, IMPORTABLE, {"trainer": Trainer, "checkpoints": Checkpoints}, (*HEADER, *SECTIONS)
+        message,
+        IMPORTABLE,
+        {"trainer": Trainer, "checkpoints": Checkpoints, "stop": StopRule},
+        (*HEADER, *SECTIONS),
     )
 
 
@@ -145,6 +152,8 @@ def _parser(sections: Config) -> ArgumentParser:
         parser.add_subclass_arguments(DataModule, "data", required=True)
     if "checkpoints" in sections:
         parser.add_class_arguments(Checkpoints, "checkpoints")
+    if "stop" in sections:
+        parser.add_class_arguments(StopRule, "stop")
     return parser
 
 

@@ -26,6 +26,7 @@ from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
 from repro.record import RunRecord, write_atomic
 from repro.stop import StopRequest
+from repro.tasks.lightning_private import end_at
 from repro.training.callbacks import read_status
 from repro.training.finite import NotFinite
 
@@ -96,9 +97,11 @@ def ready(current: Run) -> Resume:
     loaded = checkpoint.read(found.path, mmap=True)
     checkpoint.check_stamp(found.path, loaded, current.recipe.signature, vocabulary_hash(data))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
+    current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
+    if current.early_stop is not None and current.early_stop.met:
+        end_at(current.trainer, found.step)
     if found.step >= current.steps:  # nothing is left to train, so Lightning will not load it
-        for callback in (current.curves, current.saver):
-            callback.load_state_dict(loaded["callbacks"][callback.state_key])
+        current.saver.load_state_dict(loaded["callbacks"][current.saver.state_key])
     return found
 
 

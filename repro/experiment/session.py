@@ -17,6 +17,7 @@ from repro.source import Source, source
 from repro.stop import StopRequest
 from repro.tracking.background import BackgroundLogger
 from repro.training.callbacks import Curves, StatusFile
+from repro.training.early_stop import EarlyStop
 from repro.training.finite import Finite
 from repro.training.observe import Observer
 from repro.training.progress import Progress
@@ -44,6 +45,7 @@ class Run:
     watchdog: Watchdog
     stamper: Stamper
     source: Source
+    early_stop: EarlyStop | None
     logger: BackgroundLogger | None = None  # W&B's, on rank 0
 
     @property
@@ -52,7 +54,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Optimiser updates of the whole run."""
+        """Optimiser updates of the whole run: fewer than planned once its ``stop`` rule is met."""
         return self.trainer.max_steps
 
     def stalled(self, message: str) -> None:
@@ -87,7 +89,21 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     stopping = Stopping(request or StopRequest(), saver, status)
     stamper = Stamper(recipe)
     observer = Observer(curves, facts.peak_bytes)
-    around = [watchdog, Finite(), curves, progress, status, stamper, Randomness(), saver, observer, stopping]
+    early_stop = EarlyStop(parts.stop, curves) if parts.stop else None
+    ending = [early_stop] if early_stop else []
+    around = [
+        watchdog,
+        Finite(),
+        curves,
+        *ending,
+        progress,
+        status,
+        stamper,
+        Randomness(),
+        saver,
+        observer,
+        stopping,
+    ]
     trainer = make_trainer(parts.trainer, around, folder, files)
-    made = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source())
+    made = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source(), early_stop)
     return made

@@ -15,6 +15,11 @@ def install_no_signal_handlers(trainer: Trainer) -> None:
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
 
 
+def end_at(trainer: Trainer, step: int) -> None:
+    """Makes an update the last of a training that is planned to be longer: ``trainer.max_steps`` becomes its number."""
+    trainer.fit_loop.epoch_loop.max_steps = step
+
+
 def owe_validation(fit_loop: dict[str, Any]) -> None:
     """Changes the saved state of Lightning's loops so that a resumed run begins with the validation that is due.
 

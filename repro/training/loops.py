@@ -2,6 +2,8 @@
 
 from lightning.pytorch import Trainer
 
+from repro.errors import ReproError
+
 
 def at_update(trainer: Trainer, batch_idx: int) -> bool:
     """Whether the micro-batch that just ended completed an optimiser update."""
@@ -14,3 +16,20 @@ def validation_due(trainer: Trainer) -> bool:
     if not trainer.enable_validation or not isinstance(every, int):
         return False
     return trainer.global_step * trainer.accumulate_grad_batches % every == 0
+
+
+def validated(trainer: Trainer, metric: str, setting: str) -> float:
+    """What the latest validation measured.
+
+    Args:
+        trainer: behind a validation.
+        metric: its name.
+        setting: of the recipe, which names the metric.
+
+    Raises:
+        ReproError: it was not measured.
+    """
+    if metric not in trainer.callback_metrics:
+        names = ", ".join(sorted(name for name in trainer.callback_metrics if name.startswith("val/")))
+        raise ReproError(f"{setting}: {metric!r} is not measured; there is: {names}")
+    return float(trainer.callback_metrics[metric])

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
 from repro.errors import ReproError
 from repro.tasks.lightning_private import owe_validation
-from repro.training.loops import at_update, validation_due
+from repro.training.loops import at_update, validated, validation_due
 
 
 @dataclass
@@ -126,10 +126,7 @@ class StepCheckpoints(Callback):
 
     def _keep_best(self, trainer: Trainer) -> None:
         assert self.plan.best is not None
-        if self.plan.best not in trainer.callback_metrics:
-            there = ", ".join(sorted(k for k in trainer.callback_metrics if k.startswith("val/")))
-            raise ReproError(f"checkpoints.best: {self.plan.best!r} is not measured; there is: {there}")
-        value = float(trainer.callback_metrics[self.plan.best])
+        value = validated(trainer, self.plan.best, "checkpoints.best")
         better = operator.lt if self.plan.best_is == "min" else operator.gt
         if self.best is None or better(value, self.best[1]):
             self.best = (trainer.global_step, value)

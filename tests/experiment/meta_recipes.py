@@ -108,8 +108,8 @@ def small(experiment: str, scale: str, folder: Path) -> Recipe:
         folder: made by :func:`write_sizes`.
     """
     recipe = shrunk(experiment, scale, folder)
-    for section in ("trainer", "checkpoints"):
-        del recipe.config[section]
+    for section in ("trainer", "checkpoints", "stop"):
+        recipe.config.pop(section, None)
     _drop(recipe.config["model"])
     net = recipe.config["model"]["init_args"].get("net", {}).get("init_args", {})
     _deepen(net)

@@ -1,4 +1,4 @@
-"""On a GPU: one training step of every shape of a recipe, with the loss and the gradients that the CPU has. Skipped where there is none."""
+"""On a GPU, a training step of every shape of a recipe has the loss and gradients it has on the CPU. Else skipped."""
 
 import copy
 from pathlib import Path
@@ -47,10 +47,9 @@ def step(parts: Parts, recipe: Recipe, device: torch.device, train: bool) -> tup
     """Losses and the sums of gradients of a step, on the CPU."""
     task: Any = copy.deepcopy(parts.task).to(device).train(train)
     for module in task.modules():
-        if isinstance(
-            module, nn.RNNBase
-        ):  # cuDNN has a backward pass in training only; dropout is not in here
-            module.train()
+        if isinstance(module, nn.RNNBase) and not train:
+            module.train()  # cuDNN has a backward pass in training only
+            module.dropout = 0.0
     task._trainer = parts.task._trainer
     torch.manual_seed(3)
     losses = []

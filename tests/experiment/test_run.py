@@ -8,8 +8,8 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from repro.checkpoints import DurableIO, checkpoints, read
-from repro.errors import UserError
+from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, read
+from repro.errors import ReproError, UserError
 from repro.experiment import checkpoint, session
 from repro.experiment import run as running
 from repro.experiment.run import claimed, run
@@ -114,6 +114,50 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     assert resumed.tokens == whole.tokens
     assert resumed.curves["train/loss"] == whole.curves["train/loss"]
+
+
+STOP = [("stop", {"metric": "val/loss", "at_least": 0.0, "validations": 2})]  # any loss is good enough
+
+
+def stopping(**more: Any) -> Recipe:
+    return load_recipe(TINY, "cpu", [*{**SIZES, "trainer.val_check_interval": 2, **more}.items(), *STOP])
+
+
+def test_a_run_that_meets_its_stop_rule_is_the_shorter_run(workshop: Workshop) -> None:
+    recipe = stopping()
+    made = run(recipe, seed=1, command="x")
+    assert made.steps == 4
+    assert [step for step, _ in made.curves["val/loss"]] == [2, 4]
+    wanted = final_weights(recipe)
+    shorter = tiny(**{"trainer.val_check_interval": 2, "trainer.max_steps": 4})
+    run(shorter, seed=2, command="x")
+    run(shorter, seed=1, command="x")
+    assert all(torch.equal(wanted[name], value) for name, value in final_weights(shorter).items())
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["whole", "last-checkpoint-lost"])
+def test_a_run_that_met_its_stop_rule_is_not_trained_further(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    recipe = stopping(**{"checkpoints.average_last": 1, "checkpoints.every_steps": 3})
+    run(recipe, seed=1, command="x")
+    folder = recipe.run_dir(1)
+    wanted = final_weights(recipe)
+    (folder / RECORD_FILE).unlink()
+    (folder / MODEL_FILE).unlink()
+    shutil.rmtree(workshop.results / "runs")
+    if lost:
+        checkpoint_path(folder / "checkpoints", 4).unlink()
+    else:
+        monkeypatch.setattr(pl.Trainer, "fit", None)
+    assert run(recipe, seed=1, command="x").steps == 4
+    assert all(torch.equal(wanted[name], value) for name, value in final_weights(recipe).items())
+
+
+def test_a_stop_rule_names_a_metric_that_is_measured(workshop: Workshop) -> None:
+    recipe = load_recipe(TINY, "cpu", [*SIZES.items(), ("stop", {"metric": "val/joy", "at_least": 1.0})])
+    with pytest.raises(ReproError, match=r"stop\.metric.*'val/joy'"):
+        run(recipe, seed=1, command="x")
 
 
 def test_a_checkpoint_of_another_signature_is_refused(workshop: Workshop) -> None:

@@ -1,0 +1,40 @@
+"""When training ends early."""
+
+import pytest
+
+from repro.training.callbacks import Curves
+from repro.training.early_stop import EarlyStop, StopRule
+from tests.tasks.toy import train
+
+
+def last_step(validations: int, values: list[float], at_least: float = 2.0) -> int:
+    """The last of 8 updates, each validated to one of these values."""
+    curves = Curves()
+    rule = StopRule("val/loss", at_least, validations)
+
+    class Values(Curves):
+        def on_validation_end(self, trainer, pl_module):  # type: ignore[no-untyped-def]
+            step = trainer.global_step
+            curves._keep(step, {"val/loss": values[step - 1]})
+
+    return train([Values(), EarlyStop(rule, curves)], steps=8, val_check_interval=1).global_step
+
+
+@pytest.mark.parametrize(
+    ("validations", "values", "step"),
+    [
+        (1, [0, 1, 2, 0, 0, 0, 0, 0], 3),
+        (2, [2, 0, 3, 2, 0, 0, 0, 0], 4),
+        (3, [2, 2, 0, 2, 2, 0, 2, 2], 8),
+        (3, [0, 0, 0, 0, 0, 2, 2, 2], 8),
+    ],
+)
+def test_training_ends_where_enough_validations_in_a_row_are_good(
+    validations: int, values: list[float], step: int
+) -> None:
+    assert last_step(validations, values) == step
+
+
+def test_a_rule_without_a_validation_is_refused() -> None:
+    with pytest.raises(ValueError, match="0"):
+        StopRule("val/accuracy", 99.9, 0)
