@@ -115,7 +115,7 @@ def test_cancel(full: FakeSlurm, workshop: Workshop) -> None:
     assert full.calls("scancel") == []
     done = call("cancel", SECOND)
     assert (done.code, done.out) == (0, f"cancelled: 12_1  {SECOND}  (pending)\n")
-    assert "save themselves" in call("cancel", "--all").out
+    assert "save a checkpoint first" in call("cancel", "--all").out
     assert full.calls("scancel") == [["scancel", "12_1"], ["scancel", "12_0", "12_1"]]
     full.queue()
     nothing = call("cancel", "--all")
