@@ -104,15 +104,15 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
     """The folder of a finished run: given as a folder, a run id, or an experiment with scale and seed.
 
     Raises:
-        UserError: there is none; says how to make it.
+        UserError: there is none; names the command that makes one.
     """
     for folder in (Path(word), runs_dir() / word):
         if (folder / MODEL_FILE).is_file():
             return folder
     pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*/{MODEL_FILE}"
-    found = sorted(runs_dir().glob(pattern), key=lambda p: p.stat().st_mtime) if _is_plain(word) else []
-    if found:
-        return found[-1].parent
+    models = sorted(runs_dir().glob(pattern), key=lambda p: p.stat().st_mtime) if _is_plain(word) else []
+    if models:
+        return models[-1].parent
     if word in experiments():
         raise UserError(
             f"{word} has no finished run here; make one: repro run {word} --scale {scale or 'cpu'}"

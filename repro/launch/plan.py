@@ -169,6 +169,6 @@ def summarise(plan: Plan) -> list[str]:
     if len(plan.jobs) > 1:
         ids = {job.name: job.name for job in plan.jobs}
         for job in plan.jobs:
-            what = f"{len(job.tasks)} run{'s' * (len(job.tasks) > 1)}" if job.tasks else "tables"
-            lines.append(f"job {job.name}: {what}, {dependency(job, ids) or 'at once'}")
+            content = f"{len(job.tasks)} run{'s' * (len(job.tasks) > 1)}" if job.tasks else "tables"
+            lines.append(f"job {job.name}: {content}, {dependency(job, ids) or 'at once'}")
     return lines

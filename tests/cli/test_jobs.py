@@ -119,7 +119,7 @@ def test_cancel(full: FakeSlurm, workshop: Workshop) -> None:
     assert full.calls("scancel") == [["scancel", "12_1"], ["scancel", "12_0", "12_1"]]
     full.queue()
     nothing = call("cancel", "--all")
-    assert (nothing.code, nothing.out) == (0, "nothing to cancel: none of it is in the queue\n")
+    assert (nothing.code, nothing.out) == (0, "nothing to cancel: no such run is in the queue\n")
     assert [row["state"] for row in call("status", "--json").json()] == ["cancelled", "cancelled"]
 
 

@@ -18,10 +18,10 @@ _REDRAW = "\x1b[H\x1b[2J"
 
 
 def table(rows: Sequence[RunState], links: bool = False) -> list[str]:
-    """The table's lines, then a line for each run that has something to say.
+    """The table's lines, then a line for each run with a message.
 
     Args:
-        rows: as they shall stand.
+        rows: in the order of the table.
         links: whether this goes to a terminal: W&B pages are then short names that can be clicked.
     """
     cells = [list(_HEADINGS), *(_cells(row) for row in rows)]
@@ -34,8 +34,8 @@ def table(rows: Sequence[RunState], links: bool = False) -> list[str]:
         ]
         page = _link(_plain(row.wandb_url), links) if row and row.wandb_url else line[-1]
         lines.append("  ".join([*padded, page]).rstrip())
-    said = [_plain(f"{row.run}: {row.state}: {row.message}") for row in rows if row.message]
-    return [*lines, *([""] if said else []), *said]
+    messages = [_plain(f"{row.run}: {row.state}: {row.message}") for row in rows if row.message]
+    return [*lines, *([""] if messages else []), *messages]
 
 
 def _cells(row: RunState) -> list[str]:

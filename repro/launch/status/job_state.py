@@ -1,4 +1,4 @@
-"""What is known of one run, and what follows from it: queued, training, lost, done, ..."""
+"""The facts about one run and the state that follows from them: queued, training, lost, done, ..."""
 
 import contextlib
 import fcntl
@@ -58,7 +58,7 @@ class RunFacts:
 
 
 def gather(entry: RunEntry) -> RunFacts:
-    """What the run's own files say.
+    """The facts that the run's own files state.
 
     A run belongs to its last submission, unless its status file was written later by something else: by hand,
     on this machine or in another job.
@@ -69,11 +69,11 @@ def gather(entry: RunEntry) -> RunFacts:
         recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     except OSError:
         recorded = None
-    told = status.get("job")
-    told = told if isinstance(told, str) else None
+    job = status.get("job")
+    job = job if isinstance(job, str) else None
     submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
     later = _digits(str(status.get("updated"))) > submitted
-    return RunFacts(entry, status, recorded, told if status and later else entry.job_id)
+    return RunFacts(entry, status, recorded, job if status and later else entry.job_id)
 
 
 def read_status(folder: Path) -> dict[str, object]:
@@ -122,8 +122,10 @@ def _in_queue(facts: RunFacts, queued: Queued) -> str:
         return "requeued" if queued.restarts or facts.own else "queued"
     if queued.state == "SUSPENDED":
         return "suspended"
-    began, told = moment(queued.start), moment(facts.status.get("updated"))
-    fresh = state is not None and not (began and told and told < began)  # else it is of an earlier attempt
+    began, updated = moment(queued.start), moment(facts.status.get("updated"))
+    fresh = state is not None and not (
+        began and updated and updated < began
+    )  # else it is of an earlier attempt
     if queued.state == "COMPLETING" and (not fresh or state in UNDER_WAY):
         return "ending"
     if not fresh:
@@ -158,8 +160,8 @@ def _local(facts: RunFacts) -> str:
 
 def is_fresh(status: Mapping[str, object]) -> bool:
     """Whether a status file was written within the last :data:`SILENT` seconds."""
-    told = moment(status.get("updated"))
-    return told is not None and (datetime.now(UTC) - told).total_seconds() <= SILENT
+    updated = moment(status.get("updated"))
+    return updated is not None and (datetime.now(UTC) - updated).total_seconds() <= SILENT
 
 
 def is_held(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What was submitted: one folder for each submission, below ``$REPRO_RUNS/slurm/``.
+"""The ledger of submissions: one folder for each, below ``$REPRO_RUNS/slurm/``.
 
 ``submission.json`` is written before the first ``sbatch`` and again after each, so a job is never in the queue
 without an entry here; the folder also holds the scripts, the snapshot of the code and the logs.
@@ -86,7 +86,7 @@ class Submission:
 
 
 def ledger_dir() -> Path:
-    """Where submissions are kept."""
+    """The folder of all submissions."""
     return runs_dir() / "slurm"
 
 
@@ -100,7 +100,7 @@ def read_submissions() -> list[Submission]:
     """Every submission, oldest first.
 
     Raises:
-        UserError: an entry that is not one; names the file.
+        UserError: a damaged entry; names the file.
     """
     return [_read(path) for path in sorted(ledger_dir().glob(f"*/{ENTRY}"))]
 
