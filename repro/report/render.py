@@ -38,11 +38,11 @@ def render_all(results: Path) -> dict[Path, bytes]:
 def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], str]:
     """The generated files, and the README's block."""
     comparison = compare()
-    found = claims(comparison)
-    return _files(comparison, found, results, check), _block(comparison, found)
+    judged = claims(comparison)
+    return _files(comparison, judged, results, check), _block(comparison, judged)
 
 
-def _files(comparison: Comparison, found: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
+def _files(comparison: Comparison, judged: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
     """The generated files. A figure that is there and shows the same data is taken as it is.
 
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
@@ -58,10 +58,10 @@ def _files(comparison: Comparison, found: list[Claim], results: Path, check: boo
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
         files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
-    files[tables / "README.md"] = markdown.render(_overview(comparison, found)).encode()
-    files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
+    files[tables / "README.md"] = markdown.render(_overview(comparison, judged)).encode()
+    files[tables / "claims.md"] = markdown.render(claims_document(judged)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
-    files[results / "index.html"] = page.render(comparison, found, figures, drawn).encode()
+    files[results / "index.html"] = page.render(comparison, judged, figures, drawn).encode()
     return files
 
 
@@ -71,8 +71,8 @@ def render_headline() -> str:
     return _block(comparison, claims(comparison))
 
 
-def _block(comparison: Comparison, found: list[Claim]) -> str:
-    return markdown.render(summary(comparison, found), "results/plots", notice=False)
+def _block(comparison: Comparison, judged: list[Claim]) -> str:
+    return markdown.render(summary(comparison, judged), "results/plots", notice=False)
 
 
 def render_overview() -> str:
@@ -81,8 +81,8 @@ def render_overview() -> str:
     return markdown.render(_overview(comparison, claims(comparison)))
 
 
-def _overview(comparison: Comparison, found: list[Claim]) -> Document:
-    return [Heading(1, "Overview"), *headline(comparison, found)]
+def _overview(comparison: Comparison, judged: list[Claim]) -> Document:
+    return [Heading(1, "Overview"), *headline(comparison, judged)]
 
 
 def write_tables() -> list[Path]:
@@ -117,9 +117,9 @@ def write_pdfs(folder: Path) -> list[Path]:
     """Writes every chart as PDF into a folder, which is made; returns the paths."""
     from repro.report.plots.drawing import pdf
 
-    found = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
-    paths = [(folder / plot.name).with_suffix(".pdf") for plot in found]
-    for path, plot in zip(paths, found, strict=True):
+    charts = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
+    paths = [(folder / plot.name).with_suffix(".pdf") for plot in charts]
+    for path, plot in zip(paths, charts, strict=True):
         assert isinstance(plot.content, Chart)
         write_atomic(path, pdf(plot.content))
     return paths
@@ -151,10 +151,10 @@ def _same(path: Path, data: bytes) -> bool:
     return path.is_file() and path.read_bytes() == data
 
 
-def _first_difference(there: bytes, wanted: bytes) -> str:
-    if wanted.startswith(b"\x89PNG"):
+def _first_difference(current: bytes, expected: bytes) -> str:
+    if expected.startswith(b"\x89PNG"):
         return ""  # of a picture, lines mean nothing
-    old, new = there.decode(errors="replace").split("\n"), wanted.decode(errors="replace").split("\n")
+    old, new = current.decode(errors="replace").split("\n"), expected.decode(errors="replace").split("\n")
     for i in range(min(len(old), len(new))):
         if old[i] != new[i]:
             return f" (line {i + 1})"
@@ -162,8 +162,8 @@ def _first_difference(there: bytes, wanted: bytes) -> str:
 
 
 def _leftovers(results: Path, files: dict[Path, bytes]) -> list[Path]:
-    there = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
-    return sorted(p for p in there if p not in files and p.suffix in _SUFFIXES)
+    existing = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
+    return sorted(p for p in existing if p not in files and p.suffix in _SUFFIXES)
 
 
 def _readme(block: str) -> tuple[Path, str, str] | None:
@@ -175,9 +175,9 @@ def _readme(block: str) -> tuple[Path, str, str] | None:
     path = paths.PROJECT / "README.md"
     if not path.is_file() or results_dir().resolve() != (paths.PROJECT / "results").resolve():
         return None
-    there = path.read_text(encoding="utf-8")
-    before, begin, rest = there.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in before + after:
+    current = path.read_text(encoding="utf-8")
+    before, begin, tail = current.partition(BEGIN)
+    _, end, after = tail.partition(END)
+    if not (begin and end) or BEGIN in tail or END in before + after:
         raise UserError(f"{path}: wants one line {BEGIN!r} and one line {END!r} below it")
-    return path, there, f"{before}{BEGIN}\n{block}{END}{after}"
+    return path, current, f"{before}{BEGIN}\n{block}{END}{after}"

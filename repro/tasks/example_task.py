@@ -1,4 +1,4 @@
-"""What tasks over examples share: a network draws the same numbers whenever it is scored."""
+"""Base of tasks over examples: a network draws the same random numbers in every evaluation."""
 
 import contextlib
 from abc import abstractmethod

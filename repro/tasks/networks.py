@@ -1,4 +1,4 @@
-"""What tasks call on their networks. :mod:`repro.models` has networks that fit; any other that does will do."""
+"""Interfaces of the networks that tasks use. :mod:`repro.models` has such networks; others with these methods work."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""How a language model is scored: what a published perplexity means."""
+"""How a language model is scored: the protocol of a published perplexity."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any

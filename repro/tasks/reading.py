@@ -114,7 +114,7 @@ def read_blocks(
         state = detach(mixed.state)
         hidden.append(mixed.y)
         losses.append(mixed.aux)
-    aux = None if losses[0] is None else torch.stack([one for one in losses if one is not None], 1)
+    aux = None if losses[0] is None else torch.stack([loss for loss in losses if loss is not None], 1)
     return ReadBlocks(torch.stack(hidden, 1), state, _mean(aux, cut))
 
 
@@ -133,5 +133,5 @@ def _mean(aux: Tensor | None, cut: Cut) -> Tensor | None:
     """The mean over the blocks of each row, of losses of all blocks in order."""
     if aux is None:
         return None
-    there = cut.sizes > 0
-    return (aux.view(there.shape) * there).sum(1) / there.sum(1).clamp(min=1)
+    present = cut.sizes > 0
+    return (aux.view(present.shape) * present).sum(1) / present.sum(1).clamp(min=1)

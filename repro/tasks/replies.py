@@ -1,4 +1,4 @@
-"""Replies of a model of conversations: what it would say where somebody did, drawn from the nucleus."""
+"""Replies of a model of conversations to each turn, by nucleus sampling."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,8 +74,8 @@ def turns(row: list[int], doc: int, history: int) -> list[Turn]:
     """The utterances of a whole row that have at least ``history`` others in front of them."""
     marks = [at for at, token in enumerate(row) if token > doc]
     ends = [*marks[1:], len(row)]
-    found = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
-    return found[history:]
+    spoken = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
+    return spoken[history:]
 
 
 class _Speaker:
@@ -109,11 +109,11 @@ class _Speaker:
         """Of the next token ``(R, V)``, where a reply may not end at its ``first (R,)`` token."""
         pad, bos, eos, doc = self.ids
         end = torch.cat([log_probs[:, eos, None], log_probs[:, doc:]], -1).logsumexp(-1)
-        kept = log_probs.clone()
-        kept[:, [pad, bos]] = -torch.inf
-        kept[:, doc:] = -torch.inf
-        kept[:, eos] = end.masked_fill(first, -torch.inf)
-        return kept
+        scores = log_probs.clone()
+        scores[:, [pad, bos]] = -torch.inf
+        scores[:, doc:] = -torch.inf
+        scores[:, eos] = end.masked_fill(first, -torch.inf)
+        return scores
 
 
 def replies(
@@ -141,12 +141,12 @@ def replies(
     if not rows:
         return []
     device = next(net.parameters()).device
-    known = torch.tensor([len(row) - 1 for row in rows], device=device)
+    lengths = torch.tensor([len(row) - 1 for row in rows], device=device)
     longest = max(map(len, rows))
     padded = torch.tensor([[*row, *[ids.pad] * (longest - len(row))] for row in rows], device=device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
-    last = padded.gather(1, known[:, None])[:, 0]
-    cut = Cut.of(known + how.max_new, longest - 1 + how.max_new, window)
+    last = padded.gather(1, lengths[:, None])[:, 0]
+    cut = Cut.of(lengths + how.max_new, longest - 1 + how.max_new, window)
     earlier = Cut(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):
@@ -154,7 +154,7 @@ def replies(
         if remembers and earlier.sizes.shape[1]:
             memory = read_blocks(net, typed, earlier, True, ids.pad).state
         stream = {
-            "block": cut.take(typed)[:, -1], "length": known - begins, "first": known - begins,
+            "block": cut.take(typed)[:, -1], "length": lengths - begins, "first": lengths - begins,
             "speaker": last, "memory": memory,
         }  # fmt: skip
         state = {"stream": stream, "memory": {}}

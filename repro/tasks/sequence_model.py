@@ -159,13 +159,13 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """How many examples; the hashing, as a point of a sweep over rounds, with its name where there are none."""
-        said, evaluation = super().protocol(metric, scored), scored.evaluation
+        protocol, evaluation = super().protocol(metric, scored), scored.evaluation
         if not evaluation.name:
-            return said
+            return protocol
         hashing = self.hashings[evaluation.name]
         of = replace(evaluation, name="").called(metric)
         return {
-            **said,
+            **protocol,
             **hashing.said(),
             "rounds": hashing.rounds or evaluation.name,
             "sweep": "rounds",

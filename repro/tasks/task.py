@@ -1,4 +1,4 @@
-"""What every task shares: optimiser and schedule from the recipe, exact loss normalisation, exact sums."""
+"""Base of all tasks: optimiser and schedule from the recipe, exact loss normalisation, exact sums."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -126,14 +126,14 @@ class Task(LightningModule, Generic[Net]):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_validation_end(self) -> None:
-        """Shows the latest validation to a schedule that goes by it."""
+        """Passes the latest validation score to a schedule that depends on it."""
         schedule, training = self.lr_schedulers(), self.trainer.state.fn == "fit"
         if not isinstance(schedule, Plateau) or not training or self.trainer.sanity_checking:
             return
         measured = self.trainer.callback_metrics
         if schedule.metric not in measured:
-            there = ", ".join(sorted(name for name in measured if name.startswith("val/")))
-            raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {there}")
+            names = ", ".join(sorted(name for name in measured if name.startswith("val/")))
+            raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {names}")
         schedule.observe(float(measured[schedule.metric]))
 
     def share_of_step(self, local_sum: Tensor, step_targets: int) -> Tensor:

@@ -97,8 +97,8 @@ class Transcription(ExampleTask[TranscribingNetwork]):
 
     def on_test_epoch_end(self) -> None:
         super().on_test_epoch_end()
-        found = {index: pair for part in self.gather_objects(self._gathered) for index, pair in part.items()}
-        self.transcripts = [found[index] for index in sorted(found)]
+        pairs = {index: pair for part in self.gather_objects(self._gathered) for index, pair in part.items()}
+        self.transcripts = [pairs[index] for index in sorted(pairs)]
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -119,11 +119,12 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.split("train"), protocol)]
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """What was said and heard in the first recordings of the test split; nothing of data that are not public."""
+        """References and hypotheses of the first recordings of the test split; none if the data are not public."""
         if not self.data.public:
             return [], []
         return ["reference", "hypothesis"], [
-            [self._spelt(said), self._spelt(heard)] for heard, said in self.transcripts[:count]
+            [self._spelt(reference), self._spelt(hypothesis)]
+            for hypothesis, reference in self.transcripts[:count]
         ]
 
     def outputs(self) -> str | None:

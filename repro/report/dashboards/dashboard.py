@@ -1,4 +1,4 @@
-"""What a paper's W&B dashboard says and shows, in plain words and names; its JSON is made in ``dashboard_spec``.
+"""The content of a paper's W&B dashboard; ``dashboard_spec`` makes its JSON.
 
 A *workspace* has the curves of all runs of the paper, one line for each run group. A *report* has the published
 tables with our numbers, the claims, the curves of each recipe by themselves, and the commands that make the runs.
@@ -107,13 +107,13 @@ def dashboard(key: str) -> Dashboard:
     comparison = compare(key)
     (paper,) = comparison.papers
     opening, passages = _passages(paper_document(comparison, paper))
-    found = [claim for claim in claims(comparison) if claim.paper is paper]
+    own = [claim for claim in claims(comparison) if claim.paper is paper]
     return Dashboard(
         paper=paper,
         sections=_sections(comparison, paper),
         by_title=_share_groups(list(comparison.headers.values())),
         opening=opening,
-        passages=(*passages, *_claimed(found)),
+        passages=(*passages, *_claimed(own)),
         curves=tuple(_curves(comparison, paper)),
         commands=_commands(paper.key, {scale for _, scale in comparison.headers}),
     )
@@ -148,24 +148,24 @@ def _passages(document: Document) -> tuple[str, list[Passage]]:
     return written[0][1], [Passage(*passage) for passage in written[1:]]
 
 
-def _claimed(found: list[Claim]) -> list[Passage]:
-    if not found:
+def _claimed(claims: list[Claim]) -> list[Passage]:
+    if not claims:
         return []
-    opening, passages = _passages(claims_document(found))
-    said = [part for part in (opening, *(p.markdown for p in passages)) if part.strip()]
-    return [Passage("Ordering claims", "\n".join(said))]
+    opening, passages = _passages(claims_document(claims))
+    parts = [part for part in (opening, *(p.markdown for p in passages)) if part.strip()]
+    return [Passage("Ordering claims", "\n".join(parts))]
 
 
 def _sections(comparison: Comparison, paper: Paper) -> tuple[tuple[str, tuple[Chart, ...]], ...]:
     headers = list(comparison.headers.values())
     validated = _validated(comparison, paper, headers)
-    found = [
+    sections = [
         ("Training", _each(TRAINING)),
         ("Validation", _each(validated)),
         ("Speed and hardware", _each(SPEED)),
         ("Measured beside published", _beside(comparison, headers)),
     ]
-    return tuple((name, charts) for name, charts in found if charts)
+    return tuple((name, charts) for name, charts in sections if charts)
 
 
 def _each(metrics: Iterable[str]) -> tuple[Chart, ...]:
@@ -192,7 +192,7 @@ def _validated(comparison: Comparison, paper: Paper, headers: list[Header]) -> l
 
 def _beside(comparison: Comparison, headers: list[Header]) -> tuple[Chart, ...]:
     """For each final score of a paper-scale run: it, and the published numbers in the summaries of the runs."""
-    found: dict[str, dict[str, None]] = {}
+    metrics: dict[str, dict[str, None]] = {}
     for header in headers:
         cells: dict[str, set[str]] = {}
         for goal in header.goals:
@@ -200,8 +200,10 @@ def _beside(comparison: Comparison, headers: list[Header]) -> tuple[Chart, ...]:
                 cells.setdefault(goal.measured, set()).add(f"{goal.table}:{goal.row}")
         for measured, places in cells.items():
             ends = [f"@{place}" for place in sorted(places)] if len(places) > 1 else [""]
-            found.setdefault(measured, {}).update(dict.fromkeys(f"published/{measured}{end}" for end in ends))
-    return tuple(Chart((measured, *found[measured])) for measured in sorted(found))
+            metrics.setdefault(measured, {}).update(
+                dict.fromkeys(f"published/{measured}{end}" for end in ends)
+            )
+    return tuple(Chart((measured, *metrics[measured])) for measured in sorted(metrics))
 
 
 def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
@@ -239,12 +241,12 @@ def _title(headers: list[Header]) -> str:
 
 
 def _run_set(recipe: str, scale: str, headers: list[Header], shown: bool) -> RunSet:
-    here = [header for header in headers if header.recipe.scale == scale]
+    own = [header for header in headers if header.recipe.scale == scale]
     name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
-    points = ["@" in header.recipe.experiment for header in here]
+    points = ["@" in header.recipe.experiment for header in own]
     part = f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
-    groups = tuple(dict.fromkeys(map(group_of, here)))
-    return RunSet(name, part, groups, _share_groups(here), shown)
+    groups = tuple(dict.fromkeys(map(group_of, own)))
+    return RunSet(name, part, groups, _share_groups(own), shown)
 
 
 def _points(headers: list[Header], scale: str) -> str:

@@ -1,11 +1,11 @@
-"""The table of ordering claims, before a format is chosen."""
+"""The table of ordering claims, independent of its format."""
 
 from repro.report.formats import text
 from repro.report.formats.blocks import Document, Grid, Heading, Paragraph
 from repro.report.results.claims import Claim
 
 
-def claims_document(found: list[Claim]) -> Document:
+def claims_document(claims: list[Claim]) -> Document:
     """Every ordering claim at every scale."""
     document: Document = [
         Heading(1, "Ordering claims"),
@@ -17,11 +17,11 @@ def claims_document(found: list[Claim]) -> Document:
         ),
     ]
     header = ("Claim", "Scale", "Verdict", "Best first, as published", "Remarks")
-    for paper in {c.paper.key: c.paper for c in found}.values():
-        here = [c for c in found if c.paper is paper]
+    for paper in {c.paper.key: c.paper for c in claims}.values():
+        own = [c for c in claims if c.paper is paper]
         rows = tuple(
             (_claimed(c), c.scale or text.NOTHING, c.verdict, _standings(c), "; ".join(remarks(c)))
-            for c in here
+            for c in own
         )
         document += [Heading(2, paper.title), Grid(header, rows)]
     return document

@@ -60,8 +60,8 @@ def _paper(record: RunRecord) -> Paper | None:
 
 
 def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
-    """The published numbers that the recipe holds against this measurement."""
-    found = []
+    """The published numbers that the recipe compares with this measurement."""
+    values = []
     for goal in record.config.get("reproduces") or ():
         protocol = goal.get("protocol") or {}
         fits = all(measurement.protocol.get(key) == value for key, value in protocol.items())
@@ -69,8 +69,8 @@ def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) ->
         row = table.rows.get(goal["row"]) if table else None
         if goal.get("measured") == measurement.name and fits and table and row:
             value = text.printed(row.values.get(goal["metric"]))
-            found.append(f"{value} ({table.number}, {row.label})")
-    return "; ".join(found) or text.NOTHING
+            values.append(f"{value} ({table.number}, {row.label})")
+    return "; ".join(values) or text.NOTHING
 
 
 def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
@@ -134,8 +134,10 @@ def diff_runs(a: RunRecord, b: RunRecord) -> str:
             keys += [f"{name}.{line}" for line in differing_keys(flatten(old), flatten(new))]
         elif old != new:
             keys.append(f"{name}: {old} → {new}")
-    said = "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
-    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{said}\n\n{_numbers(a, b)}"
+    differences = (
+        "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
+    )
+    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{differences}\n\n{_numbers(a, b)}"
 
 
 def _numbers(a: RunRecord, b: RunRecord) -> str:

@@ -48,7 +48,7 @@ def svg(chart: Chart, name: str, caption: str, colours: dict[str, str], attribut
         _figure(chart).savefig(out, format="svg", metadata=metadata)
     drawn = re.sub(r"(?s)^.*?(?=<svg)|<metadata>.*?</metadata>\s*|<defs>\s*<style.*?</style>\s*</defs>\s*", "",
                    out.getvalue())  # fmt: skip
-    drawn = re.sub(r"<[^<>]+>", lambda found: _tag(found[0], colours), drawn)
+    drawn = re.sub(r"<[^<>]+>", lambda match: _tag(match[0], colours), drawn)
     drawn = re.sub(r"\s*\n\s*", "\n", drawn)
     return drawn.replace(
         "<svg", f'<svg role="img" aria-label="{html.escape(clean(caption))}" {attributes}', 1
@@ -74,10 +74,10 @@ def _style(salt: str) -> Iterator[None]:
 
 def _tag(tag: str, colours: dict[str, str]) -> str:
     """A tag with attributes in place of a style, variables in place of colours, coordinates of one decimal."""
-    tag = re.sub(r' style="([^"]*)"', lambda found: _attributes(found[1]), tag)
+    tag = re.sub(r' style="([^"]*)"', lambda match: _attributes(match[1]), tag)
     tag = re.sub(r' id="[\w.]*_\d+"| transform="rotate\(-0 [^"]*"|(?<=\d)pt(?=")| version="1.1"', "", tag)
-    tag = re.sub(r"#[0-9a-f]{6}\b(?!\w)(?=\")", lambda found: f"var(--{colours[found[0]]})", tag)
-    tag = re.sub(r"(?<![\w#])-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b(?!\w)(?=\")", lambda match: f"var(--{colours[match[0]]})", tag)
+    tag = re.sub(r"(?<![\w#])-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), tag)
     return re.sub(r" ?\n(?=[\"A-Zz])", "", tag) if tag.startswith("<path") else tag
 
 
@@ -144,9 +144,9 @@ def _panel(axes: Axes, panel: Panel) -> None:
     _y_axis(axes, panel)
     for x, words in panel.rules:
         axes.axvline(x, color="#7d8590", linestyle=(0, (3, 3)), linewidth=1)
-        left = axes.transLimits.transform(axes.transScale.transform((x, axes.get_ylim()[1])))[0] < 0.5
+        in_left_half = axes.transLimits.transform(axes.transScale.transform((x, axes.get_ylim()[1])))[0] < 0.5
         side: dict[str, Any] = (
-            {"xytext": (4, 6), "ha": "left"} if left else {"xytext": (-4, 6), "ha": "right"}
+            {"xytext": (4, 6), "ha": "left"} if in_left_half else {"xytext": (-4, 6), "ha": "right"}
         )
         axes.annotate(words, (x, 0), xycoords=("data", "axes fraction"), textcoords="offset points", **side)
     if panel.notes:
@@ -234,9 +234,9 @@ class Across:
             axes.xaxis.set_minor_locator(ticker.NullLocator())
         else:
             axes.xaxis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: self._said(x)))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: self._tick_label(x)))
         if self.panel.settings:
-            ticks = {self.place(x): self._said(x) for x in self._ticks()}
+            ticks = {self.place(x): self._tick_label(x) for x in self._ticks()}
             ticks |= {self.place(word): clean(word) for word in self.words}
             axes.set_xticks(list(ticks), list(ticks.values()))
             end = self.end + len(self.words) * self.step
@@ -250,19 +250,19 @@ class Across:
         if len(self.numbers) <= TICKS and not tight:
             return self.numbers
         if not self.panel.log_x:
-            found = ticker.MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
-            return [float(x) for x in found if self.low <= x <= self.high]
+            ticks = ticker.MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+            return [float(x) for x in ticks if self.low <= x <= self.high]
         powers = range(math.ceil(self.low), math.floor(self.high) + 1)
         return [2.0**e for e in powers[:: -(-len(powers) // TICKS)]]
 
-    def _said(self, x: float) -> str:
+    def _tick_label(self, x: float) -> str:
         return in_powers(x) if self.panel.log_x else short(x)
 
 
 def short(value: float) -> str:
     """``1,000``, ``0.25``; ``1e-7`` for small and ``1e7`` for large numbers."""
     if value and not 1e-4 <= abs(value) < 1e6:
-        return re.sub(r"e([+-])0*", lambda found: "e" + found[1].strip("+"), f"{value:.4g}")
+        return re.sub(r"e([+-])0*", lambda match: "e" + match[1].strip("+"), f"{value:.4g}")
     return f"{value:,.6g}"
 
 

@@ -54,9 +54,9 @@ def file_name(experiment: str, *parts: str, suffix: str = "svg") -> str:
     return f"{'--'.join([experiment.replace('/', '--'), *cleaned])}.{suffix}"
 
 
-def caption(experiment: str, scale: str, said: str) -> str:
+def caption(experiment: str, scale: str, words: str) -> str:
     """``toy · big · cpu: learning curves``."""
-    return f"{experiment.replace('/', ' · ')} · {scale}: {said}"
+    return f"{experiment.replace('/', ' · ')} · {scale}: {words}"
 
 
 def grid_of(experiment: str) -> str:

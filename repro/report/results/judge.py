@@ -137,9 +137,9 @@ def _sampling_variance(published: float, rules: Rules) -> float:
 def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: float) -> tuple[float, float]:
     """Of the difference of two rates: each has its exact interval, at half the error. The paper's is one run."""
     runs = rules.noise.runs if rules.noise else 1
-    each = (1 + confidence) / 2
-    low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, each)
-    their_low, their_high = clopper_pearson(round(published * runs), runs, each)
+    level = (1 + confidence) / 2
+    low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, level)
+    their_low, their_high = clopper_pearson(round(published * runs), runs, level)
     return low - their_high, high - their_low
 
 
@@ -278,13 +278,13 @@ def _order(
     open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
     if not open_pairs:
         return Verdict("holds")
-    against = [found for _, _, pair in pairs for found in pair.contradictions]
+    against = [contradiction for _, _, pair in pairs for contradiction in pair.contradictions]
     if holm([p for p, _ in against], level):
         return Verdict("does not", min(against)[1])
-    return Verdict("undecided", "not shown: " + ", ".join(_said(pair) for pair in open_pairs))
+    return Verdict("undecided", "not shown: " + ", ".join(_comparison(pair) for pair in open_pairs))
 
 
-def _said(pair: Pair) -> str:
+def _comparison(pair: Pair) -> str:
     return f"{pair.names[0]} {'=' if pair.tie else '>'} {pair.names[1]}"
 
 

@@ -232,8 +232,8 @@ def _declared(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _row(raw: dict[str, Any], table: dict[str, Any], declared: dict[str, dict[str, Any]]) -> Row:
     values = {name: float(value) for name, value in raw["values"].items()}
-    said = raw["settings"].get("unconfirmed", ())
-    own = set(values) if said is True else set(said or ())
+    listed = raw["settings"].get("unconfirmed", ())
+    own = set(values) if listed is True else set(listed or ())
     unchecked = {m for m, v in values.items() if is_unconfirmed(table["checked"], raw["id"], m, v)}
     cells = raw.get("cells", {})
     where = f"{table['id']}, row {raw['id']}"
@@ -278,10 +278,10 @@ def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
 _Listed = TypeVar("_Listed", Table, Row, Trend)
 
 
-def _unique(items: list[_Listed], what: str) -> dict[str, _Listed]:
-    found: dict[str, _Listed] = {}
+def _unique(items: list[_Listed], kind: str) -> dict[str, _Listed]:
+    unique: dict[str, _Listed] = {}
     for item in items:
-        if item.id in found:
-            raise ValueError(f"two of one id: {what} {item.id!r}")
-        found[item.id] = item
-    return found
+        if item.id in unique:
+            raise ValueError(f"two of one id: {kind} {item.id!r}")
+        unique[item.id] = item
+    return unique

@@ -182,12 +182,12 @@ def _sized(size: object) -> Margin | None:
     return Margin(number, kind) if good else None
 
 
-def _reference(said: object, metric: str, where: str) -> tuple[str, str, str] | None:
+def _reference(value: object, metric: str, where: str) -> tuple[str, str, str] | None:
     """``table/row`` or ``table/row/metric``."""
-    if said is None:
+    if value is None:
         return None
-    table, _, rest = str(said).partition("/")
-    row, _, name = rest.partition("/")
+    table, _, row_and_metric = str(value).partition("/")
+    row, _, name = row_and_metric.partition("/")
     if not (table and row):
-        raise UserError(f"{where}: same_as {said!r}: write table/row, or table/row/metric")
+        raise UserError(f"{where}: same_as {value!r}: write table/row, or table/row/metric")
     return table, row, name or metric

@@ -1,4 +1,4 @@
-"""Arithmetic that a forward pass takes, and what devices can do at most."""
+"""Operations of a forward pass, and the peak throughput of devices."""
 
 from typing import Any
 
@@ -61,13 +61,13 @@ class FlopCounter(TorchDispatchMode):
         self.total = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        out = func(*args, **given)
+        options = kwargs or {}
+        out = func(*args, **options)
         packet = func._overloadpacket
         if packet in _WITHOUT_FORMULA:
             self.total += _WITHOUT_FORMULA[packet](*args[:3])
         elif packet in flop_registry:
-            self.total += flop_registry[packet](*args, **given, out_val=out)
+            self.total += flop_registry[packet](*args, **options, out_val=out)
         return out
 
 

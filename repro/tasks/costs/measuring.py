@@ -1,4 +1,4 @@
-"""Tasks that measure a layer by itself: what they share. Next to nothing is trained, and the data is noise."""
+"""Base of the tasks that measure a single layer. Almost nothing is trained, and the data are noise."""
 
 import statistics
 from abc import abstractmethod

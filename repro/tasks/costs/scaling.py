@@ -1,4 +1,4 @@
-"""What attention costs against the length of its sequence: time and memory of a forward and a backward pass."""
+"""Cost of attention by sequence length: time and memory of a forward and a backward pass."""
 
 import statistics
 from dataclasses import dataclass
@@ -118,10 +118,10 @@ class Scaling(Measuring[SequenceMixer]):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
-        """Growth, the longest length, and what a token takes at each length, as sweeps."""
-        found = self._growth() if len(self.points) >= LONGEST else []
+        """Growth, the longest length, and the cost of a token at each length, as sweeps."""
+        results = self._growth() if len(self.points) >= LONGEST else []
         longest = max((p.length for p in self.points if p.peak / p.batch <= self.memory), default=0)
-        found.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
+        results.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
         for point in self.points:
             tokens = point.length * point.batch
             values = {
@@ -130,15 +130,15 @@ class Scaling(Measuring[SequenceMixer]):
             }
             for name, (value, unit) in values.items():
                 sweep = {"sweep": "length", "of": name, "length": point.length, "sequences": point.batch}
-                found.append(taken(f"{name}_{point.length}", value, unit, sweep))
-        return found
+                results.append(taken(f"{name}_{point.length}", value, unit, sweep))
+        return results
 
     def _growth(self) -> list[Measurement]:
         last = self.points[-LONGEST:]
         lengths = [p.length for p in last]
-        said = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
+        protocol = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
         values = {"time": [p.seconds / p.batch for p in last], "memory": [p.peak / p.batch for p in last]}
         return [
-            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", said)
+            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", protocol)
             for name, cost in values.items()
         ]
