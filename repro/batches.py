@@ -225,7 +225,7 @@ class Data(Protocol):
         ...
 
     def evaluate_with(self, validation: Evaluation, tests: Sequence[Evaluation]) -> None:
-        """Says what the loaders of validation and test give."""
+        """Sets the evaluations of the validation and test loaders."""
         ...
 
     def expected(self, evaluation: Evaluation) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""What all datamodules declare: to the run that seeds and records them, to the tasks, and to Lightning."""
+"""The interface of all datamodules to runs, tasks and Lightning."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -113,18 +113,18 @@ class DataModule(LightningDataModule, ABC):
     # --- what Lightning asks for ----------------------------------------------------------------------------------
 
     def evaluate_with(self, validation: Evaluation, tests: Sequence[Evaluation]) -> None:
-        """Says what the loaders of validation and test give.
+        """Sets the evaluations of the validation and test loaders.
 
         Args:
             validation: during training.
             tests: of the final model, one loader each.
 
         Raises:
-            ValueError: a selection that these data do not know.
+            ValueError: a selection that these data do not support.
         """
-        for one in (validation, *tests):
-            if one.selection is not None and not isinstance(one.selection, self.selections):
-                raise ValueError(f"{type(self).__name__} cannot select {one.selection} of a split")
+        for evaluation in (validation, *tests):
+            if evaluation.selection is not None and not isinstance(evaluation.selection, self.selections):
+                raise ValueError(f"{type(self).__name__} cannot select {evaluation.selection} of a split")
         self._validation, self._tests = validation, tests
 
     def train_dataloader(self) -> PlannedLoader[Any, Any]:

@@ -1,4 +1,4 @@
-"""What classifiers train on: examples of a fixed number of targets, in batches of a fixed number of examples."""
+"""Data of classifiers: examples with a fixed number of targets, in batches of a fixed number of examples."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -112,13 +112,13 @@ class ExampleData(DataModule):
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Examples and targets of the splits in use, and the examples that an epoch of training leaves out."""
-        told = {}
+        counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             n = self.size(split)
             dropped = n % self.batch_size if split == self.train_split else 0
             targets = int(self.targets_of(split, np.arange(n, dtype=np.int64), None).sum())
-            told[split] = {"examples": n, "targets": targets, "dropped": dropped}
-        return told
+            counts[split] = {"examples": n, "targets": targets, "dropped": dropped}
+        return counts
 
     @property
     def steps_per_epoch(self) -> int:

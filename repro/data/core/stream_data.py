@@ -1,4 +1,4 @@
-"""What all language models train on: a flat array of tokens for each split, in streams, blocks or sentences."""
+"""Data of all language models: a flat array of tokens for each split, in streams, blocks or sentences."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -167,14 +167,14 @@ class StreamData(DataModule):
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Tokens and targets of the splits in use, and the targets that an epoch of training leaves out."""
-        told = {}
+        counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
             used = self.shards * self.steps_per_epoch * self.batch_tokens
             dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
-            told[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
-        return told
+            counts[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
+        return counts
 
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
@@ -209,8 +209,8 @@ class StreamData(DataModule):
         """Scored targets over all ranks."""
         column = self.column(self.split(evaluation.kind))
         cut, tokens = self._cut(evaluation)
-        wanted = _at_most(column.n_targets, tokens)
-        return {"tokens": column.counted(wanted - cut.dropped(wanted))}
+        considered = _at_most(column.n_targets, tokens)
+        return {"tokens": column.counted(considered - cut.dropped(considered))}
 
     def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
         """Streams with memory, or with a stride windows that stand alone; and how many targets are scored at most."""
@@ -221,5 +221,5 @@ class StreamData(DataModule):
         return Windows(how.seq_len, how.stride, how.rows), how.tokens
 
 
-def _at_most(there: int, wanted: int | None) -> int:
-    return there if wanted is None else min(there, wanted)
+def _at_most(available: int, limit: int | None) -> int:
+    return available if limit is None else min(available, limit)

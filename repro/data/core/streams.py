@@ -1,4 +1,4 @@
-"""How a flat array of tokens is laid into the batches of an epoch: streams with memory, shuffled blocks, sentences.
+"""Plans of an epoch over a flat array of tokens: streams with memory, shuffled blocks, sentences.
 
 Every rank plans the same global batches, a pure function of (seed, epoch, step), and takes its rows of them.
 """

@@ -171,10 +171,10 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
         """
         if tuple(store.manifest.parts) != PARTS:
             raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not conversations")
-        there = store.manifest.tokenizer["size"] + len(MARKS)
-        if there != self.vocab_size:
+        size = store.manifest.tokenizer["size"] + len(MARKS)
+        if size != self.vocab_size:
             raise UserError(
-                f"store {store.name} and {len(MARKS)} marks make a vocabulary of {there}, not {self.vocab_size}; "
+                f"store {store.name} and {len(MARKS)} marks make a vocabulary of {size}, not {self.vocab_size}; "
                 "set data.vocab_size"
             )
 
@@ -185,10 +185,10 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     @property
     def ends(self) -> Ends:
-        """The tokeniser's; GPT-2's one special symbol is padding too."""
-        said = self.tokenizer
-        pad = said.eos_id if said.pad_id is None else said.pad_id
-        return Ends(pad, said.bos_id, said.eos_id)
+        """The tokeniser's special symbols; GPT-2's only one is also padding."""
+        tokenizer = self.tokenizer
+        pad = tokenizer.eos_id if tokenizer.pad_id is None else tokenizer.pad_id
+        return Ends(pad, tokenizer.bos_id, tokenizer.eos_id)
 
     def words(self, ids: Sequence[int]) -> str:
         """The text of some ids."""

@@ -96,7 +96,7 @@ class GeneratedDialogue:
         return every if self.score_all and epoch is not None else self.talk.spoken
 
     def row(self, index: int, epoch: int | None) -> tuple[Int64s, Int64s]:
-        """What stands before the utterances, and these behind their speakers' marks."""
+        """The tokens before the utterances, and the utterances, each after its speaker's mark."""
         talk = self.talk
         counts = [talk.sections, talk.sections * talk.section_words, talk.questions]
         drawn = raw(sum(counts) + talk.questions * talk.answer_words, DIALOGUE, self.split, epoch, index)
@@ -106,11 +106,11 @@ class GeneratedDialogue:
         )  # word of each section
         names = SPECIALS + np.arange(talk.sections)
         text = first[:, None] + below(word, talk.topic_words).reshape(talk.sections, -1)
-        asked = below(question, talk.sections)
-        said = first[asked][:, None] + below(answer, talk.topic_words).reshape(talk.questions, -1)
+        sections = below(question, talk.sections)
+        answers = first[sections][:, None] + below(answer, talk.topic_words).reshape(talk.questions, -1)
         speakers = np.tile(talk.words + np.array([1, 2]), (talk.questions, 1))
         utterances = np.concatenate(
-            [speakers[:, :1], names[asked][:, None], speakers[:, 1:], said], 1
+            [speakers[:, :1], names[sections][:, None], speakers[:, 1:], answers], 1
         ).ravel()
         document = np.concatenate([names[:, None], text], 1).ravel()
         if not self.shown:

@@ -1,4 +1,4 @@
-"""Trees of operators over digits as examples of a classifier: read a tree, say its value."""
+"""Trees of operators over digits as examples of a classifier: the input is a tree, the target its value."""
 
 import hashlib
 import json
@@ -55,8 +55,8 @@ class TreeReader:
             inputs[row, : len(ids)] = ids
             lengths[row] = len(ids)
         targets = torch.from_numpy(trees.values[indices].astype(np.int64))[:, None]
-        known = torch.from_numpy(lengths) if self.tokens == "lra" else None
-        return Examples(torch.from_numpy(inputs), targets, lengths=known)
+        given_lengths = torch.from_numpy(lengths) if self.tokens == "lra" else None
+        return Examples(torch.from_numpy(inputs), targets, lengths=given_lengths)
 
 
 class ListOpsData(StoreDataModule, ExampleData):
@@ -152,11 +152,11 @@ class ListOpsData(StoreDataModule, ExampleData):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """As of all classifiers, and how many trees of each split are cut."""
-        told = super().counts
-        for split, counts in told.items():
+        """Counts as for all classifiers, and how many trees of each split are cut."""
+        by_split = super().counts
+        for split, counts in by_split.items():
             counts["cut"] = self._cut(split)
-        return told
+        return by_split
 
     def _cut(self, split: str) -> int:
         trees = self.trees(split)()

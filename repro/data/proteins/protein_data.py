@@ -1,4 +1,4 @@
-"""Proteins as examples of a classifier: read the amino acids, name the fold."""
+"""Proteins as examples of a classifier: the input is amino acids, the target the fold."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,9 +123,9 @@ class HomologyData(StoreDataModule, ExampleData):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """As of all classifiers, and how many proteins of each split are too long."""
-        told = super().counts
-        for split, counts in told.items():
-            there = len(self.store.offsets(split, "residues")) - 1
-            counts["left_out"] = there - counts["examples"]
-        return told
+        """Counts as for all classifiers, and how many proteins of each split are too long."""
+        by_split = super().counts
+        for split, counts in by_split.items():
+            stored = len(self.store.offsets(split, "residues")) - 1
+            counts["left_out"] = stored - counts["examples"]
+        return by_split

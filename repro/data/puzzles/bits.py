@@ -46,14 +46,14 @@ class BitMemory:
         """Examples ``((strings + 1) bits / patch, patch)`` with ``bits`` targets."""
         fresh = indices + (epoch or 0) * self.per_epoch
         drawn = np.stack([self._draw(int(i)) for i in fresh]) if len(fresh) else self._draw(0)[None][:0]
-        known, shown = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
+        memories, shown = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
         which = self._queries(fresh)
-        wanted = known[np.arange(len(fresh)), which]
-        signs = known.astype(np.float32) * 2 - 1
+        answers = memories[np.arange(len(fresh)), which]
+        signs = memories.astype(np.float32) * 2 - 1
         query = np.where(shown, signs[np.arange(len(fresh)), which], np.float32(0))
         tokens = (self.strings + 1) * self.bits // self.patch
         inputs = np.concatenate([signs, query[:, None]], axis=1).reshape(len(fresh), tokens, self.patch)
-        targets, hidden = torch.from_numpy(wanted.astype(np.int64)), torch.from_numpy(~shown)
+        targets, hidden = torch.from_numpy(answers.astype(np.int64)), torch.from_numpy(~shown)
         return Examples(torch.from_numpy(inputs), targets, hidden)
 
     def _draw(self, index: int) -> Bits:
@@ -147,7 +147,7 @@ class BitMemoryData(ExampleData):
 
     @cached_property
     def manifest_sha256(self) -> str:
-        """SHA-256 over the generator's version and settings, which are all there is."""
+        """SHA-256 over the generator's version and settings, which determine the data."""
         return _digest({**self.settings, **self.sizes})
 
 
@@ -197,5 +197,5 @@ class BitXorData(ExampleData):
 
 
 def _digest(settings: dict[str, int]) -> str:
-    said = {"generator": GENERATOR_VERSION, **settings}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    facts = {"generator": GENERATOR_VERSION, **settings}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

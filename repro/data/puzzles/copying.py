@@ -1,4 +1,4 @@
-"""Generated puzzles over symbols: say a sequence again. Next-token data, the same on any machine."""
+"""Generated puzzles over symbols: copy a sequence. Next-token data, the same on any machine."""
 
 from dataclasses import asdict, dataclass
 

@@ -1,4 +1,4 @@
-"""Recorded speech as examples of a transcriber: hear frames, write phonemes."""
+"""Recorded speech as examples of a transcriber: inputs are frames, targets phonemes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -132,10 +132,10 @@ class SpeechData(StoreDataModule, ExampleData):
         """
         if tuple(store.manifest.parts) != PARTS:
             raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not speech")
-        there = store.manifest.tokenizer["size"] - 1
-        if there != self.n_classes - 1:
+        n_phonemes = store.manifest.tokenizer["size"] - 1
+        if n_phonemes != self.n_classes - 1:
             raise UserError(
-                f"store {store.name} has {there} phonemes, not {self.n_classes - 1}; set data.phonemes"
+                f"store {store.name} has {n_phonemes} phonemes, not {self.n_classes - 1}; set data.phonemes"
             )
         if not SpeechReader(store, self.train_split, self.seq_len).usable.any():
             raise UserError(
@@ -170,8 +170,8 @@ class SpeechData(StoreDataModule, ExampleData):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """As of all examples, and how many utterances of each split cannot be used."""
-        told = super().counts
-        for split, counts in told.items():
+        """Counts as for all examples, and how many utterances of each split cannot be used."""
+        by_split = super().counts
+        for split, counts in by_split.items():
             counts["left_out"] = len(self.reader(split).frames) - counts["examples"]
-        return told
+        return by_split

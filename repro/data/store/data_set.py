@@ -1,4 +1,4 @@
-"""What every data set is asked: its facts, its stores, the options of ``repro data prepare``. Standard library only.
+"""The interface of every data set: its facts, its stores, the options of ``repro data prepare``. Standard library only.
 
 A kind of data is a subclass with a few fields of its own; :mod:`repro.data.registry` has the data sets themselves.
 """
@@ -180,7 +180,7 @@ class DataSet(ABC):
             key: what the known one is called.
             digest: in hexadecimal.
             where: it came from, for people.
-            also: other contents that will do.
+            also: hashes of other accepted contents.
 
         Raises:
             UserError: it is not the known content.
@@ -193,11 +193,11 @@ class DataSet(ABC):
             )
 
     def origin(self, **more: object) -> dict[str, Any]:
-        """Of what comes from files, for the manifest."""
-        found = (
+        """The origin of data from files, for the manifest."""
+        hub = (
             {"id": self.hub.id, "revision": self.hub.revision} if self.hub else {"id": None, "revision": None}
         )
-        return {"kind": "files", **found, **more}
+        return {"kind": "files", **hub, **more}
 
     def generated_origin(self, revision: str, **more: object) -> dict[str, Any]:
         """Of what is generated, for the manifest."""
@@ -210,11 +210,11 @@ class DataSet(ABC):
         return f"{counts['examples']:,}"
 
     def news(self, manifest: "Manifest") -> list[str]:
-        """What to say of a new store, in lines."""
+        """The report about a new store, in lines."""
         sizes = (f"{split} {self.told(counts)}" for split, counts in manifest.counts.items())
-        made = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
+        lines = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
         missing = manifest.missing_splits
-        return [*made, f"not at hand, left out: {', '.join(missing)}"] if missing else made
+        return [*lines, f"not at hand, left out: {', '.join(missing)}"] if missing else lines
 
 
 @dataclass(frozen=True, kw_only=True)

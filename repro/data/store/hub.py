@@ -1,4 +1,4 @@
-"""What comes from the hub, through the libraries ``datasets`` and ``huggingface_hub``, imported when they are used."""
+"""Downloads from the hub, through the libraries ``datasets`` and ``huggingface_hub``, imported when they are used."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,9 +24,9 @@ def on_hub(data_set: DataSet) -> str:
 
 
 def unreachable(data_set: DataSet, error: Exception) -> UserError:
-    """What to raise when the hub fails, in one line."""
-    said = str(error).strip().split("\n", 1)[0]
-    return UserError(f"cannot get {_hub(data_set).id} from the hub ({said:.160}); {remedy(data_set)}")
+    """The error to raise when the hub fails, in one line."""
+    message = str(error).strip().split("\n", 1)[0]
+    return UserError(f"cannot get {_hub(data_set).id} from the hub ({message:.160}); {remedy(data_set)}")
 
 
 def library(name: str, data_set: DataSet) -> ModuleType:
@@ -60,14 +60,14 @@ def download(data_set: DataSet, streaming: bool = False) -> tuple[dict[str, Any]
     try:
         # a stream does not tell which revision it is of, so that is asked first
         revision = hub.revision or (_latest(hub) if streaming else None)
-        found = datasets.load_dataset(*which, revision=revision, **how)
+        loaded = datasets.load_dataset(*which, revision=revision, **how)
     except Exception as error:  # the library raises many kinds: offline, not found, damaged download
         raise unreachable(data_set, error) from None
-    absent = [split for split, theirs in hub.splits.items() if theirs not in found]
+    absent = [split for split, theirs in hub.splits.items() if theirs not in loaded]
     if absent:
         raise UserError(f"{on_hub(data_set)} has no split {absent[0]}; {remedy(data_set)}")
-    origin = {"kind": "hub", "id": hub.id, "revision": revision or _resolved(found)}
-    return {split: found[theirs] for split, theirs in hub.splits.items()}, origin
+    origin = {"kind": "hub", "id": hub.id, "revision": revision or _resolved(loaded)}
+    return {split: loaded[theirs] for split, theirs in hub.splits.items()}, origin
 
 
 def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
@@ -112,9 +112,9 @@ def _latest(hub: Hub) -> str | None:
     return HfApi().dataset_info(hub.id).sha
 
 
-def _resolved(found: Mapping[str, object]) -> str | None:
+def _resolved(loaded: Mapping[str, object]) -> str | None:
     """The revision that was downloaded, as far as the library says: ``hf://datasets/<id>@<revision>/...``."""
-    for rows in found.values():
+    for rows in loaded.values():
         for url in getattr(getattr(rows, "info", None), "download_checksums", None) or ():
             match = re.search(rf"@({_REVISION.pattern})/", str(url))
             if match:

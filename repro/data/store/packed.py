@@ -1,4 +1,4 @@
-"""Files as people have them: plain or packed, found, opened and hashed; every refusal."""
+"""Plain and packed files: finding, opening and hashing them, with all errors."""
 
 import contextlib
 import hashlib
@@ -70,12 +70,12 @@ def need_packed(folder: Path, name: str, remedy: str) -> Path:
 
 def glob_packed(folder: Path, pattern: str) -> list[Path]:
     """The files of a pattern, sorted by their plain names; of several forms of one file the first of ``FORMS``."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for form in FORMS:
         for path in folder.glob(pattern + form):
             if path.is_file():
-                found.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
-    return [found[name] for name in sorted(found)]
+                paths.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
+    return [paths[name] for name in sorted(paths)]
 
 
 def plain_name(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Making a store: its files, and the whole of it in one step or not at all. Needs no torch."""
+"""Writes a store: its files, and the whole of it in one atomic step. Needs no torch."""
 
 import contextlib
 import dataclasses
@@ -109,7 +109,7 @@ class StoreWriter:
             while block := list(islice(text, BLOCK)):
                 ids = tokenizer.encode_batch(block)
                 ends = tokens + np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
-                token_file.write(np.fromiter((i for one in ids for i in one), dtype).tobytes())
+                token_file.write(np.fromiter((i for row in ids for i in row), dtype).tobytes())
                 offset_file.write(ends.astype("<i8").tobytes())
                 lines, tokens = lines + len(ids), int(ends[-1])
         return lines, tokens

@@ -1,4 +1,4 @@
-"""Text for language models as it comes, in pieces, not whole. Standard library only.
+"""Text for language models as a stream of pieces. Standard library only.
 
 A piece is some bytes that end at the end of a line, or of a character where a file is cut by bytes.
 """

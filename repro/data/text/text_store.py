@@ -69,11 +69,11 @@ def _words(reading: Reading, min_count: int, train: Iterator[bytes], official: l
             counts.update(piece.decode().split())
         except UnicodeDecodeError:
             raise UserError("the training text is not UTF-8; it cannot be read as words") from None
-    kept = [word for word, n in counts.most_common() if n >= min_count and word != reading.line_end]
-    if min_count > 1 and reading.unknown not in kept:
-        kept.insert(0, reading.unknown)
-    unknown = reading.unknown if reading.unknown in kept else None
-    return Words.of([reading.line_end, *kept], line_end=reading.line_end, unknown=unknown)
+    words = [word for word, n in counts.most_common() if n >= min_count and word != reading.line_end]
+    if min_count > 1 and reading.unknown not in words:
+        words.insert(0, reading.unknown)
+    unknown = reading.unknown if reading.unknown in words else None
+    return Words.of([reading.line_end, *words], line_end=reading.line_end, unknown=unknown)
 
 
 @dataclass

@@ -58,13 +58,13 @@ class Cleaner:
         """The pairs that are kept, blanks squeezed, lower-cased where the rules say so."""
         for pair in pairs:
             self.read += 1
-            kept = tuple([" ".join(side.split()) for side in pair])
-            reason = self.objection(kept)
+            squeezed = tuple([" ".join(side.split()) for side in pair])
+            reason = self.objection(squeezed)
             if reason:
                 self.dropped[reason] += 1
                 continue
-            self.squeezed += kept != pair
-            yield tuple([side.lower() for side in kept]) if self._rules.lower else kept
+            self.squeezed += squeezed != pair
+            yield tuple([side.lower() for side in squeezed]) if self._rules.lower else squeezed
 
     def objection(self, pair: tuple[str, ...]) -> str:
         """The first rule against a pair; empty where it is kept."""
@@ -90,7 +90,7 @@ class Cleaner:
         }
 
 
-def told_in_words(told: dict[str, Any]) -> str:
-    """What :meth:`Cleaner.told` says, in one line."""
-    dropped = ", ".join(f"{n:,} {reason}" for reason, n in told["dropped"].items())
-    return f"kept {told['kept']:,} of {told['read']:,} training pairs (dropped: {dropped})"
+def told_in_words(counts: dict[str, Any]) -> str:
+    """The counts of :meth:`Cleaner.told` in one line."""
+    dropped = ", ".join(f"{n:,} {reason}" for reason, n in counts["dropped"].items())
+    return f"kept {counts['kept']:,} of {counts['read']:,} training pairs (dropped: {dropped})"

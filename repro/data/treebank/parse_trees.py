@@ -69,13 +69,13 @@ def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tup
                 _text(stack[-1], piece, at)
             else:
                 closed = stack.pop()
-                found = _closed(closed, at)
+                node = _closed(closed, at)
                 if stack:
-                    stack[-1].children.append(found)
-                elif isinstance(found, Word):
-                    raise UserError(f"{at}: ({found.tag} {found.text}) is a word, not a tree")
+                    stack[-1].children.append(node)
+                elif isinstance(node, Word):
+                    raise UserError(f"{at}: ({node.tag} {node.text}) is a word, not a tree")
                 else:
-                    yield closed.line, found
+                    yield closed.line, node
     if stack:
         raise UserError(
             f"{where}, line {stack[0].line}: the tree that begins here is never closed; a ) is missing"
@@ -167,13 +167,13 @@ def symbols_of(tree: Phrase) -> list[str]:
     Source: Vinyals et al. 2015 (arXiv:1412.7449), section 2.2; section 3.1 for ``XX`` in place of every part of speech,
         without which the row would not tell where words stand.
     """
-    found = []
+    symbols = []
     for child in tree.children:
         if isinstance(child, Word):
-            found.append(LEAF)
+            symbols.append(LEAF)
         else:
-            found += [f"({child.label}", *symbols_of(child), f"){child.label}"]
-    return found
+            symbols += [f"({child.label}", *symbols_of(child), f"){child.label}"]
+    return symbols
 
 
 def written(tree: Phrase | Word) -> str:

@@ -87,8 +87,8 @@ def _noun_phrase(draw: _Draw, kind: str, depth: int) -> Phrase:
 def _of_noun(draw: _Draw, kind: str, depth: int) -> Phrase:
     """A prepositional phrase that does not belong to the last verb; a noun in it may have one, too."""
     choices = [("in", PLACES), ("on", SURFACES), ("with", TOOLS), ("with", THINGS)]
-    _, wanted, own = KINDS.get(kind, ((), "", ()))
-    free = [(p, tuple(n for n in nouns if p != wanted or n not in own)) for p, nouns in choices]
+    _, own_preposition, own = KINDS.get(kind, ((), "", ()))
+    free = [(p, tuple(n for n in nouns if p != own_preposition or n not in own)) for p, nouns in choices]
     preposition, nouns = [choice for choice in free if choice[1]][draw.below(sum(bool(n) for _, n in free))]
     inner = _base(draw, draw.one_of(nouns))
     if draw.chance(20):
@@ -161,9 +161,9 @@ def tree(seed: int, split: str, index: int) -> Phrase:
     """The tree at one index of a split's endless stream: draws until a sentence is short enough and the split's."""
     attempt = 0
     while True:
-        found = _sentence(_Draw(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
-        if len(words_of(found)) <= LONGEST and split_of(text_of(found)) == split:
-            return found
+        candidate = _sentence(_Draw(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
+        if len(words_of(candidate)) <= LONGEST and split_of(text_of(candidate)) == split:
+            return candidate
         attempt += 1
 
 
@@ -178,14 +178,14 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[Phrase]:
     if size < 1:
         raise UserError(f"size {size}: a split has at least one tree")
     seen: set[str] = set()
-    given = index = 0
-    while given < size:
-        found = tree(seed, split, index)
+    n_trees = index = 0
+    while n_trees < size:
+        sentence = tree(seed, split, index)
         index += 1
-        if split == "train" or text_of(found) not in seen:
-            seen.add(text_of(found))
-            given += 1
-            yield found
+        if split == "train" or text_of(sentence) not in seen:
+            seen.add(text_of(sentence))
+            n_trees += 1
+            yield sentence
 
 
 def splits(train_size: int | None) -> dict[str, Callable[[], Iterator[Phrase]]]:
