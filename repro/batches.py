@@ -1,6 +1,6 @@
-"""What data hand to tasks, and what tasks ask data for. Data and tasks import this module, never each other.
+"""The interface between data and tasks. Data and tasks import this module, never each other.
 
-Numbers that the plan of a batch knows are Python numbers, not tensors: to branch on them asks no device.
+Numbers that the plan of a batch knows are Python numbers, not tensors: branching on them needs no synchronisation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

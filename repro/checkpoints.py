@@ -1,4 +1,4 @@
-"""Checkpoint files that can be trusted: written whole, proven by a manifest, verified before use.
+"""Reliable checkpoint files: written atomically, with a manifest, verified before use.
 
 A checkpoint is ``step-00001500.ckpt`` with its manifest ``step-00001500.ckpt.json`` (SHA-256, size), which is
 written last: a file without one was never finished. Files are read with ``weights_only=True``, always.
@@ -110,9 +110,9 @@ def fault(path: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return "its manifest cannot be read"
     try:
-        found = path.stat().st_size
-        if found != size:
-            return f"it has {found} bytes, not {size}"
+        actual = path.stat().st_size
+        if actual != size:
+            return f"it has {actual} bytes, not {size}"
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 return "its SHA-256 is not that of the manifest"

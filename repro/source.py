@@ -1,4 +1,4 @@
-"""Which code this is: commit, changes, hash. Standard library only."""
+"""The version of the code: commit, changes, hash. Standard library only."""
 
 import hashlib
 import json
@@ -38,12 +38,12 @@ def source(root: Path = PROJECT) -> Source:
 def state(root: Path = PROJECT) -> tuple[str | None, bool | None]:
     """The commit, and whether sources differ from it; (None, None) outside git.
 
-    A submitted job runs from a snapshot, which says what it was taken from.
+    A submitted job runs from a snapshot, which contains these facts.
     """
     facts = root / SNAPSHOT_FACTS
     if facts.is_file():
-        said = json.loads(facts.read_text(encoding="utf-8"))
-        return said["commit"], said["dirty"]
+        snapshot = json.loads(facts.read_text(encoding="utf-8"))
+        return snapshot["commit"], snapshot["dirty"]
     head = git(root, "rev-parse", "HEAD")
     if not head or not git(root, "ls-files", "--", "repro"):  # none, or another's checkout around this one
         return None, None

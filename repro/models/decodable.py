@@ -1,4 +1,4 @@
-"""What every way of decoding shares: the model it drives, the state it starts from, the result it gives.
+"""Common parts of all decoding methods: the model's interface, the initial state, the result.
 
 Nothing here knows a mixer: a model continues sequences with ``decode(ids, state)``, its state is a tree of
 tensors, and hypotheses are rows of that tree. Decoding starts from a state that holds everything but the last
@@ -119,24 +119,24 @@ def compact(still: Tensor, count: int) -> Tensor | None:
     return still.sort(descending=True, stable=True).indices[:count]
 
 
-def store(found: Rows, rows: Tensor, values: Rows) -> None:
-    """Writes the rows of ``values`` into rows ``rows`` of ``found``."""
-    for name, kept in found.items():
-        kept.index_copy_(0, rows, values[name])
+def store(results: Rows, rows: Tensor, values: Rows) -> None:
+    """Writes the rows of ``values`` into rows ``rows`` of ``results``."""
+    for name, result in results.items():
+        result.index_copy_(0, rows, values[name])
 
 
-def decoded(found: Rows) -> Decoded:
-    """Wraps up.
+def decoded(results: Rows) -> Decoded:
+    """The finished result.
 
     Raises:
         FloatingPointError: a score is not a number: the model's outputs are broken.
     """
-    broken = ~found["scores"].isfinite()
+    broken = ~results["scores"].isfinite()
     if broken.any():
         raise FloatingPointError(
             f"the model gives no finite log-probabilities in row {int(broken.int().argmax())}"
         )
-    return Decoded(**found)
+    return Decoded(**results)
 
 
 def top(values: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Drawing pictures value by value, and how long it takes."""
+"""Generates pictures value by value, and measures the time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ def draw(
         state = net.init_state(len(known), capacity=n - 1)
         if known.shape[1] > 1:
             state = net.decode(known[:, :-1], state).state
-    found = sample(net, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
-    return torch.cat([known, found.ids], dim=1)
+    drawn = sample(net, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
+    return torch.cat([known, drawn.ids], dim=1)
 
 
 def draw_by_recomputing(
@@ -66,8 +66,8 @@ def draw_by_recomputing(
     """
     known = _checked(known, n)
     state, first = _read(known[:, :-1]), known[:, -1]
-    found = sample(_Anew(net), state, first, n - known.shape[1], None, temperature, generator=generator)
-    return torch.cat([known, found.ids], dim=1)
+    drawn = sample(_Anew(net), state, first, n - known.shape[1], None, temperature, generator=generator)
+    return torch.cat([known, drawn.ids], dim=1)
 
 
 def _checked(known: Tensor, n: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""Four ways to connect the places of a sequence, as bare as can be: layers to compare, not to build networks from.
+"""Four minimal ways to connect the positions of a sequence: layers to compare, not to build networks from.
 
-Each turns ``(B, n, d)`` into ``(B, n, d)`` and sees both sides. None has projections, so that what it costs is what
-connecting costs; a gain for each channel is all that self-attention has to train.
+Each turns ``(B, n, d)`` into ``(B, n, d)`` and sees both sides. None has projections, so that its
+cost is that of connecting alone; self-attention trains only a gain for each channel.
 
 Source: Vaswani et al. 2017, section 4, table 1.
 """

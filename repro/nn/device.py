@@ -1,4 +1,4 @@
-"""What a kind of device lacks: the ``meta`` device has shapes only, no autocast and no random numbers."""
+"""Features that kinds of devices lack: the ``meta`` device has shapes only, no autocast and no random numbers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

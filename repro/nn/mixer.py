@@ -122,14 +122,14 @@ def _mapped(function: Callable[[Tensor], Tensor], tree: State) -> State:
 
 def leaves(tree: State) -> list[Tensor]:
     """Every tensor of a state, in order."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     tree_map(keep, tree)
-    return found
+    return tensors
 
 
 def detach(state: _Tree) -> _Tree:

@@ -1,4 +1,4 @@
-"""Settings of one call: they travel with the call, and nothing is set on a module from outside."""
+"""Settings of one call: passed with the call, never set on a module from outside."""
 
 from dataclasses import dataclass
 

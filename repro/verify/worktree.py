@@ -69,8 +69,8 @@ def _refuse_hardware(record: RunRecord) -> None:
     device, nodes = record.hardware.get("device"), record.hardware.get("nodes", 1)
     if nodes != 1:
         raise UserError(f"{record.run_id} ran on {nodes} nodes ({device}); verify runs on one only")
-    if record.on_gpu and (there := gpus()) < (needed := int(record.hardware.get("count", 1))):
-        raise UserError(f"{record.run_id} ran on {needed} x {device}; PyTorch sees {there} GPUs here")
+    if record.on_gpu and (visible := gpus()) < (needed := int(record.hardware.get("count", 1))):
+        raise UserError(f"{record.run_id} ran on {needed} x {device}; PyTorch sees {visible} GPUs here")
 
 
 def gpus() -> int:
@@ -118,10 +118,10 @@ def replay(record: RunRecord, checkout: Path, loud: bool) -> Replay:
             first = _run(words, experiment, tree, env, loud)
             if first.record is None:
                 return first
-        made = _run(words_of(record), record.experiment, tree, env, loud)
-        if made.record is not None and made.record.commit != record.commit:
-            raise ReproError(f"the code of commit {made.record.commit} ran, not of {record.commit}")
-        return made
+        result = _run(words_of(record), record.experiment, tree, env, loud)
+        if result.record is not None and result.record.commit != record.commit:
+            raise ReproError(f"the code of commit {result.record.commit} ran, not of {record.commit}")
+        return result
 
 
 def chain(start: str | None, scale: str, tree: Path, env: dict[str, str]) -> list[str]:
@@ -136,18 +136,18 @@ def chain(start: str | None, scale: str, tree: Path, env: dict[str, str]) -> lis
     Raises:
         ReproError: a recipe cannot be read, or they start from one another in a circle.
     """
-    found: list[str] = []
+    experiments: list[str] = []
     while start is not None:
-        if start in found:
-            raise ReproError(f"{start} starts from itself, through {', '.join(found)}")
-        found.insert(0, start)
+        if start in experiments:
+            raise ReproError(f"{start} starts from itself, through {', '.join(experiments)}")
+        experiments.insert(0, start)
         words = [sys.executable, "-m", "repro", "config", start, "--scale", scale]
         done = subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ReproError(f"`repro config {start} --scale {scale}` failed: {done.stderr.strip()[-300:]}")
         match = _START_FROM.search(done.stdout)
         start = match[1] if match else None
-    return found
+    return experiments
 
 
 @contextlib.contextmanager
@@ -218,8 +218,8 @@ def _run(words: list[str], experiment: str, tree: Path, env: dict[str, str], lou
         return Replay(records[0])
     if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
         raise Interrupted(f"repro {shlex.join(words)} was asked to stop: nothing was compared or kept")
-    said = f": {last_lines[-1]}" if last_lines else ""
-    reason = f"repro {shlex.join(words)} ended with exit code {code} and {len(records)} records{said}"
+    last_line = f": {last_lines[-1]}" if last_lines else ""
+    reason = f"repro {shlex.join(words)} ended with exit code {code} and {len(records)} records{last_line}"
     return Replay(None, without_paths(reason, env), tuple(last_lines))
 
 

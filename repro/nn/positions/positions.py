@@ -1,4 +1,4 @@
-"""Positions that touch the input. Those that touch queries, keys or scores belong to their mixer."""
+"""Positions that are added to the input. Those added to queries, keys or scores belong to their mixer."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A vocabulary in clusters by frequency: rare tokens have narrow vectors, and cost nothing where they do not occur."""
+"""A vocabulary in clusters by frequency: rare tokens have narrow vectors, and cost nothing in batches without them."""
 
 import math
 from collections.abc import Iterator
@@ -167,12 +167,12 @@ class AdaptiveVocabulary(nn.Module):
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``, in float32 or better."""
         head = self.edges[1]
         with without_autocast(hidden.device):
-            given = self._given(hidden)
-            found = _log_softmax(self._head(given))
-            parts = [found[:, :head]]
+            inputs = self._given(hidden)
+            log_probs = _log_softmax(self._head(inputs))
+            parts = [log_probs[:, :head]]
             for c in range(1, len(self.clusters)):
-                tail = found[:, head + c - 1, None]
-                parts.append(tail + _log_softmax(self._tail(c, given)))
+                tail = log_probs[:, head + c - 1, None]
+                parts.append(tail + _log_softmax(self._tail(c, inputs)))
             return torch.cat(parts, -1).view(*hidden.shape[:-1], self.size)
 
     def _each(self) -> list[Cluster]:
@@ -187,15 +187,15 @@ class AdaptiveVocabulary(nn.Module):
         grouped = torch.cat(parts)
         return torch.empty_like(grouped).index_copy(0, groups.order, grouped)
 
-    def _nll(self, given: Tensor, targets: Tensor) -> Tensor:
+    def _nll(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Losses ``(N,)`` of hidden states ``(N, D)``."""
         if self.gate is None:
-            return token_scores(self._head(given), targets).nll
+            return token_scores(self._head(inputs), targets).nll
         groups, head = group(targets, self.edges), self.edges[1]
         in_head = torch.where(groups.cluster == 0, targets, groups.cluster + (head - 1))
-        nll = token_scores(self._head(given), in_head).nll
+        nll = token_scores(self._head(inputs), in_head).nll
         for c, rows in enumerate(groups.rows[1:], start=1):
-            tail = token_scores(self._tail(c, given.index_select(0, rows)), groups.local[c]).nll
+            tail = token_scores(self._tail(c, inputs.index_select(0, rows)), groups.local[c]).nll
             nll = nll.index_add(0, rows, tail)
         return nll
 
@@ -203,7 +203,7 @@ class AdaptiveVocabulary(nn.Module):
         """Hidden states as ``(N, D)``, in the weights' precision (autocast may have made them coarser)."""
         return self.dropout(hidden.reshape(-1, self.d_model).to(self._each()[0].out.weight.dtype))
 
-    def _head(self, given: Tensor) -> Tensor:
+    def _head(self, inputs: Tensor) -> Tensor:
         """Logits of the head's tokens and of each tail, ``(N, D)`` to ``(N, head + tails)``."""
         first = self._each()[0]
         weight: Tensor = first.out.weight
@@ -212,12 +212,12 @@ class AdaptiveVocabulary(nn.Module):
             # One product and one softmax: joining the weights copies them, joining logits would copy N rows.
             weight = torch.cat([weight, self.gate.weight])
             bias = None if bias is None else torch.cat([bias, self.gate.bias])
-        return linear(first.narrow(given), weight, bias)
+        return linear(first.narrow(inputs), weight, bias)
 
-    def _tail(self, c: int, given: Tensor) -> Tensor:
+    def _tail(self, c: int, inputs: Tensor) -> Tensor:
         """Logits of a tail's tokens, ``(N, D)`` to ``(N, tokens)``."""
         cluster = self._each()[c]
-        return linear(self.tail_dropout(cluster.narrow(given)), cluster.out.weight, cluster.bias)
+        return linear(self.tail_dropout(cluster.narrow(inputs)), cluster.out.weight, cluster.bias)
 
 
 def _projections(

@@ -84,8 +84,8 @@ class _TokenScores(torch.autograd.Function):
         log_probs = logits.log_softmax(-1, dtype=exact)
         ctx.save_for_backward(log_probs, targets)
         ctx.dtype, ctx.padding = logits.dtype, padding
-        found = -log_probs.gather(-1, targets[..., None]).squeeze(-1), -log_probs.mean(-1)
-        return found if padding is None else (*found, -log_probs[..., padding])
+        losses = -log_probs.gather(-1, targets[..., None]).squeeze(-1), -log_probs.mean(-1)
+        return losses if padding is None else (*losses, -log_probs[..., padding])
 
     @staticmethod
     def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor, None, None]:

@@ -1,4 +1,4 @@
-"""A vocabulary of levels of brightness: a mixture of logistics over numbers that have an order."""
+"""A vocabulary of levels of brightness: a mixture of logistics over ordered numbers."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A vocabulary: one place for token vectors going in, scores coming out, and for tying the two."""
+"""A vocabulary: the input vectors of tokens, their output scores, and the tying of the two."""
 
 import math
 from collections.abc import Callable

@@ -89,7 +89,7 @@ def test_unknown_paper_offers_the_nearest():
         ("key: toy", "key: tay", "paper.key is 'tay'"),
         ("  title: A Toy Paper\n", "", "missing key 'title'"),
         ("values: {bleu: 27.8}", "values: {bleu: many}", "many"),
-        ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "stands twice"),
+        ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "is given twice"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(house, old, new, said):
