@@ -42,12 +42,12 @@ def cut_up(shape: tuple[int, int, int], pixels: bytes) -> list[Picture]:
         pixels: its bytes.
 
     Raises:
-        UserError: another number of channels than 1 or 3, or the bytes are no pictures of this shape.
+        UserError: another number of channels than 1 or 3, or the bytes are not pictures of this shape.
     """
     size = shape[0] * shape[1] * shape[2]
     if shape[2] not in _MODES or size < 1 or len(pixels) % size:
         dimensions = " x ".join(map(str, shape))
-        raise UserError(f"{len(pixels):,} bytes are no pictures of {dimensions}, grey or of three colours")
+        raise UserError(f"{len(pixels):,} bytes are not pictures of {dimensions}, grey or of three colours")
     return [Picture(*shape, pixels[at : at + size]) for at in range(0, len(pixels), size)]
 
 

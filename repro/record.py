@@ -165,7 +165,7 @@ def _check_types(record: RunRecord, name: str) -> None:
                 raise UserError(f"{name}: {where}{key} is {value!r}, which is not of the right type")
     for key, points in record.curves.items():
         if not all(map(_is_point, points)):
-            raise UserError(f"{name}: curve {key} is no list of points [step, value]")
+            raise UserError(f"{name}: curve {key} is not a list of points [step, value]")
 
 
 @cache

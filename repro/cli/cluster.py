@@ -29,7 +29,7 @@ def register(verbs: Verbs) -> None:
     completed(cluster, complete_clusters)
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
-    submit.add_argument("--comment", metavar="TEXT", help="shown by squeue behind the submission's name")
+    submit.add_argument("--comment", metavar="TEXT", help="shown by squeue after the submission's name")
     submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
     submit.add_argument(
         "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"

@@ -67,7 +67,7 @@ def prepare(
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
-        say(f"kept {name}/{variant}: it is there and whole")
+        say(f"kept {name}/{variant}: already prepared")
         return store_path(name, variant)
     data_set.check_files(variant, from_dir)
     for line in data_set.news(_made(data_set, variant, options)):

@@ -44,7 +44,7 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
     if vocabulary is not None and stamp["vocabulary_sha256"] not in (None, vocabulary):
         raise UserError(
             f"{path} was trained with another vocabulary ({stamp['vocabulary_sha256'][:8]}, here {vocabulary[:8]}); "
-            "prepare the data it was trained on, or train anew"
+            "prepare the data it was trained on, or train again"
         )
 
 

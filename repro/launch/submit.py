@@ -174,7 +174,7 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
     except Unanswered as error:
         number = _look_for(job, entry)
         if number is None:
-            again = "the same command finds out whether it is queued, and goes on"
+            again = "the same command checks whether it is queued, and continues"
             raise ReproError(f"{error}; {job.name} is not in the queue so far: {again}") from None
     except UserError as error:
         _withdraw(entry)

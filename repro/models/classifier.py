@@ -100,7 +100,9 @@ def train_only(net: nn.Module, parts: dict[str, list[nn.Module]], names: list[Gr
     for name in names:
         if name not in parts or names.count(name) > 1:
             known = ", ".join(n for n in get_args(Group) if n in parts)
-            raise ValueError(f"trained: {name!r} is not a group of this network, or twice; it has {known}")
+            raise ValueError(
+                f"trained: {name!r} is not a group of this network, or is repeated; it has {known}"
+            )
     net.requires_grad_(False)
     for name in names:
         for module in parts[name]:

@@ -138,7 +138,7 @@ def translate(family: str, tensors: Tensors, n_layers: int | None = None) -> dic
         parts.setdefault(ours, {})[official] = tensor.T if flip else tensor
     if theirs:
         name, surplus = next(iter(theirs.items()))
-        raise ValueError(f"{name} {list(surplus.shape)} is no known tensor of {family}")
+        raise ValueError(f"{name} {list(surplus.shape)} is not a known tensor of {family}")
     return {
         name: _join(name, pieces) for name, pieces in parts.items() if layer_of(name) < (n_layers or n_stored)
     }
@@ -154,7 +154,7 @@ def _plain(family: Family, tensors: Tensors) -> dict[str, Tensor]:
         if any(re.fullmatch(pattern, plain) for pattern in family.ignored):
             continue
         if plain in renamed:
-            raise ValueError(f"{plain} is there twice in the weights")
+            raise ValueError(f"{plain} is repeated in the weights")
         renamed[plain] = tensor
     return renamed
 

@@ -107,7 +107,7 @@ class Convolution(Connection):
     def __init__(self, d_model: int, kernel: int = 3, dilation: int = 1) -> None:
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
-            raise ValueError(f"kernel must be odd, as many places before as behind, not {kernel}")
+            raise ValueError(f"kernel must be odd, with as many positions before as after, not {kernel}")
         self.dilation = dilation
         self.weight = nn.Parameter(torch.empty(d_model, d_model, kernel))
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))

@@ -150,7 +150,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         if batch.reset_memory:
             return self.net.init_state(len(batch.ids), settings=settings)
         if "memory" not in self.carried:
-            raise RuntimeError("a stream goes on, but its memory was not carried here")
+            raise RuntimeError("a stream continues, but its memory was not carried here")
         return tree_map(lambda rows: rows[batch.micro_batch :: self.micro_batches], self.carried["memory"])
 
     def _keep(self, state: State, batch: StreamBatch) -> None:

@@ -35,7 +35,7 @@ def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
     """
     for word, known in ((recipe.scale, SCALES), *((state, STATES) for state in states)):
         if word not in known:
-            raise ValueError(f"{word!r} is no tag; there are {', '.join(known)}")
+            raise ValueError(f"{word!r} is not a tag; tags are {', '.join(known)}")
     tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
     return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
 

@@ -144,7 +144,7 @@ def _fetch(file: "File", api: "Api", limit: int) -> bytes:
     base = str(api.settings["base_url"])
     url = urljoin(base + "/", str(file.direct_url or file.url or ""))
     if urlsplit(url).scheme not in ("http", "https"):
-        raise UserError(f"{file.name} lies elsewhere, at an address that is not opened")
+        raise UserError(f"{file.name} is stored at an external address, which is not opened")
     try:
         data = _get(url, _key_for(url, base, api), limit)
     except (OSError, HTTPException, ValueError) as error:

@@ -57,7 +57,7 @@ def refuse(record: RunRecord, checkout: Path) -> None:
         )
     words_of(record)
     if git(checkout, "rev-parse", "--git-dir") is None:
-        raise UserError(f"{checkout} is no git checkout, so {commit[:12]} cannot be run; use a clone")
+        raise UserError(f"{checkout} is not a git checkout, so {commit[:12]} cannot be run; use a clone")
     if git(checkout, "cat-file", "-e", f"{commit}^{{commit}}") is None:
         raise UserError(
             f"commit {commit} is not in this checkout; run `git fetch`, in a shallow clone with --unshallow"

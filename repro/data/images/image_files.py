@@ -132,7 +132,7 @@ def _read_flat(folder: Path, stem: str, shape: Shape) -> Bytes:
     size = int(np.prod(shape))
     if not content or len(content) % size:
         dimensions = " x ".join(map(str, shape))
-        raise UserError(f"{path}: {len(content):,} bytes are no pictures of {dimensions} = {size:,}")
+        raise UserError(f"{path}: {len(content):,} bytes are not pictures of {dimensions} = {size:,}")
     return np.frombuffer(content, np.uint8).reshape(-1, *shape)
 
 
@@ -150,9 +150,9 @@ def _read_pickle(folder: Path, stem: str, shape: Shape) -> Labelled:
         raise UserError(f"cannot read {path}: {error or type(error).__name__}; get the file again") from None
     rows, labels = (batch.get(key) for key in ("data", "labels")) if isinstance(batch, dict) else (None, None)
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (math.prod(shape),):
-        raise UserError(f"{path}: its data are no rows of {math.prod(shape):,} bytes; use the original file")
+        raise UserError(f"{path}: its data are not rows of {math.prod(shape):,} bytes; use the original file")
     if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
-        raise UserError(f"{path}: its labels are no list of numbers; use the original file")
+        raise UserError(f"{path}: its labels are not a list of numbers; use the original file")
     planes = rows.reshape(-1, channels, height, width)
     classes = np.array(labels, np.int64).clip(-1, 255).astype(np.uint8)
     return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), classes)

@@ -37,7 +37,7 @@ class ListOps(OneStore):
             stored = open_store(self.name, self.default_variant)
             if stored.manifest.source["kind"] == "generated":
                 place = f"delete {stored.path} to put {options.from_dir} in its place"
-                raise UserError(f"{stored.name} is there already, generated; {place}")
+                raise UserError(f"{stored.name} is already prepared, from generated data; {place}")
 
     def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
         from repro.data.listops.listops_store import fill_trees

@@ -214,7 +214,7 @@ class DataSet(ABC):
         sizes = (f"{split} {self.told(counts)}" for split, counts in manifest.counts.items())
         lines = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
         missing = manifest.missing_splits
-        return [*lines, f"not at hand, left out: {', '.join(missing)}"] if missing else lines
+        return [*lines, f"not available, left out: {', '.join(missing)}"] if missing else lines
 
 
 @dataclass(frozen=True, kw_only=True)

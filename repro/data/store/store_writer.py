@@ -163,5 +163,5 @@ def _move_in(temporary: Path, final: Path, is_good: Callable[[], bool]) -> None:
             os.rename(final, discarded / "store")
         shutil.rmtree(discarded, ignore_errors=True)
     raise ReproError(
-        f"cannot move the new store to {final}; delete what lies there and run the same command again"
+        f"cannot move the new store to {final}; delete that folder and run the same command again"
     )

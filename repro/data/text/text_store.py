@@ -109,7 +109,7 @@ class _Coder:
                     symbol, line = tokenizer.first_unknown(piece)
                     raise UserError(
                         f"{self._where}, line {self._lines + line}: {symbol} does not occur in train, and there is "
-                        "no symbol for the unknown"
+                        "no symbol for unknown ones"
                     )
                 ids[ids < 0] = tokenizer.unk_id
             self._lines += lines

@@ -76,7 +76,7 @@ def check_file(path: Path, needed: Shapes) -> None:
                 tensors[plain_name(name)] = tuple(tensor.get_shape()), tensor.get_dtype()
     except (SafetensorError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} is no whole file of weights ({reason:.160}); get it again") from None
+        raise UserError(f"{path} is not a complete file of weights ({reason:.160}); get it again") from None
     for name, shape in needed.items():
         if name not in tensors:
             raise UserError(f"{path}: {name} {list(shape)} is missing; use the original file")

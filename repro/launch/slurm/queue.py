@@ -173,7 +173,7 @@ def call_slurm(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
             f"{words[0]} did not answer within {PATIENCE:.0f} s; Slurm is busy or away, try again"
         ) from None
     except OSError as error:
-        raise UserError(f"{words[0]} cannot be started: {error.strerror}; mend PATH") from None
+        raise UserError(f"{words[0]} cannot be started: {error.strerror}; correct PATH") from None
 
 
 def complaint(done: "subprocess.CompletedProcess[str]") -> str:

@@ -65,7 +65,7 @@ def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
             (folder / name).write_bytes(data)
         except OSError as error:
             raise ReproError(
-                f"cannot write {folder / name}: {error.strerror}; mend that and submit again"
+                f"cannot write {folder / name}: {error.strerror}; correct that and submit again"
             ) from None
     write_atomic(folder / SNAPSHOT_FACTS, files[SNAPSHOT_FACTS])
 

@@ -162,7 +162,7 @@ def require_log_to_come(entry: RunEntry) -> None:
     if is_queued(entry) is False:
         raise ReproError(
             f"job {entry.job_id} left the queue without output: it was cancelled before it started, or {entry.log} "
-            "was removed; `repro status` tells its state"
+            "was removed; `repro status` shows its state"
         )
 
 

@@ -154,7 +154,7 @@ def _check_identity(record: RunRecord) -> None:
     try:
         actual = signature_hash(Recipe(record.experiment, record.scale, record.config).signature)
     except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"config is no resolved recipe: {error}") from None
+        raise UserError(f"config is not a resolved recipe: {error}") from None
     if actual != record.config_hash:
         raise UserError(f"config_hash is {record.config_hash[:8]}, but that of its config is {actual[:8]}")
     expected = f"{record.experiment}/{record.scale}/s{record.seed}-{record.config_hash[:8]}"
@@ -178,7 +178,7 @@ def _check_fields(record: RunRecord) -> None:
     for key in ("reproduces", "supports"):
         entries = record.config.get(key) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise UserError(f"config: {key} is no list of mappings")
+            raise UserError(f"config: {key} is not a list of mappings")
     wrong = {
         "commit": not _is_text(record.commit, _COMMIT),
         "a SHA-256": not all(_is_text(value, _HEX) for value in hashes),

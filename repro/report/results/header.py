@@ -119,7 +119,7 @@ class Header:
     def _common(self, entry: dict[str, Any], measured: str) -> dict[str, Any]:
         protocol = entry.get("protocol") or {}
         if not isinstance(protocol, dict):
-            self._refuse("protocol", f"{protocol!r} is no mapping")
+            self._refuse("protocol", f"{protocol!r} is not a mapping")
         return {
             "experiment": self.recipe.experiment,
             "scale": self.recipe.scale,

@@ -95,7 +95,7 @@ def _cross_check_trend(trend: "Trend", paper: "Paper", path: Path) -> None:
         if row not in table.rows:
             raise UserError(f"{where}: no row {row!r} in {table.id}{nearest(row, table.rows)}")
     if len(set(trend.order_best_first)) != len(trend.order_best_first):
-        raise UserError(f"{where}: a row stands twice in order_best_first")
+        raise UserError(f"{where}: a row is repeated in order_best_first")
     if trend.part_of is not None:
         whole = paper.trends.get(trend.part_of)
         if whole is None:
