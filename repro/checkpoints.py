@@ -25,12 +25,12 @@ _BLOCK = 1 << 20
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step is kept."""
+    """The path of the checkpoint of a step."""
     return folder / f"step-{step:08d}{SUFFIX}"
 
 
 def step_of(path: Path) -> int:
-    """The step of a checkpoint, as its name says."""
+    """The step of a checkpoint, from its name."""
     return int(path.name.removesuffix(SUFFIX).rpartition("-")[2])
 
 
@@ -101,7 +101,7 @@ def _complaint(path: Path, error: Exception, counted: _Counted | None) -> str:
 
 
 def fault(path: Path) -> str | None:
-    """What is wrong with a checkpoint file, or None: its size and hash are those of the manifest."""
+    """The fault of a checkpoint file, or None if its size and hash match the manifest."""
     try:
         proof = json.loads(manifest_path(path).read_text(encoding="utf-8"))
         size, digest = int(proof["bytes"]), str(proof["sha256"])

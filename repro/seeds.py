@@ -21,7 +21,7 @@ _PART = re.compile(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*")
 
 @dataclass(frozen=True)
 class SeedChoice:
-    """Which seeds of each recipe are meant.
+    """The seeds of each recipe that a user chose.
 
     Attributes:
         count: so many of the recipe's judged seeds, its first; all of them where it has fewer.

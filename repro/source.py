@@ -17,7 +17,7 @@ _PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Source:
-    """The code of a run, as it was when the process began.
+    """The code of a run when the process began.
 
     Attributes:
         commit: of the checkout; None outside git.
@@ -31,7 +31,7 @@ class Source:
 
 
 def source(root: Path = PROJECT) -> Source:
-    """What the code below a checkout or snapshot is now."""
+    """The current code below a checkout or snapshot."""
     return Source(*state(root), code_hash(root))
 
 
@@ -60,7 +60,7 @@ def code_hash(root: Path) -> str:
 
 
 def git(root: Path, *arguments: str) -> bytes | None:
-    """What git says in a folder; None where it is missing or refuses. A hook's variables do not mislead it."""
+    """The output of git in a folder; None where it is missing or fails. Variables of a hook are ignored."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(

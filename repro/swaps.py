@@ -57,7 +57,7 @@ def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
 
 
 def _swapped(before: Tree, after: Tree, place: str = "") -> Iterator[tuple[str, str, Config]]:
-    """Where a setting named another class: the dotted key, the class before, what stands there now."""
+    """The settings that name another class: the dotted key, the class before, the node now."""
     if isinstance(before, dict) and isinstance(after, dict):
         was, now = before.get("class_path"), after.get("class_path")
         if isinstance(was, str) and isinstance(now, str) and was != now:

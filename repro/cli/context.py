@@ -1,4 +1,4 @@
-"""Verbs that ask how much context helps trained language models: recl."""
+"""The verb that measures how much context helps trained language models: recl."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Verbs that draw what trained models do: attention."""
+"""The verb that draws the attention of trained models: attention."""
 
 import argparse
 from pathlib import Path

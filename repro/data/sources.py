@@ -120,7 +120,7 @@ def verify(name: str) -> list[str]:
 
 
 def ensure_generated(name: str, variant: str) -> bool:
-    """Makes a missing store of a generated data set; leaves all others alone. No variant stands for the default.
+    """Makes a missing store of a generated data set; ignores other data sets. No variant means the default.
 
     Returns:
         Whether a store was made.

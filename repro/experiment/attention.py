@@ -98,7 +98,7 @@ def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
 
 
 def _positions(net: EncoderDecoder, steps: int) -> list[Band]:
-    """What is added to the token at each place; nothing for networks that add no vectors."""
+    """The vectors added to tokens at each position; none for networks that add no vectors."""
     table = getattr(net.positions, "table", None)
     if not isinstance(table, nn.Module):
         return []

@@ -27,7 +27,7 @@ AnyTask = Task[Any]
 
 @dataclass
 class Parts:
-    """What a recipe resolves to; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`."""
+    """The objects of a recipe; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`."""
 
     task: AnyTask
     data: DataModule

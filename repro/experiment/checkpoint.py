@@ -18,7 +18,7 @@ STAMP = "repro"
 
 
 def stamp(signature: Config, vocabulary: str | None, origin: dict[str, str] | None = None) -> dict[str, Any]:
-    """What a checkpoint says about its run.
+    """The part of a checkpoint that identifies its run.
 
     Args:
         signature: of the recipe.
@@ -49,7 +49,7 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
 
 
 def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
-    """The mean of the models in several checkpoints, added in float64; what is no float is taken from the last.
+    """The mean of the models in several checkpoints, added in float64; tensors not of floats are those of the last.
 
     Source: Vaswani et al. 2017, section 6.1.
 

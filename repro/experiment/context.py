@@ -33,7 +33,7 @@ from repro.tasks.context import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a group of runs is asked.
+    """The settings of a comparison.
 
     Args:
         start: the first context, in tokens.
@@ -76,7 +76,7 @@ class Reader:
         return str(place.relative_to(home) if place.is_relative_to(home) else self.folder)
 
     def split(self, kind: Kind) -> str:
-        """What its data calls the split that serves as ``train``, ``val`` or ``test``."""
+        """The data's name of the split that serves as ``train``, ``val`` or ``test``."""
         return self.data.split(kind)
 
     def text(self, kind: Kind) -> str:

@@ -107,7 +107,7 @@ def _expected(causes: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    """What may be looked into for right spellings."""
+    """The names among which the nearest spelling is sought."""
 
     allowed: tuple[str, ...]
     groups: Mapping[str, type]

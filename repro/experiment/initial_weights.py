@@ -1,4 +1,4 @@
-"""Where a run's first weights come from: pretrained ones, those of another run, or that run's whole state."""
+"""The first weights of a run: pretrained ones, those of another run, or that run's whole state."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ _BODY = "net.body."
 
 
 def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None) -> dict[str, str] | None:
-    """Gives a task the weights that its recipe says training begins with, if it says any; trains and writes nothing.
+    """Loads the weights with which training begins into a task, if its recipe names any; trains and writes nothing.
 
     Args:
         recipe: with ``start_from`` or ``pretrained``, or neither.

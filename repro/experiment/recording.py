@@ -87,7 +87,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
 
 
 def profiles_of(current: Run) -> dict[str, list[float]]:
-    """What the continuous memories of the network do with one example; no run is lost for it."""
+    """Profiles of the network's continuous memories for one example; an error here does not lose the run."""
     try:
         return profiles(read_example(current.parts.task, current.parts.data))
     except Exception as error:
@@ -96,12 +96,12 @@ def profiles_of(current: Run) -> dict[str, list[float]]:
 
 
 def data_facts(data: DataModule) -> dict[str, Any]:
-    """What a datamodule holds: name, hash of its manifest, counts."""
+    """The description of a datamodule: name, hash of its manifest, counts."""
     return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
 
 
 def known_at_start(current: Run) -> dict[str, Any]:
-    """What W&B is told of a run before it trains, beside its recipe; nothing here names a path, a host or a user."""
+    """The facts sent to W&B before training, besides the recipe; none names a path, a host or a user."""
     trainer = current.trainer
     return {
         "commit": current.source.commit,

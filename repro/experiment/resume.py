@@ -10,7 +10,7 @@ from repro.training.saving import StepCheckpoints
 
 @dataclass
 class Resume:
-    """Where a run goes on.
+    """Where a run resumes.
 
     Attributes:
         path: the checkpoint; None to begin anew.
@@ -26,7 +26,7 @@ class Resume:
 
     @property
     def unusable(self) -> list[Path]:
-        """What must not be found again."""
+        """Checkpoints that must not be found again."""
         return [*self.damaged, *self.later]
 
 

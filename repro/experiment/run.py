@@ -132,7 +132,7 @@ def start(current: Run, resume: Resume) -> None:
 
 
 def count_requeues(earlier: Mapping[str, Any]) -> int:
-    """How often the system has stopped a run so far that is about to start: as its status file says, or Slurm."""
+    """How often the system has stopped a run that is about to start: from its status file, or from Slurm."""
     counted = int(earlier.get("requeues") or 0) + (earlier.get("state") == "requeue")
     by_slurm = os.environ.get("SLURM_RESTART_COUNT", "")
     return max(counted, int(by_slurm) if by_slurm.isdigit() else 0)
@@ -228,7 +228,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Takes a lock; asks again for a moment, since `repro status` holds it while it looks."""
+    """Takes a lock; retries for a moment, since `repro status` holds it during a check."""
     for _ in range(5):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

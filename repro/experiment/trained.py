@@ -58,7 +58,7 @@ class Trained:
 
     @property
     def settings(self) -> CallSettings:
-        """How far back a language model looks when it continues a text: as in its test, or as its rows in training.
+        """The memory of a language model that continues a text: as in its test, or as its rows in training.
 
         Mixers that keep everything go on doing so.
         """
@@ -167,7 +167,7 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
 
 
 def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
-    """What the model looks at when it writes a translation, as a PNG.
+    """The model's attention for a translation, as a PNG.
 
     Raises:
         UserError: it makes no weights that could be shown.
@@ -178,7 +178,7 @@ def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn; see :func:`repro.models.generate.sample`.
+    """How tokens are sampled; see :func:`repro.models.generate.sample`.
 
     Raises:
         UserError: a value out of range.

@@ -1,4 +1,4 @@
-"""What a submission will cost: the recipes' own estimates, and what the allocation allows at most."""
+"""The cost of a submission: the recipes' own estimates, and the most that the allocation allows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from repro.recipe import load_recipe
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a recipe expects of one run, from ``expects: {<scale>: {hours, devices, hardware}}``.
+    """The expected cost of one run, from ``expects: {<scale>: {hours, devices, hardware}}``.
 
     Attributes:
         hours: wall time of the run.
@@ -31,7 +31,7 @@ class Expectation:
 
 
 def expectation(experiment: str, scale: str) -> Expectation | None:
-    """What the recipe expects at a scale; None if it states nothing.
+    """The expectation of a recipe at a scale; None if it states nothing.
 
     Raises:
         UserError: the header is there but malformed.

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 def dry_run(request: Request) -> tuple[Plan, list[str]]:
-    """The plan and its summary; writes nothing. Where the queue cannot be asked, the summary says so."""
+    """The plan and its summary; writes nothing. The summary notes a queue that cannot be read."""
     unknown = None
     submissions = read_submissions()
     tasks: Mapping[str, queue.Queued] = {}
@@ -103,7 +103,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def queued_runs(submissions: Iterable[Submission], tasks: Mapping[str, queue.Queued]) -> dict[str, str]:
-    """Which runs are in the queue, and as which task: ``{run_id: "12_0"}``."""
+    """The task of each run in the queue: ``{run_id: "12_0"}``."""
     runs = {}
     for entry in submissions:
         for job in completed(entry, tasks).jobs:
@@ -120,7 +120,7 @@ def _may_be_of(entry: Submission, task: queue.Queued) -> bool:
 
 
 def completed(entry: Submission, tasks: Mapping[str, queue.Queued]) -> Submission:
-    """The entry with the ids that are missing in it, as far as the comments of queued jobs tell them."""
+    """The entry with its missing ids filled in from the comments of queued jobs."""
     if all(job.job_id is not None for job in entry.jobs):
         return entry
     ids: dict[str, int] = {}

@@ -133,7 +133,7 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
 
 
 def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
-    """A line that names the recipes with fewer judged seeds than were asked for, if there are any."""
+    """A line that names the recipes with fewer judged seeds than requested, if there are any."""
     judged = {spec.experiment: spec.judged for spec in specs}
     few = [f"{e} has {show_seeds(declared)}" for e, declared in judged.items() if len(declared) < seeds.count]
     return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []

@@ -24,7 +24,7 @@ Rows = dict[str, Tensor]
 
 
 class Scoring(Protocol):
-    """What decoding needs of a vocabulary."""
+    """The interface of a vocabulary for decoding."""
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``."""
@@ -40,7 +40,7 @@ class Decodable(Protocol):
 
     @property
     def vocabulary(self) -> Scoring:
-        """What scores its hidden states."""
+        """The vocabulary, which scores the hidden states."""
         ...
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
@@ -108,7 +108,7 @@ def row_limits(max_new: int | Tensor, first: Tensor) -> tuple[Tensor, int]:
 
 
 def compact(still: Tensor, count: int) -> Tensor | None:
-    """The rows ``(count,)`` to go on with, or None while too few are done to be worth a copy.
+    """The rows ``(count,)`` to continue with, or None while too few are done to be worth a copy.
 
     Args:
         still: which rows are at work, boolean ``(B,)``.

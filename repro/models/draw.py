@@ -56,7 +56,7 @@ def draw_by_recomputing(
     generator: torch.Generator | None = None,
     temperature: float = 1.0,
 ) -> Tensor:
-    """As :func:`draw`, without state: for every value the network reads everything before it anew.
+    """As :func:`draw`, without state: for every value the network reads everything before it again.
 
     Both draw the same pictures from the same random numbers, up to rounding, where a mixer's state loses nothing.
 
@@ -101,7 +101,7 @@ def _read(ids: Tensor) -> State:
 
 @dataclass(frozen=True)
 class Drawing:
-    """How long drawing took.
+    """The time that drawing took.
 
     Attributes:
         images: pictures drawn side by side.
@@ -117,7 +117,7 @@ class Drawing:
 
     @property
     def extrapolated(self) -> bool:
-        """Whether only a part was timed and stands for the rest."""
+        """Whether only a part was timed and the rest extrapolated."""
         return self.measured < self.n_values - 1
 
     @property
@@ -204,6 +204,6 @@ def _seconds(net: LanguageModel, ids: Tensor, run: tuple[int, int], cached: bool
 
 
 def _wait(like: Tensor) -> None:
-    """Until a GPU has done what it was told."""
+    """Waits until a GPU has finished."""
     if like.device.type == "cuda":
         torch.cuda.synchronize(like.device)

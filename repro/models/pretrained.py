@@ -21,7 +21,7 @@ TOKENS = "vocabulary.embedding.table.weight"
 
 @dataclass(frozen=True)
 class Family:
-    """How the tensors of a family of models are called.
+    """The names of the tensors of a family of models.
 
     Attributes:
         body: our body with the same layers.
@@ -42,7 +42,7 @@ class Family:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Beginnings of the names of what a body keeps as it is, since the weights have none."""
+        """Prefixes of the body's own parameters, which the weights do not have."""
         return () if POSITIONS in self.names.values() else ("positions.",)
 
     def pairs(self, n_layers: int) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def _named(template: str, layer: int, kind: str) -> str:
 
 
 def _layers(norm: str, names: dict[str, str]) -> dict[str, str]:
-    """Names of one layer: its parts in short, and the norm of each sublayer, which stands where ``norm`` says."""
+    """Names of one layer: its parts, and the norm of each sublayer, at the position given by ``norm``."""
     parts = {
         "qkv": "mix.body.qkv", "out": "mix.body.out", "mix norm": f"mix.{norm}",
         "inner": "feed_forward.body.inner", "outer": "feed_forward.body.outer", "ff norm": f"feed_forward.{norm}",

@@ -33,7 +33,7 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def on_attention(model: nn.Module, callback: Callable[[str, Tensor], object]) -> Iterator[None]:
-    """Gives every table of weights that :func:`capture_attention` collects, with its module's name, as it is made."""
+    """Passes every table of weights that :func:`capture_attention` collects, with its module's name, to a function."""
     inside: list[str] = []
 
     def enter(name: str, *_: object) -> None:

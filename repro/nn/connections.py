@@ -18,7 +18,7 @@ class Connection(nn.Module, ABC):
     """A layer of table 1."""
 
     def deeper(self, depth: int, steps: int) -> "Connection":
-        """The layer that stands so deep in a stack of these over so many places; the same everywhere for most."""
+        """The layer at this depth of a stack of these over ``steps`` positions; for most, the same at every depth."""
         return self
 
     @abstractmethod

@@ -53,7 +53,7 @@ class RandomStates:
         self.own: torch.Tensor | None = None if own is None else own.get_rng_state(device)
 
     def restore(self) -> None:
-        """Draws go on from there."""
+        """Restores the random states."""
         torch.set_rng_state(self.cpu)
         own = accelerator(self.device)
         if own is not None:

@@ -28,7 +28,7 @@ class UnbiasedNorm(nn.LayerNorm):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., width)`` as it is."""
+        """Returns ``(..., width)`` unchanged."""
         variance, mean = torch.var_mean(x, dim=-1, keepdim=True)
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 

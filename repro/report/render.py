@@ -43,7 +43,7 @@ def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], 
 
 
 def _files(comparison: Comparison, judged: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
-    """The generated files. A figure that is there and shows the same data is taken as it is.
+    """The generated files. An existing figure that shows the same data is kept.
 
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
     """
@@ -76,7 +76,7 @@ def _block(comparison: Comparison, judged: list[Claim]) -> str:
 
 
 def render_overview() -> str:
-    """``results/tables/README.md``: what the README's block says, and every result behind it."""
+    """``results/tables/README.md``: the content of the README's block, and every result behind it."""
     comparison = compare()
     return markdown.render(_overview(comparison, claims(comparison)))
 
@@ -86,7 +86,7 @@ def _overview(comparison: Comparison, judged: list[Claim]) -> Document:
 
 
 def write_tables() -> list[Path]:
-    """Writes every generated file that differs and removes generated files that no record asks for.
+    """Writes every generated file that differs and removes generated files that no record needs.
 
     Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
     results are the checkout's own.
@@ -126,7 +126,7 @@ def write_pdfs(folder: Path) -> list[Path]:
 
 
 def check_tables() -> list[str]:
-    """What is wrong with the records and their ledger, and which generated files differ; empty when all is in order."""
+    """Problems of the records and their ledger, and generated files that differ; empty when all is in order."""
     results = results_dir()
     validate_published()
     problems = check_records(results / "runs")
@@ -167,7 +167,7 @@ def _leftovers(results: Path, files: dict[Path, bytes]) -> list[Path]:
 
 
 def _readme(block: str) -> tuple[Path, str, str] | None:
-    """The README with its text as it is and as it must be; None where it is not these results' README.
+    """The README's current and its required text; None where it is not these results' README.
 
     Raises:
         UserError: the README has not exactly one pair of markers.

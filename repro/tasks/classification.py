@@ -24,7 +24,7 @@ CONVERGED_WITHIN = 1.0  # points of accuracy
 
 
 class ClassData(Data, Protocol):
-    """What classification reads of its datamodule."""
+    """The attributes of the datamodule that classification uses."""
 
     seq_len: int
     n_classes: int
@@ -88,7 +88,7 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         return evaluations
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How many examples, or which sample."""
+        """The number of examples, or the sample."""
         selection = scored.evaluation.selection
         return asdict(selection) if isinstance(selection, RandomBatches) else super().protocol(metric, scored)
 

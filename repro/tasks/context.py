@@ -1,4 +1,4 @@
-"""How much context helps a language model: losses behind a given context, and the relative effective context length."""
+"""How much context helps a language model: losses after a given context, and the relative effective context length."""
 
 from collections.abc import Callable, Sequence
 from functools import cache

@@ -24,7 +24,7 @@ Place = tuple[int, int]  # of a reply: conversation, and number among its replie
 
 
 class DialogueData(Data, Protocol):
-    """What the task reads of its datamodule; see :class:`repro.data.dialogue.dialogue_rows.Marked`."""
+    """The attributes of the datamodule that the task uses; see :class:`repro.data.dialogue.dialogue_rows.Marked`."""
 
     seq_len: int
     score_all: bool
@@ -161,7 +161,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         }
 
     def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
-        """Adds the likelihood of what was said."""
+        """Adds the likelihood of the utterances."""
         nll, count, _ = self._losses(examples)
         metrics["likelihood"].update(nll, count)
 

@@ -16,7 +16,7 @@ Metrics = dict[str, Any]  # of torchmetrics, each with a `count` of what was add
 
 
 class Scored(NamedTuple):
-    """What an evaluation came to.
+    """The result of an evaluation.
 
     Attributes:
         evaluation: which.
@@ -54,7 +54,7 @@ class EvaluatedTask(Task[Net]):
 
     @abstractmethod
     def metrics(self, evaluation: Evaluation) -> Metrics:
-        """New metrics of one evaluation. One that computes several scores says their names itself."""
+        """New metrics of one evaluation. A metric that computes several scores names them itself."""
 
     @abstractmethod
     def score(self, batch: Any, evaluation: Evaluation, metrics: Metrics) -> None:
@@ -76,7 +76,7 @@ class EvaluatedTask(Task[Net]):
         return self.UNITS[metric]
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """What decides how a metric of an evaluation was measured, for the record."""
+        """The protocol by which a metric of an evaluation was measured, for the record."""
         return {"examples": scored.counts["examples"]}
 
     def counted(self, metric: str, scored: Scored) -> int:

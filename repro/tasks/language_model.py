@@ -23,7 +23,7 @@ IN_BITS = {"character": "bpc", "byte": "bpb"}  # all others are given as a perpl
 
 
 class StreamsData(Data, Interface):
-    """What a language model reads of its datamodule."""
+    """The attributes of the datamodule that a language model uses."""
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -179,7 +179,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         ]
 
     def metrics(self, evaluation: Evaluation) -> Metrics:
-        """Loss, and a perplexity or bits; accuracy if asked for."""
+        """Loss, and a perplexity or bits; accuracy if configured."""
         metrics: Metrics = {"likelihood": Likelihood(IN_BITS.get(self.token_unit, "ppl"))}
         return metrics | ({"accuracy": Accuracy(self.vocabulary_size)} if self.accuracy else {})
 
@@ -191,7 +191,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             metrics["accuracy"].update(self.net.vocabulary.log_probs(hidden).argmax(-1), targets)
 
     def _read(self, batch: StreamBatch, protocol: Protocol) -> Tensor:
-        """Hidden states ``(B, T, D)`` of a batch; memory goes on from the batch before without ``reset_memory``."""
+        """Hidden states ``(B, T, D)`` of a batch; memory continues from the batch before without ``reset_memory``."""
         settings = protocol.settings
         if not protocol.mem_len:
             return self.net(batch.ids, settings=settings).y
@@ -220,7 +220,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         return units.get(metric, f"{'nats' if metric == 'loss' else 'bits'} per {self.token_unit}")
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How the split was cut, and the memory."""
+        """The cut of the split, and the memory."""
         return protocol_of(scored.evaluation).describe()
 
     def counted(self, metric: str, scored: Scored) -> int:

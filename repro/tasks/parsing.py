@@ -22,7 +22,7 @@ UNITS = {
 
 
 class TreeData(PairData, Protocol):
-    """What parsing reads of its datamodule; its references are the right trees."""
+    """The attributes of the datamodule that parsing uses; its references are the right trees."""
 
     def targets(self, split: str) -> list[str]:
         """The rows of symbols that are predicted, a line each."""
@@ -54,7 +54,7 @@ class Parsing(Translation):
         return {"parses": ParseScores()}
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How trees were searched for and compared, or how a likelihood is measured."""
+        """How trees were searched and compared, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {

@@ -46,14 +46,14 @@ class Timing:
 
 
 class PictureData(Data, Protocol):
-    """What drawing reads of its datamodule: pictures as rows of values."""
+    """The attributes of the datamodule that drawing uses: pictures as rows of values."""
 
     seq_len: int
     shape: tuple[int, int, int]
 
     @property
     def whole(self) -> bool:
-        """Whether a 0 stands before the first value of every row."""
+        """Whether a 0 precedes the first value of every row."""
         ...
 
     def size(self, split: str) -> int:
@@ -61,7 +61,7 @@ class PictureData(Data, Protocol):
         ...
 
     def reader(self, split: str) -> Callable[[np.ndarray[Any, np.dtype[np.int64]], int | None], Examples]:
-        """What makes the examples of some pictures; see :class:`repro.data.core.examples.Reader`."""
+        """The reader of a split; see :class:`repro.data.core.examples.Reader`."""
         ...
 
 

@@ -17,7 +17,7 @@ from repro.tasks.reading import Cut, empty_memory, read_blocks, token_types
 
 @dataclass(frozen=True)
 class Generation:
-    """How replies are drawn and compared.
+    """How replies are sampled and compared.
 
     Args:
         top_p: mass of the nucleus, in (0, 1].
@@ -64,7 +64,7 @@ class Ids(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An utterance of a conversation: the row up to its speaker's mark, and what was said."""
+    """An utterance of a conversation: the row up to its speaker's mark, and its tokens."""
 
     before: list[int]
     said: list[int]
@@ -79,7 +79,7 @@ def turns(row: list[int], doc: int, history: int) -> list[Turn]:
 
 
 class _Speaker:
-    """What sampling drives: a network that reads the last block of each row anew for every token.
+    """The model for sampling: a network that reads the last block of each row again for every token.
 
     So a drawn token has exactly the distribution that it has in training, whatever the mixers are. Its hidden states
     are log-probabilities already, with all ways to end as one, and none at the first token.

@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 
 class StepResult(TypedDict):
-    """What ``training_step`` returns.
+    """The output of ``training_step``.
 
     Attributes:
         loss: to differentiate, scalar.
@@ -40,7 +40,7 @@ class StepResult(TypedDict):
 
 
 class Task(LightningModule, Generic[Net]):
-    """Base of all tasks; a subclass names what it calls on its network (:mod:`repro.tasks.networks`).
+    """Base of all tasks; a subclass names the interface of its network (:mod:`repro.tasks.networks`).
 
     Args:
         net: the network.
@@ -84,11 +84,11 @@ class Task(LightningModule, Generic[Net]):
         return None
 
     def validation(self) -> Evaluation:
-        """How the model is scored during training."""
+        """The evaluation during training."""
         return Evaluation("val")
 
     def tests(self) -> Sequence[Evaluation]:
-        """How the final model is scored: each test score has the validation score of the same setting beside it."""
+        """The evaluations of the final model: each test score includes the validation score of the same setting."""
         return Evaluation("test"), Evaluation("val")
 
     def setup(self, stage: str) -> None:
@@ -111,7 +111,7 @@ class Task(LightningModule, Generic[Net]):
         profile(self)
 
     def trained_parameters(self) -> list[Any]:
-        """What the optimiser is given: parameters, or groups of them where some have a learning rate of their own.
+        """The optimiser's parameters, in groups where some have a learning rate of their own.
 
         Raises:
             ValueError: a rate for a part that the network does not have.
@@ -166,7 +166,7 @@ class Task(LightningModule, Generic[Net]):
 
     @property
     def first_draw(self) -> int:
-        """Where numbered draws of the mixers begin: other numbers in each update of training, 0 in evaluation."""
+        """The first numbered draw of the mixers: different in each update of training, 0 in evaluation."""
         return self.global_step << 20 if self.training else 0
 
     def now(self) -> float:
@@ -190,7 +190,7 @@ class Task(LightningModule, Generic[Net]):
         return out
 
     def measurements(self) -> list[Measurement]:
-        """The numbers of the last test, for the record. Subclasses say which, and add what shortcuts began with."""
+        """The numbers of the last test, for the record. Subclasses define them, and add initial values of shortcuts."""
         return profiled(self.module)
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:

@@ -18,7 +18,7 @@ from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
 class TranscriptData(Data, Protocol):
-    """What transcription reads of its datamodule."""
+    """The attributes of the datamodule that transcription uses."""
 
     @property
     def symbols(self) -> list[str]:
@@ -32,7 +32,7 @@ class TranscriptData(Data, Protocol):
 
 
 class Transcription(ExampleTask[TranscribingNetwork]):
-    """Trains a transcriber by connectionist temporal classification, and counts what it gets wrong.
+    """Trains a transcriber by connectionist temporal classification, and counts its errors.
 
     The phoneme error rate is the number of insertions, deletions and substitutions that turn the likeliest class of
     each frame, repeats and blanks taken out, into the reference, per reference phoneme of the whole split, in percent.
@@ -128,7 +128,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         ]
 
     def outputs(self) -> str | None:
-        """What was heard in each recording of the test split, one a line; None of data that are not public."""
+        """The hypothesis for each recording of the test split, one a line; None if the data are not public."""
         if not self.data.public:
             return None
         return "".join(f"{self._spelt(heard)}\n" for heard, _ in self.transcripts)

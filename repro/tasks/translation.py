@@ -29,7 +29,7 @@ UNITS = {
 
 
 class Search(NamedTuple):
-    """How hypotheses are searched for.
+    """How hypotheses are searched.
 
     Attributes:
         beam: hypotheses kept; 1 is greedy.
@@ -43,7 +43,7 @@ class Search(NamedTuple):
 
 
 class PairData(Data, Protocol):
-    """What translation reads of its datamodule."""
+    """The attributes of the datamodule that translation uses."""
 
     target_language: str
 
@@ -189,11 +189,11 @@ class Translation(EvaluatedTask[PairNetwork]):
         return self.scores[Evaluation(kind)]
 
     def reported(self, evaluation: Evaluation) -> bool:
-        """Validation scores stand beside those of the test only."""
+        """Only test scores include the validation scores."""
         return evaluation.kind == "test"
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How hypotheses were searched for, or how a likelihood is measured."""
+        """How hypotheses were searched, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {**self.search._asdict(), **self.signature(metric, scored.evaluation)}

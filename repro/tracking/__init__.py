@@ -98,7 +98,7 @@ def _is_first_rank() -> bool:
 
 
 def _about(recipe: Recipe, seed: int, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """All that W&B is told of a run before its first row: no host, no user, no path."""
+    """All data sent to W&B before a run's first row: no host, no user, no path."""
     run_id = recipe.run_id(seed)
     return {
         "id": wandb_id(run_id),

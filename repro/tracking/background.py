@@ -125,7 +125,7 @@ class BackgroundLogger(Logger):
 
     @rank_zero_only
     def log_summary(self, values: Mapping[str, object]) -> None:
-        """Sets values of the run as a whole, whatever its rows say."""
+        """Sets values of the run as a whole, independent of its rows."""
         numbers = {name: _number(value) for name, value in values.items()}
         self._put(lambda run, _: run.summary.update(numbers))
 

@@ -21,7 +21,7 @@ CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key fo
 
 
 def mode() -> Mode:
-    """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online given a key and a network."""
+    """``disabled``, ``offline`` or ``online``: from WANDB_MODE, else online given a key and a network."""
     return decide()[0]
 
 
@@ -61,7 +61,7 @@ def key_for(host: str) -> str | None:
 
 
 def _first_hop(url: ParseResult) -> tuple[str, int]:
-    """Where a connection to the address goes first: its host, or the proxy that the environment names."""
+    """The first hop of a connection to the address: its host, or the proxy that the environment names."""
     host, proxy = url.hostname or "", urllib.request.getproxies().get(url.scheme)
     if proxy and not urllib.request.proxy_bypass(host):
         url = urlparse(proxy if "://" in proxy else f"http://{proxy}")

@@ -31,7 +31,7 @@ RECORD_FILE = "record.json"
 
 @dataclass(frozen=True)
 class Synced:
-    """What became of a run.
+    """The outcome for a run.
 
     Attributes:
         run: its id.

@@ -60,7 +60,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing a record with its verification gave.
+    """The result of comparing a record with its verification.
 
     Attributes:
         outcome: one of :data:`repro.verify.kept.WORDS`.
@@ -158,7 +158,7 @@ def measures_the_machine(measurement: Measurement) -> bool:
 
 
 def allowance(values: Sequence[float]) -> float | None:
-    """How far two runs may lie apart: ``t(0.975, n - 1) * s * sqrt(2)``; None where n is below 2."""
+    """The most by which two runs may differ: ``t(0.975, n - 1) * s * sqrt(2)``; None where n is below 2."""
     if len(values) < 2:
         return None
     from scipy.special import stdtrit

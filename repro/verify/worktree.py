@@ -27,7 +27,7 @@ _START_FROM = re.compile(r"^start_from: (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Replay:
-    """How it went.
+    """The result of a replay.
 
     Attributes:
         record: what the run recorded, or None.
@@ -74,7 +74,7 @@ def _refuse_hardware(record: RunRecord) -> None:
 
 
 def gpus() -> int:
-    """How many GPUs PyTorch sees here; a process of its own asks, which takes seconds."""
+    """The number of GPUs that PyTorch sees here, from a separate process, which takes seconds."""
     words = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return int(done.stdout) if done.returncode == 0 else 0
@@ -96,7 +96,7 @@ def words_of(record: RunRecord) -> list[str]:
 
 
 def replay(record: RunRecord, checkout: Path, loud: bool) -> Replay:
-    """Runs the record's command with the code of its commit, first what it starts from.
+    """Runs the record's command with the code of its commit, after the runs that it starts from.
 
     Args:
         record: one that :func:`refuse` lets pass.
@@ -125,7 +125,7 @@ def replay(record: RunRecord, checkout: Path, loud: bool) -> Replay:
 
 
 def chain(start: str | None, scale: str, tree: Path, env: dict[str, str]) -> list[str]:
-    """The experiments that must run first, in order, as the recipes of the commit say.
+    """The experiments that must run first, in order, from the recipes of the commit.
 
     Args:
         start: what the record starts from, or None.

@@ -66,12 +66,12 @@ class DataModule(LightningDataModule, ABC):
     @property
     @abstractmethod
     def manifest_sha256(self) -> str:
-        """What tells the data apart from any other."""
+        """Identifies the data."""
 
     @property
     @abstractmethod
     def counts(self) -> dict[str, dict[str, int]]:
-        """How much the splits in use hold, and what training leaves out; by split and by what is counted."""
+        """Sizes of the splits in use, and what training leaves out; by split and quantity."""
 
     @abstractmethod
     def training_loader(self) -> PlannedLoader[Any, Any]:
@@ -86,16 +86,16 @@ class DataModule(LightningDataModule, ABC):
 
     @abstractmethod
     def expected(self, evaluation: Evaluation) -> Mapping[str, int]:
-        """What an exact evaluation counts over all ranks: ``examples``, ``tokens``, or both."""
+        """The counts that an exact evaluation must reach over all ranks: ``examples``, ``tokens``, or both."""
 
     @property
     def tokenizer(self) -> SavedTokenizer | None:
-        """What turned text into ids; None where there was no text."""
+        """The tokeniser of the data; None where there was no text."""
         return None
 
     @property
     def public(self) -> bool:
-        """Whether texts of the data may stand in records and outputs."""
+        """Whether texts of the data may appear in records and outputs."""
         return True
 
     def split(self, kind: Kind) -> str:

@@ -52,7 +52,7 @@ class Build:
 
 
 class ExampleData(DataModule):
-    """Batches of examples, whatever they are; what all classifiers train on.
+    """Batches of examples of any kind; the data of all classifiers.
 
     An epoch has its examples in random order, the last ``size mod batch_size`` of them left out. Ranks and
     micro-batches take shares of the rows of a global batch.
@@ -97,10 +97,10 @@ class ExampleData(DataModule):
 
     @abstractmethod
     def reader(self, split: str) -> Reader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """How many targets of some examples count, ``(B,)``; the plan of training asks for whole epochs.
+        """Scored targets of some examples, ``(B,)``; the plan of training calls it for whole epochs.
 
         Args:
             split: name of the split.

@@ -23,7 +23,7 @@ UNSCORED = -1
 
 @dataclass(frozen=True)
 class Segment:
-    """What one batch is built from.
+    """The tokens of one batch.
 
     Attributes:
         targets: numbers of the targets, ``(B, T)``.
@@ -43,7 +43,7 @@ class Segment:
 
 
 class Lazy(Sequence[Item], Generic[Item]):
-    """A sequence whose items are made when they are asked for; a slice is lazy too."""
+    """A sequence whose items are made on access; slices are lazy too."""
 
     def __init__(self, make: Callable[[int], Item], span: range) -> None:
         self._make = make

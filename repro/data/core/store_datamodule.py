@@ -73,5 +73,5 @@ class TokenStoreDataModule(StoreDataModule):
 
     @cached_property
     def tokenizer(self) -> AnyTokenizer:
-        """What turned the text into tokens."""
+        """The tokeniser of the text."""
         return load_tokenizer(self.store.tokenizer_path)

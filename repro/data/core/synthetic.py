@@ -49,7 +49,7 @@ class Echo:
         return tokens
 
     def answers(self, n: int) -> Bools:
-        """Which of ``n`` tokens repeat an earlier one: those at odd places, once there is one so far back."""
+        """Which of ``n`` tokens repeat an earlier one: those at odd positions that have one so far back."""
         places: Int64s = np.arange(n, dtype=np.int64)
         return (places % 2 == 1) & (places >= self.lag)
 

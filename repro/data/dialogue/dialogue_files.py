@@ -107,7 +107,7 @@ def read_conversations(folder: Path, split: str, documents: dict[int, str]) -> C
 
 
 def _records(folder: Path, name: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-    """Where each of a folder's files lies and what it holds, and the SHA-256 of them all."""
+    """Path and content of each file of a folder, and the SHA-256 of all of them."""
     paths = glob_packed(folder / name, "*.json")
     if not paths:
         raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")

@@ -52,7 +52,7 @@ class Talk:
 
     @property
     def words(self) -> int:
-        """Symbols that are no marks: the special ones, names of sections, words of topics."""
+        """Number of symbols that are not marks: special ones, names of sections, words of topics."""
         return SPECIALS + self.sections + self.topics * self.topic_words
 
     @property
@@ -175,7 +175,7 @@ class GeneratedDialogueData(Marked, GeneratedData):
         return replace(self.table, split=split)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """How many targets of some conversations count, ``(B,)``."""
+        """Scored targets of some conversations, ``(B,)``."""
         return np.full(len(indices), self.table.targets_of(epoch), np.int64)
 
     @property

@@ -28,7 +28,7 @@ class Ends(NamedTuple):
 
 
 class Marked(ABC):
-    """Base of datamodules of conversations, beside what says where these come from.
+    """Base of datamodules of conversations; combined with a class for their source.
 
     Attributes:
         n_classes: ids there are, the marks among them.

@@ -89,7 +89,7 @@ def _idx_content(items: Bytes) -> bytes:
 
 
 def mnist_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
-    """What the four files hold, by their names."""
+    """Contents of the four files by name."""
     for split, stem in _IDX.items():
         yield f"{stem}-images-idx3-ubyte", _idx_content(splits[split].images[..., 0])
         yield f"{stem}-labels-idx1-ubyte", _idx_content(splits[split].labels)
@@ -162,7 +162,7 @@ class _Unpickler(Unpickler):
     """Loads plain values and NumPy arrays. A file that names anything else is refused, so none of its code runs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a pickled array names: its maker, its class, its type, and how its bytes are written."""
+        """The names in a pickled array: its constructor, its class, its type, and the encoding of its bytes."""
         if f"{module}.{name}" == "_codecs.encode":
             return str.encode
         if module.partition(".")[0] == "numpy" and name in _ARRAYS:
@@ -171,7 +171,7 @@ class _Unpickler(Unpickler):
 
 
 def cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
-    """What the flat files hold, by their names."""
+    """Contents of the flat files by name."""
     for n, part in enumerate(np.array_split(splits["train"].images, TRAIN_FILES), 1):
         yield f"train-images-{n}", part.tobytes()
     yield "train-labels", splits["train"].labels.tobytes()

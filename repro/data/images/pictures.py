@@ -24,7 +24,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Shifts(NamedTuple):
-    """How each picture of a batch is changed, all ``(B,)``.
+    """The transformation of each picture of a batch, all ``(B,)``.
 
     Attributes:
         top: row of the padded picture at which the cut-out begins.
@@ -71,7 +71,7 @@ class Augmentation:
         return self.moved(images, self.draw(numbers, epoch))
 
     def draw(self, numbers: Int64s, epoch: int) -> Shifts:
-        """How each picture is changed in an epoch."""
+        """The transformation of each picture in an epoch."""
         drawn = [stream(AUGMENTATION_VERSION, self.seed, epoch, int(n)).random_raw(4) for n in numbers]
         raw = (np.array(drawn, np.uint64).reshape(-1, 4) >> np.uint64(11)).astype(np.int64)
         places = 2 * self.padding + 1
@@ -104,7 +104,7 @@ def angles(degrees: float) -> tuple[Int64s, Int64s]:
 
 
 def turned(height: int, width: int, which: Int64s, degrees: float) -> tuple[Int64s, Int64s]:
-    """Where the pixels of a picture turned about its centre come from; they may lie outside.
+    """Source positions of the pixels of a picture turned about its centre; they may be outside.
 
     Args:
         height: of the picture.
@@ -138,7 +138,7 @@ def bordered(images: Bytes, side: int) -> Bytes:
 
 
 def held_out(n: int, val_examples: int) -> tuple[Int64s, Int64s]:
-    """Which of ``n`` training pictures are for training and which for validation, both in rising order.
+    """The indices of ``n`` training pictures for training and for validation, both ascending.
 
     The same on any machine and for any seed; fewer validation pictures are some of the more.
     """
@@ -148,7 +148,7 @@ def held_out(n: int, val_examples: int) -> tuple[Int64s, Int64s]:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of one split, read from disk as they are asked for. Cheap to send to a worker process.
+    """Pictures of one split, read from disk on access. Cheap to send to a worker process.
 
     Args:
         folder: of the store.

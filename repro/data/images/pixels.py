@@ -156,7 +156,7 @@ class PatchData(StoreDataModule, ExampleData):
         return len(self.pictures(split))
 
     def pictures(self, split: str) -> Pictures:
-        """The pictures of a split, those of training augmented if asked for."""
+        """The pictures of a split; those of training are augmented if configured."""
         augmented = self.augment and split == self.train_split
         return self._opened(self.store, split, augmentation=Augmentation(self.seed) if augmented else None)
 

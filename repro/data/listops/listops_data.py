@@ -135,7 +135,7 @@ class ListOpsData(StoreDataModule, ExampleData):
             raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not trees")
 
     def trees(self, split: str) -> Callable[[], Trees]:
-        """What opens the trees of a split."""
+        """Opens the trees of a split."""
         return (
             partial(_opened, self.store, split)
             if self.generated is None
@@ -147,7 +147,7 @@ class ListOpsData(StoreDataModule, ExampleData):
         return len(self.trees(split)().values)
 
     def reader(self, split: str) -> Reader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
         return TreeReader(self.trees(split), self.tokens, self.seq_len)
 
     @property

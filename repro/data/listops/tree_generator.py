@@ -18,7 +18,7 @@ _FRUITLESS = 64  # blocks
 
 @dataclass(frozen=True)
 class TreeRules:
-    """How random trees grow, and which are kept. The defaults are those of the Long Range Arena.
+    """Rules by which random trees grow and are kept. The defaults are those of the Long Range Arena.
 
     The root has depth 1. A node is an operator with its probability, and always a digit at the greatest depth. Number
     of arguments, operator and digit are uniform. A digit is one token, an operator two: itself and its bracket.

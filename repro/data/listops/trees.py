@@ -42,7 +42,7 @@ class Trees(NamedTuple):
 
 
 def offsets_of(lengths: Ints | Sequence[int]) -> Ints:
-    """Where rows of some lengths begin, and where the last one ends."""
+    """Offsets of rows of some lengths, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 

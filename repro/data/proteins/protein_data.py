@@ -34,7 +34,7 @@ class ProteinReader:
 
     @cached_property
     def kept(self) -> Int64s:
-        """Which proteins of the split are used."""
+        """Indices of the proteins of the split that are used."""
         lengths = np.diff(self.store.offsets(self.split, "residues"))
         return np.flatnonzero(lengths <= self.max_length).astype(np.int64)
 
@@ -118,7 +118,7 @@ class HomologyData(StoreDataModule, ExampleData):
         return len(ProteinReader(self.store, split, self.seq_len).kept)
 
     def reader(self, split: str) -> Reader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
         return ProteinReader(self.store, split, self.seq_len)
 
     @property

@@ -57,7 +57,7 @@ class BitMemory:
         return Examples(torch.from_numpy(inputs), targets, hidden)
 
     def _draw(self, index: int) -> Bits:
-        """``(strings + 1, bits)`` random bits; the last string says what is shown."""
+        """``(strings + 1, bits)`` random bits; the last string marks the bits that are shown."""
         count = (self.strings + 1) * self.bits
         raw = _generator(self.split, index).random_raw(-(-count // 64))
         return np.unpackbits(raw.astype("<u8").view(np.uint8))[:count].reshape(-1, self.bits)
@@ -183,7 +183,7 @@ class BitXorData(ExampleData):
         self.n_targets = bits
 
     def size(self, split: str) -> int:
-        """``4^bits``, whatever the split."""
+        """``4^bits`` for every split."""
         return int(4**self.table.bits)
 
     def reader(self, split: str) -> Reader:

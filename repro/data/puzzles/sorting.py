@@ -58,7 +58,7 @@ class Sorting:
     fixed: bool
 
     def tokens(self, index: int, epoch: int | None) -> Int64s:
-        """What stands before the separator of one example, ``(length,)``."""
+        """The symbols before the separator of one example, ``(length,)``."""
         n, symbols = self.length, self.symbols
         drawn = raw(2 * symbols + n, SORTING, self.split, None if self.fixed else epoch, index)
         weights = 1 + below(drawn[: 2 * symbols].reshape(2, symbols), LARGEST_WEIGHT)

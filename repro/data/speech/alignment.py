@@ -28,7 +28,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Said(NamedTuple):
-    """What an utterance consists of, all ``(N,)``.
+    """The parts of an utterance, all ``(N,)``.
 
     Attributes:
         phonemes: ids, from 1.
@@ -82,7 +82,7 @@ class Utterances:
         )
 
     def said(self, index: int, count: int, epoch: int | None) -> Said:
-        """What an utterance of ``count`` phonemes consists of."""
+        """The parts of an utterance of ``count`` phonemes."""
         drawn = raw(3 * count, SPEECH, self.split, epoch, index).reshape(3, count)
         phonemes = 1 + below(drawn[0], self.phonemes)
         pauses = below(drawn[1], LONGEST_PAUSE + 1)
@@ -114,7 +114,7 @@ def bell(numbers: Raw) -> Floats:
 
 
 class AlignmentData(GeneratedData):
-    """:class:`Utterances`, for networks that learn to transcribe without being told which frame is what.
+    """:class:`Utterances`, for networks that learn to transcribe without an alignment of frames.
 
     Args:
         batch_size: utterances of the global batch.

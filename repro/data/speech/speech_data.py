@@ -43,13 +43,13 @@ class SpeechReader:
 
     @cached_property
     def usable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which utterances are neither too long nor too short for CTC to have a path, ``(N,)``."""
+        """Whether each utterance is neither too long nor too short for CTC to have a path, ``(N,)``."""
         ids, offsets = self.store.tokens(self.split, "phonemes"), self.store.offsets(self.split, "phonemes")
         return (self.frames <= self.longest) & (self.frames >= needed_frames(ids, offsets))
 
     @cached_property
     def kept(self) -> Int64s:
-        """Which utterances of the split are used."""
+        """Indices of the utterances of the split that are used."""
         return np.flatnonzero(self.usable).astype(np.int64)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
@@ -155,7 +155,7 @@ class SpeechData(StoreDataModule, ExampleData):
         return len(self.reader(split).kept)
 
     def reader(self, split: str) -> SpeechReader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
         return SpeechReader(self.store, split, self.seq_len)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:

@@ -13,7 +13,7 @@ from repro.errors import UserError
 
 @dataclass(frozen=True)
 class Utterance:
-    """One recording and what is said in it.
+    """One recording and its transcript.
 
     Attributes:
         name: of the utterance.

@@ -21,7 +21,7 @@ TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Hub:
-    """Where a data set is on the hub.
+    """The location of a data set on the hub.
 
     Attributes:
         id: of the data set there.
@@ -80,7 +80,7 @@ class DataSet(ABC):
 
     @property
     def obtained(self) -> str:
-        """How it comes here: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
+        """How the data are obtained: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
         return "generated" if self.generated else "hub or --from" if self.hub else "--from"
 
     @property
@@ -92,12 +92,12 @@ class DataSet(ABC):
 
     @property
     def default_variant(self) -> str:
-        """The store that the name alone stands for."""
+        """The store that the name alone refers to."""
         return self.variant(Options())
 
     @abstractmethod
     def variant(self, options: Options) -> str:
-        """The store that these options ask for.
+        """The store that these options refer to.
 
         Raises:
             UserError: a given tokeniser cannot be read.

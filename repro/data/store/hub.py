@@ -14,12 +14,12 @@ _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 def remedy(data_set: DataSet) -> str:
-    """What to do when the hub is of no help."""
+    """What to do when the hub fails, for messages."""
     return f"put the files into a folder and give it: repro data prepare {data_set.name} --from DIR"
 
 
 def on_hub(data_set: DataSet) -> str:
-    """Where its content came from, for people."""
+    """The origin of the content, for messages."""
     return f"{_hub(data_set).id} on the hub"
 
 
@@ -30,7 +30,7 @@ def unreachable(data_set: DataSet, error: Exception) -> UserError:
 
 
 def library(name: str, data_set: DataSet) -> ModuleType:
-    """A library that the hub is asked with.
+    """A library for access to the hub.
 
     Raises:
         UserError: it is not installed.
@@ -113,7 +113,7 @@ def _latest(hub: Hub) -> str | None:
 
 
 def _resolved(loaded: Mapping[str, object]) -> str | None:
-    """The revision that was downloaded, as far as the library says: ``hf://datasets/<id>@<revision>/...``."""
+    """The downloaded revision, if the library reports it: ``hf://datasets/<id>@<revision>/...``."""
     for rows in loaded.values():
         for url in getattr(getattr(rows, "info", None), "download_checksums", None) or ():
             match = re.search(rf"@({_REVISION.pattern})/", str(url))

@@ -15,7 +15,7 @@ STORE_SCHEMA = 1
 
 @dataclass
 class Manifest:
-    """What a store says about itself.
+    """The description of a store, kept in the store.
 
     Attributes:
         name: of the data set.

@@ -79,7 +79,7 @@ def glob_packed(folder: Path, pattern: str) -> list[Path]:
 
 
 def plain_name(path: Path) -> str:
-    """A file's name without what it is packed with."""
+    """A file's name without the suffix of its packing."""
     return path.stem if path.suffix in FORMS else path.name
 
 
@@ -92,7 +92,7 @@ def sha256_of(pieces: Iterable[bytes]) -> str:
 
 
 def sha256_of_file(path: Path) -> str:
-    """SHA-256 of a file as it lies on disk."""
+    """SHA-256 of a file on disk."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

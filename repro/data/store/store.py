@@ -26,7 +26,7 @@ Tokens = np.ndarray[Any, np.dtype[Any]]
 
 
 class Store:
-    """An opened store. Arrays are memory-mapped when asked for and read-only.
+    """An opened store. Arrays are memory-mapped on access and read-only.
 
     Args:
         path: the store's folder.
@@ -72,7 +72,7 @@ class Store:
         return f"{self.split(split)}.{part}"
 
     def offsets(self, split: str, part: str) -> Int64s:
-        """Where each example begins among the tokens, ``(N + 1,)``."""
+        """Offsets of the examples among the tokens, ``(N + 1,)``."""
         return self._map(f"{self.part(split, part)}.offsets.bin", np.dtype("<i8"))
 
     def has_offsets(self, split: str, part: str) -> bool:

@@ -47,12 +47,12 @@ class StoreWriter:
         self.note(file)
 
     def note(self, file: str) -> None:
-        """Records the size and hash of a file as it lies on disk."""
+        """Records the size and hash of a file on disk."""
         path = self.folder / file
         self.files[file] = {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
 
     def write_tokenizer(self, tokenizer: "AnyTokenizer") -> dict[str, Any]:
-        """Writes the tokeniser's file; says for the manifest what it is."""
+        """Writes the tokeniser's file; returns its description for the manifest."""
         file = f"tokenizer{tokenizer.suffix}"
         tokenizer.save(self.folder / file)
         self.note(file)

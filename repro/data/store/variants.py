@@ -62,7 +62,7 @@ def unsized(variant: str) -> tuple[str, int | None]:
 
 
 def store_path(name: str, variant: str) -> Path:
-    """Where a store of a data set lies."""
+    """The folder of a store."""
     return data_dir() / name / variant
 
 

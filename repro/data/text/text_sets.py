@@ -32,7 +32,7 @@ _HELD_OUT = {0: VAL, 1: TEST}
 
 @dataclass(frozen=True)
 class Reading:
-    """How text becomes tokens.
+    """The conversion of text to tokens.
 
     Attributes:
         line_end: word that stands for the end of a line.

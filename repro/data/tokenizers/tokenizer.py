@@ -56,7 +56,7 @@ class Tokenizer(Protocol):
 
 
 class _Special(Filed):
-    """What both kinds share: the special ids."""
+    """Base of both kinds: the special ids."""
 
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 

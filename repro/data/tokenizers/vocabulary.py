@@ -22,7 +22,7 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class Filed:
-    """What has a file.
+    """Base of everything with a file.
 
     Args:
         content: of the file.
@@ -47,7 +47,7 @@ class Filed:
 
 
 class Vocabulary(Filed, ABC):
-    """What the three kinds share.
+    """Base of the three kinds.
 
     Args:
         content: of the file.

@@ -160,7 +160,7 @@ class ParallelCorpus(SubwordSet):
         return self._find(folder, self.documents.ready.get(split, ()))
 
     def _find(self, folder: Path, names: tuple[str, ...]) -> Document | None:
-        """The files of one document under the first name that is there.
+        """The files of one document under the first name that exists.
 
         Raises:
             UserError: one side is there, the other is not.
@@ -184,7 +184,7 @@ class ParallelCorpus(SubwordSet):
         return template.format(part=part, role=_ROLES[self.parts.index(part)])
 
     def _held_out(self, split: str, documents: list[Document]) -> dict[str, list[str]]:
-        """The lines of an evaluated split, plain text as it is, compared with what is known."""
+        """The lines of an evaluated split, with their hash compared; plain text is not changed."""
         lines: dict[str, list[str]] = {}
         for part in self.parts:
             paths = [document[part] for document in documents]

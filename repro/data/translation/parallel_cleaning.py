@@ -1,4 +1,4 @@
-"""Which training pairs of a large corpus are kept, each reason counted. Validation and test never come here.
+"""Selects the training pairs of a large corpus, and counts each reason. Validation and test are not cleaned.
 
 Inside a line every run of blanks becomes one space: non-breaking and thin spaces, tabs, carriage returns, form feeds,
 Unicode's line and paragraph separators. Characters keep their composition (no recipe normalises it).
@@ -23,7 +23,7 @@ def count_words(line: str) -> int:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which training pairs are kept.
+    """Rules for the training pairs to keep.
 
     Attributes:
         max_words: longer pairs (words and punctuation marks, on either side) are dropped; 0: none are.
@@ -55,7 +55,7 @@ class Cleaner:
         self.dropped = {"empty": 0, "long": 0, "ratio": 0}
 
     def clean(self, pairs: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-        """The pairs that are kept, blanks squeezed, lower-cased where the rules say so."""
+        """The kept pairs, with single spaces, in lower case if the rules require it."""
         for pair in pairs:
             self.read += 1
             squeezed = tuple([" ".join(side.split()) for side in pair])
@@ -79,7 +79,7 @@ class Cleaner:
         return ""
 
     def told(self) -> dict[str, Any]:
-        """What was read, kept and dropped, and by which rules, for the manifest."""
+        """Numbers of pairs read, kept and dropped, and the rules, for the manifest."""
         rules = self._rules
         return {
             "read": self.read,

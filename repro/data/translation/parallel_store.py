@@ -21,7 +21,7 @@ from repro.errors import UserError
 
 
 def fill_parallel(data_set: ParallelCorpus, writer: StoreWriter, variant: str, options: Options) -> Manifest:
-    """Writes text, tokeniser and tokens of every split; the manifest tells what cleaning dropped.
+    """Writes text, tokeniser and tokens of every split; the manifest records what cleaning dropped.
 
     See ``DataSet.fill``.
 

@@ -19,7 +19,7 @@ from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 @dataclass(frozen=True)
 class Rows:
-    """Which examples make one batch of one rank.
+    """The examples of one batch of one rank.
 
     Attributes:
         indices: of the examples, ``(B,)``.

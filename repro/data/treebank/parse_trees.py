@@ -35,7 +35,7 @@ class Phrase:
 
 
 class _Open(NamedTuple):
-    """A bracket that is not closed yet: label, or None before it is read; what it holds so far; where it began."""
+    """An open bracket: its label, or None before it is read; its content so far; its first line."""
 
     label: list[str]
     children: list[Phrase | Word]
@@ -134,7 +134,7 @@ def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
 
 
 def base_label(label: str) -> str:
-    """A label without what it says beyond the kind of phrase: ``NP-SBJ-1``, ``NP=2`` and ``NP|NX`` are ``NP``."""
+    """A label reduced to the kind of phrase: ``NP-SBJ-1``, ``NP=2`` and ``NP|NX`` are ``NP``."""
     return label[:1] + _TAIL.sub("", label[1:])
 
 
@@ -162,7 +162,7 @@ def words_of(tree: Phrase) -> list[Word]:
 
 
 def symbols_of(tree: Phrase) -> list[str]:
-    """What is below a tree's root as a row of symbols: ``(NP XX )NP``, an opening and a closing one for each phrase.
+    """A tree below its root as a row of symbols: ``(NP XX )NP``, an opening and a closing one for each phrase.
 
     Source: Vinyals et al. 2015 (arXiv:1412.7449), section 2.2; section 3.1 for ``XX`` in place of every part of speech,
         without which the row would not tell where words stand.

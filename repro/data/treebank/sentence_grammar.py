@@ -126,7 +126,7 @@ def _with_object(draw: _Draw, depth: int) -> Phrase:
 
 
 def _clause(draw: _Draw, depth: int) -> Phrase:
-    """A subject and what it does."""
+    """A subject and its predicate."""
     chosen = draw.below(100)
     if chosen < 20:
         subject = Phrase("NP", (Word("PRP", draw.one_of(PRONOUNS)),))
@@ -189,6 +189,6 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[Phrase]:
 
 
 def splits(train_size: int | None) -> dict[str, Callable[[], Iterator[Phrase]]]:
-    """What gives the trees of each split; None is the default size of training."""
+    """The trees of each split; None is the default size of training."""
     sizes = SIZES | {"train": train_size or SIZES["train"]}
     return {split: partial(generate, split, size) for split, size in sizes.items()}

@@ -71,7 +71,7 @@ def from_files(folder: Path, extra: str, origin: dict[str, Any]) -> Bank:
 
 
 def _sections_in(folder: Path) -> Path:
-    """Where the sections lie."""
+    """The folder of the sections."""
     for inner in _FOLDERS:
         if any((folder / inner / f"{n:02}").is_dir() for n in range(25)):
             return folder / inner

@@ -45,7 +45,7 @@ _NORMS: dict[Family, str] = {"gpt2": "ln_f", "bert": "embeddings.LayerNorm", "vi
 
 @dataclass(frozen=True)
 class Architecture:
-    """What pretrained weights are of.
+    """The architecture of pretrained weights.
 
     Attributes:
         family: decides names.
@@ -102,7 +102,7 @@ def plain_name(name: str) -> str:
 
 
 def numbers_in(shapes: Shapes) -> int:
-    """How many numbers tensors of these shapes hold."""
+    """The number of values in tensors of these shapes."""
     return sum(math.prod(shape) for shape in shapes.values())
 
 

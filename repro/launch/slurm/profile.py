@@ -59,7 +59,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Container:
-    """What the ranks run in, by way of pyxis.
+    """The container of the ranks, run by pyxis.
 
     Attributes:
         image: as ``srun --container-image`` takes it: a file, or ``[registry#]name[:tag]``.
@@ -72,7 +72,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a job finds: modules loaded, setup lines run, variables set, data copied to a local folder, container."""
+    """The environment of a job: modules, setup lines, variables, data copied to a local folder, container."""
 
     modules: tuple[str, ...]
     setup: tuple[str, ...]

@@ -50,7 +50,7 @@ class Places:
 
 
 def current_places(submission: str) -> Places:
-    """The folders as they are for the command being run.
+    """The folders of the current command.
 
     Args:
         submission: its name.

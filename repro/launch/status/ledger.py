@@ -80,7 +80,7 @@ class Submission:
         return ledger_dir() / self.name
 
     def log(self, job: Job, task: Task | None = None) -> Path:
-        """Where a task's output goes; all attempts append to it."""
+        """The file of a task's output; all attempts append to it."""
         index = "" if task is None else f"_{task.index}"
         return self.folder / "logs" / f"{job.job_id}{index}.log"
 

@@ -53,7 +53,7 @@ class Tail:
         self._file = 0
 
     def skip_to_last(self, lines: int) -> None:
-        """Goes on from the start of the last so many lines."""
+        """Continues from the start of the last ``lines`` lines."""
         try:
             with open(self.path, "rb") as file:
                 self._offset = _start_of_last(file, lines)
@@ -131,7 +131,7 @@ def choose(
 
 
 def is_queued(entry: RunEntry) -> bool | None:
-    """Whether the task is in the queue; None where the queue cannot be asked."""
+    """Whether the task is in the queue; None where the queue cannot be read."""
     try:
         queued = in_queue().get(entry.job_id or "")
     except UserError:

@@ -18,7 +18,7 @@ _JOB = re.compile(r"\d+(_\d+)?")
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run as one submission has it; a run without a submission; or a submission's job that is no run.
+    """A run of one submission; a run without a submission; or a submission's job that is not a run.
 
     Attributes:
         run: ``<experiment>/<scale>/s<seed>-<hash8>``; empty for a job that only makes tables.
@@ -111,7 +111,7 @@ def _folders() -> list[str]:
 
 
 def newest(entries: Iterable[RunEntry]) -> list[RunEntry]:
-    """Each run once, as its last submission that Slurm took has it; jobs that are no runs are left out."""
+    """Each run once, with the last submission that Slurm accepted; jobs that are not runs are left out."""
     runs: dict[str, RunEntry] = {}
     for entry in entries:
         if entry.run and (entry.submission is None or entry.job_id is not None):

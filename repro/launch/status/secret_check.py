@@ -10,7 +10,7 @@ SHORTEST = 8  # characters; shorter values of secret variables ("1", "none") wou
 
 
 def secret_values(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an environment whose names say that they are secret."""
+    """The variables of an environment whose names mark them as secret."""
     return {n: v for n, v in environment.items() if SECRET.search(n) and len(v) >= SHORTEST}
 
 

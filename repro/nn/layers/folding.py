@@ -68,7 +68,7 @@ def _fold(before: Sublayer, sublayer: Sublayer, taken: set[int]) -> None:
 
 
 def _reader(sublayer: Sublayer) -> nn.Linear:
-    """What reads the input of a sublayer, beside its shortcut."""
+    """The module that reads the input of a sublayer, besides its shortcut."""
     kind = type(sublayer.body)
     if kind not in READERS or not isinstance(sublayer.norm_in, nn.Identity):
         raise ValueError(f"it is not known through which weights {kind.__name__} reads its input")

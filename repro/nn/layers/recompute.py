@@ -33,7 +33,7 @@ class Step:
     last: bool
 
     def branch(self, x: Tensor, past: State, layout: Layout) -> MixerOutput:
-        """What the sublayer adds."""
+        """The output that the sublayer adds."""
         body = self.sublayer.body
         if self.name == "cross" and "memory" in past:
             assert isinstance(body, CrossMixer)
@@ -41,12 +41,12 @@ class Step:
         return self.sublayer.branch(x, past, layout)
 
     def pieces(self, steps: int) -> list[slice]:
-        """The tokens by which the body wants to be called, one slice after another; mostly all at once."""
+        """The slices of tokens with which the body must be called, in order; mostly a single one."""
         body = self.sublayer.body
         return body.pieces(steps) if isinstance(body, FeedForward) else [slice(0, steps)]
 
     def reads(self) -> list[Tensor]:
-        """All that it reads beside the streams and that may want a gradient."""
+        """All tensors that it reads besides the streams and that may need a gradient."""
         return [*self.trained, *leaves(self.past)]
 
 
@@ -143,7 +143,7 @@ def _undo(
     streams: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor | None],
 ) -> tuple[tuple[Tensor, Tensor], Tensor, list[Tensor | None]]:
-    """The streams before a step from those behind it, and the gradients of the second of them and of what it reads."""
+    """The streams before a step from those after it, and the gradients of the second stream and of the reads."""
     second, behind = streams
     past = tree_map(lambda t: t.detach().requires_grad_(t.requires_grad), step.past)
     reads = replace(step, past=past).reads()

@@ -33,7 +33,7 @@ def weighted_stacks(net: nn.Module) -> dict[str, list[Sublayer]]:
 
 
 def beginnings(net: nn.Module) -> Beginnings:
-    """What the omegas of every stack began with, in order; 0 where they have not begun."""
+    """The initial omegas of every stack, in order; 0 where not yet initialised."""
     return {
         name: [float(shortcut_of(sublayer).begun) for sublayer in sublayers]
         for name, sublayers in weighted_stacks(net).items()

@@ -40,7 +40,7 @@ class ResidualStack(nn.Module):
         return {"mix": tuple(states)}
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
-        """What every layer's cross-attention keeps of ``memory (B, S, D)``."""
+        """The state of every layer's cross-attention to ``memory (B, S, D)``."""
         states = []
         for layer in self.each():
             mixer = layer["cross"].body
@@ -86,7 +86,7 @@ class ResidualStack(nn.Module):
 
 @dataclass
 class Blocks:
-    """What the layers of a model are made of.
+    """The parts of the layers of a model.
 
     Args:
         mixers: makers of a mixer from ``d_model``, tiled over depth. One with a method ``share_with(first)`` is

@@ -40,7 +40,7 @@ class AxialPositions(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return math.prod(self.shape)
 
     def idle(self, seq_len: int) -> int:

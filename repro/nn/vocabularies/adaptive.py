@@ -55,7 +55,7 @@ class Cluster(nn.Module):
         self.down = down
 
     def embed(self, local: Tensor) -> Tensor:
-        """Vectors, as wide as the model wants them, of ids ``(N,)`` counted from the cluster's first token."""
+        """Vectors of the model's width of ids ``(N,)`` counted from the cluster's first token."""
         vectors = self.table(local)
         return vectors if self.up is None else self.up(vectors)
 
@@ -223,7 +223,7 @@ class AdaptiveVocabulary(nn.Module):
 def _projections(
     widths: list[int], one_width: bool, token_width: int, d_model: int, tied: list[bool], head: bool
 ) -> Iterator[tuple[Projection | None, Projection | None]]:
-    """For each cluster, ``up`` and ``down`` of :class:`Cluster`; drawn as they are asked for.
+    """For each cluster, ``up`` and ``down`` of :class:`Cluster`, made one after the other.
 
     Where all clusters have vectors of one width, ``up`` is the same for all, and there are only the projections that
     this width needs.

@@ -49,7 +49,7 @@ def group(ids: Tensor, edges: Sequence[int]) -> Groups:
 
 
 def edges_of(size: int, cutoffs: list[int]) -> list[int]:
-    """Where clusters begin and the last one ends.
+    """The bounds of the clusters.
 
     Raises:
         ValueError: cutoffs out of order or range.

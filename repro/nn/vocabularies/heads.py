@@ -10,7 +10,7 @@ from repro.nn.autograd import Context
 
 
 class TokenScores(NamedTuple):
-    """What a loss needs to know of each target, in nats.
+    """The scores of each target that losses need, in nats.
 
     Attributes:
         nll: ``-log p(target)``, ``(...)``.
@@ -48,7 +48,7 @@ class PaddedScores(NamedTuple):
     padding: Tensor
 
     def smoothed(self, epsilon: float, size: int) -> Tensor:
-        """Kullback-Leibler divergence from the wanted distribution to the model's, ``(...)``.
+        """Kullback-Leibler divergence from the target distribution to the model's, ``(...)``.
 
         Wanted is ``1 - ε`` on the target, 0 on padding and ``ε / (V - 2)`` on each other token. Where the target is
         padding the number means nothing.

@@ -136,7 +136,7 @@ def _share_groups(headers: list[Header]) -> bool:
 
 
 def _passages(document: Document) -> tuple[str, list[Passage]]:
-    """A document cut at its headings; what stands before the first below the title is the opening."""
+    """Cuts a document at its headings; the part before the first one below the title is the opening."""
     cut: list[tuple[str, Document]] = [("", [])]
     for block in document:
         if isinstance(block, Heading):
@@ -212,7 +212,7 @@ def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
 
 
 def _curves(comparison: Comparison, paper: Paper) -> Iterable[Curves]:
-    """By recipe, in the order of their names; runs of other scales are there, but not shown."""
+    """By recipe, in the order of their names; runs of other scales are included but hidden."""
     recipes: dict[str, list[Header]] = {}
     for (experiment, _), header in comparison.headers.items():
         recipes.setdefault(grid_of(experiment), []).append(header)
@@ -232,7 +232,7 @@ def _curves(comparison: Comparison, paper: Paper) -> Iterable[Curves]:
 
 
 def _title(headers: list[Header]) -> str:
-    """How the titles of a grid's points begin."""
+    """The common beginning of the titles of a grid's points."""
     titles = {text.clean(h.recipe.config.get("title") or "") for h in headers}
     if len(titles) == 1:
         return titles.pop()
@@ -255,7 +255,7 @@ def _points(headers: list[Header], scale: str) -> str:
 
 
 def _commands(key: str, scales: set[str]) -> tuple[str, ...]:
-    """What makes every run of a paper: here, on a cluster; then the tables and this dashboard."""
+    """The commands for every run of a paper: here, on a cluster; then for the tables and this dashboard."""
     word = shlex.quote(text.clean(key))
     local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
     cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []

@@ -61,7 +61,7 @@ def _charts(charts: Sequence[Chart]) -> list[Spec]:
 
 
 def _by(title: bool) -> str:
-    """What a line of a plot stands for: the title in the run's configuration, or the run group."""
+    """The name of a plot's line: the title in the run's configuration, or the run group."""
     return "title" if title else "group"
 
 

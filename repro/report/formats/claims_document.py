@@ -33,7 +33,7 @@ def _claimed(claim: Claim) -> str:
 
 
 def remarks(claim: Claim) -> tuple[str, ...]:
-    """What to know of a claim's verdict, whether it counts first."""
+    """Remarks on a claim's verdict, first on whether it counts."""
     mechanism = (f"mechanism check, no evidence for the claim: {claim.mechanism}",) if claim.mechanism else ()
     repeats = (f"not counted: the same numbers as {claim.repeats}",) if claim.repeats else ()
     return (*mechanism, *repeats, *claim.notes)

@@ -39,7 +39,7 @@ def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[Plot] =
 
 
 def _figures(plots: list[Plot]) -> Document:
-    """Figures by kind. A drawing says in a line of its own what it is: unlike a plot, it bears no title."""
+    """Figures by kind. A drawing has a line with its caption: unlike a plot, it has no title."""
     document: Document = []
     for kind, how_to_read in KINDS.items():
         shown = [plot for plot in plots if plot.kind == kind]

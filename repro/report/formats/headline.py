@@ -1,4 +1,4 @@
-"""What holds, paper by paper: the summary in the README, and the overview with every result beside it."""
+"""The verdicts of each paper: the summary in the README, and the overview with every result."""
 
 from collections import Counter
 
@@ -60,7 +60,7 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
 
 
 def claim_counts(claims: list[Claim]) -> list[tuple[str, int]]:
-    """How many counted claims have which verdict."""
+    """The number of counted claims by verdict."""
     return [(word, sum(c.verdict == word and c.is_counted for c in claims)) for word in CLAIMS]
 
 

@@ -24,7 +24,7 @@ def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
 
 
 def terminal_table(records: list[RunRecord]) -> str:
-    """The numbers of runs, for `repro run`: the published number stands beside them only at paper scale."""
+    """The numbers of runs, for `repro run`, with the published number only at paper scale."""
     rows = []
     for record in records:
         paper = _paper(record)
@@ -89,7 +89,7 @@ def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
 
 
 def show_run(record: RunRecord) -> str:
-    """One run in full: what it was, its numbers, its curves, its configuration."""
+    """One run in full: its facts, its numbers, its curves, its configuration."""
     scale = "paper scale" if record.scale == "paper" else f"reduced scale: {record.scale}"
     facts = [
         ("run", record.run_id),
@@ -126,7 +126,7 @@ def _curve(name: str, points: list[list[Any]]) -> str:
 
 
 def diff_runs(a: RunRecord, b: RunRecord) -> str:
-    """What differs between two runs: configuration keys, then every number side by side."""
+    """The differences of two runs: configuration keys, then every number side by side."""
     keys = differing_keys(flatten(a.config), flatten(b.config))
     for name in ("scale", "seed", "commit", "dirty", "hardware", "precision", "parameters", "versions"):
         old, new = getattr(a, name), getattr(b, name)

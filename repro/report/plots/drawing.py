@@ -65,7 +65,7 @@ def pdf(chart: Chart) -> bytes:
 
 @contextmanager
 def _style(salt: str) -> Iterator[None]:
-    """Our style alone, whatever the user's own settings are; letters that no font has are the reader's matter."""
+    """Our style alone, independent of the user's settings; letters that no font has are left to the reader."""
     with matplotlib.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         matplotlib.rcParams["svg.hashsalt"] = salt
@@ -108,7 +108,7 @@ def _figure(chart: Chart) -> Figure:
 
 
 def _keys_in_a_row(widths: list[float], room: float) -> int:
-    """How many entries of the legend stand side by side: all, or as many as fit whichever they are."""
+    """The number of legend entries in a row: all, or as many as fit in any order."""
     return len(widths) or 1 if sum(widths) <= room else max(1, int(room / max(widths)))
 
 
@@ -215,11 +215,11 @@ class Across:
 
     @property
     def end(self) -> float:
-        """Where the numbers end, as :meth:`_bend` has it."""
+        """The end of the axis, in the coordinates of :meth:`_bend`."""
         return self.high + 0.04 * self.range
 
     def place(self, x: Value, look: int | None = None) -> float:
-        """The coordinate of a value; lines that share a word's place stand side by side in it."""
+        """The coordinate of a value; lines that share a word's position are placed side by side."""
         if not isinstance(x, str):
             return x
         aside = 0.0

@@ -22,7 +22,7 @@ _RECORDED = re.compile(rb'data-sha256(?:="|\0)([0-9a-f]{64})')
 
 
 def content(plot: Plot, path: Path, again: bool = False) -> bytes:
-    """The bytes of a figure's file: those that are there, where they show the same data in the same style.
+    """The bytes of a figure's file: the existing ones if they show the same data in the same style.
 
     Args:
         plot: the figure.

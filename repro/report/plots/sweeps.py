@@ -19,7 +19,7 @@ Values = dict[Value, dict[int, float]]  # {setting: {seed: value}}
 
 @dataclass
 class Sweep:
-    """What was measured of one grid at one scale against one key.
+    """The measurements of one grid at one scale against one key.
 
     Attributes:
         unit: of the key; empty where nobody says it.
@@ -59,7 +59,7 @@ def sweeps(comparison: Comparison) -> list[Plot]:
 
 
 def _key(record: RunRecord, m: Measurement) -> str | None:
-    """What a measurement is drawn against; None for one that is not drawn here."""
+    """The key that a measurement is drawn against; None for one that is not drawn here."""
     if "sweep" in m.protocol:
         return _checked(record, m)[0]
     named = [m.protocol.get(word) for word in ("exponent_of", "crossing_of")]

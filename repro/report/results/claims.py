@@ -26,7 +26,7 @@ SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
 
 @dataclass(frozen=True)
 class Standing:
-    """Our number for one row of a claim; ``sample`` is None where no recipe stands for the row."""
+    """Our number for one row of a claim; ``sample`` is None where no recipe supplies the row."""
 
     row: str
     label: str
@@ -45,7 +45,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Claim:
-    """One trend at one scale (None where no recipe stands for any of its rows).
+    """One trend at one scale (None where no recipe supplies any of its rows).
 
     Attributes:
         verdict: ``holds``, ``does not``, ``undecided``, ``incomplete``, ``not run`` or ``no recipe``.

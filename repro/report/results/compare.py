@@ -31,7 +31,7 @@ Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
 @dataclass(frozen=True)
 class Cell:
-    """What one experiment says, at one scale, of one published number.
+    """The result of one experiment, at one scale, for one published number.
 
     Attributes:
         why: of the verdict, where it is not plain.
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def unconfirmed(self) -> bool:
-        """True where nobody could check the published number against the paper."""
+        """True where the published number could not be checked against the paper."""
         return self.metric is not None and self.metric.name in self.row.unconfirmed
 
     @property
@@ -121,7 +121,7 @@ class Entry:
 
 
 def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
-    """Which of several experiments for one number stands for it: never by its test score."""
+    """The experiment that counts among several for one number, never chosen by its test score."""
     best = cell.sample.validation
     return cell.estimate is None, float("inf") if best is None else -best * sign, cell.goal.experiment
 

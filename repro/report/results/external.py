@@ -37,7 +37,7 @@ State = Literal["taken", "there", "refused"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one upload.
+    """The outcome of one upload.
 
     Attributes:
         name: the upload's, made safe for a terminal.
@@ -104,7 +104,7 @@ def refused(name: str, why: str) -> Outcome:
 
 
 def _checked(data: bytes, outputs: bytes | None) -> tuple[RunRecord, str]:
-    """The record, marked external, and what is to be said of it.
+    """The record, marked external, and the notes about it.
 
     Raises:
         UserError: it is no sound record of an experiment known here.
@@ -214,7 +214,7 @@ def _check_numbers(record: RunRecord) -> None:
 
 
 def _check_outputs(record: RunRecord, outputs: bytes | None) -> str:
-    """That the outputs are those that the record names; what to say where there are none."""
+    """Checks that the outputs match the record's hash; returns a note where there are none."""
     if outputs is None:
         return " (its outputs were not uploaded)" if record.outputs_sha256 else ""
     digest = hashlib.sha256(outputs).hexdigest()
@@ -226,7 +226,7 @@ def _check_outputs(record: RunRecord, outputs: bytes | None) -> str:
 
 
 def _is_ours(record: RunRecord, folder: Path) -> bool:
-    """Whether the record that the run itself wrote lies here: it was uploaded from this machine, or copied."""
+    """Whether the record that the run itself wrote is in the folder: it was uploaded from this machine, or copied."""
     path = folder / f"{record.file_stem}.json"
     try:
         own = RunRecord.from_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else None

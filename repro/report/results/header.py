@@ -47,7 +47,7 @@ class Goal(Wanted):
 
 @dataclass(frozen=True)
 class Support(Wanted):
-    """A row of a published trend that a recipe stands for."""
+    """A row of a published trend that a recipe supplies."""
 
     trend: str = ""
     row: str = ""
@@ -55,7 +55,7 @@ class Support(Wanted):
 
 
 class Header:
-    """The goals of one experiment at one scale; its configuration is hashed only when asked for."""
+    """The goals of one experiment at one scale; its configuration is hashed on first use."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe

@@ -1,4 +1,4 @@
-"""The rules by which a number or a claim is judged; ``docs/results.md`` says the same in words.
+"""The rules by which a number or a claim is judged, explained in ``docs/results.md``.
 
 A *number* is a mean over seeds beside one published number. A *claim* is an order of rows. Neither rule knows records,
 recipes or files.
@@ -32,7 +32,7 @@ MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What holds, and why where it is not plain."""
+    """The verdict, with a reason where it is not obvious."""
 
     word: str
     why: str = ""
@@ -144,7 +144,7 @@ def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: f
 
 
 def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str) -> str:
-    """How many seeds would decide, were mean and spread to stay; at the level of an extended result."""
+    """The number of seeds that would decide, at the same mean and spread and the level of an extended result."""
     for n in (n for n in MORE if n > ours.n):
         more = Estimate(ours.mean, n, None, None, ours.variance)
         if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "undecided":

@@ -1,4 +1,4 @@
-"""The papers' numbers, as they stand in ``results/published/<paper>.yaml``. Standard library and YAML only."""
+"""The papers' numbers, from ``results/published/<paper>.yaml``. Standard library and YAML only."""
 
 import json
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ THIRD_PARTY = "external-"
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of a published table; ``rules`` are those of a number whose row says nothing else."""
+    """A column of a published table; ``rules`` are the defaults for numbers whose rows declare none."""
 
     name: str
     unit: str
@@ -74,13 +74,13 @@ class Table:
 
     @property
     def third_party(self) -> bool:
-        """True where the table is somebody else's reproduction of the paper."""
+        """True where the table is another group's reproduction of the paper."""
         return self.id.startswith(THIRD_PARTY)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is declared of a claim for one scale.
+    """Declarations about a claim for one scale.
 
     Attributes:
         margin: of the numbers compared there; None for the metric's, or the default of the unit measured.

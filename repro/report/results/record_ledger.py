@@ -61,7 +61,7 @@ class Line:
 
 
 def read_ledger(runs: Path) -> list[Line]:
-    """Every line of the ledger in a folder of records; none where there is no ledger.
+    """Every line of the ledger in a folder of records; none without a ledger.
 
     Raises:
         UserError: a line that is no line of a ledger.
@@ -124,7 +124,7 @@ def reasons(runs: Path) -> dict[str, str]:
 
 
 def check_records(runs: Path) -> list[str]:
-    """What is wrong with the records, each problem with the file's path; empty when all is in order.
+    """Problems of the records, each with the file's path; empty when all is in order.
 
     Damaged records; files that are gone or changed since their line was written; files without a line; a malformed
     ledger; and, in a git checkout, lines of a ledger of HEAD's ancestors that are missing now.
@@ -273,7 +273,7 @@ def _appending(runs: Path) -> Iterator[tuple[list[Line], Callable[[list[Line]], 
 
 @contextlib.contextmanager
 def _locked(file: IO[bytes], how: int) -> Iterator[None]:
-    """Waits for the lock. Where the file system has none, goes on without."""
+    """Waits for the lock. Continues without one where the file system has none."""
     try:
         fcntl.flock(file, how)
     except OSError as error:

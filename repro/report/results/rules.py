@@ -1,4 +1,4 @@
-"""What a published file declares beside its numbers so that runs can be judged. ``docs/results.md`` explains the terms.
+"""Declarations beside the published numbers by which runs are judged. ``docs/results.md`` explains the terms.
 
 The keys of :data:`KEYS` may stand with a metric, with a row (for all of its numbers) and in a row's ``cells`` (for one
 number); the narrower place wins.
@@ -62,7 +62,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Noise:
-    """The spread that a paper prints: sample standard deviation over so many runs."""
+    """The spread that a paper prints: the sample standard deviation over a number of runs."""
 
     sd: float
     runs: int

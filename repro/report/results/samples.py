@@ -70,7 +70,7 @@ class Selection:
 
     @property
     def notes(self) -> list[str]:
-        """What is missing."""
+        """The missing seeds."""
         if not self.missing:
             return []
         count = len(self.missing)
@@ -79,14 +79,14 @@ class Selection:
 
     @property
     def weaknesses(self) -> list[str]:
-        """What is missing, and what weakens the records that count."""
+        """The missing seeds, and what weakens the records that count."""
         return [*self.notes, *weaknesses(self.used)]
 
 
 def _set_aside(
     record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
 ) -> str | None:
-    """Why a record does not count, whatever other records there are; None where it may."""
+    """Why a record does not count, regardless of other records; None where it may."""
     if record.path in withdrawn:
         return "withdrawn"
     if record.config_hash != config_hash:
@@ -123,7 +123,7 @@ class Sample:
 
 
 def sample(goal: Wanted, records: tuple[RunRecord, ...]) -> Sample:
-    """Takes the wanted number from each record.
+    """Takes the number of a goal from each record.
 
     At paper scale a measurement of another protocol is not used. A reduced-scale number is never compared
     with the paper, so there it is used, with a note, where it is the only one of its name.
@@ -181,12 +181,12 @@ def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
 
 
 def protocol_of(measurement: Measurement) -> dict[str, Any]:
-    """How it was measured: the protocol without what only this run found."""
+    """The protocol without the entries that only this run has."""
     return {key: value for key, value in measurement.protocol.items() if key not in OUTCOMES}
 
 
 def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
-    """In what the protocols of the seeds differ, such as the signature of a BLEU: such numbers have no mean."""
+    """Differences between the protocols of the seeds, such as the signature of a BLEU: such numbers have no mean."""
     protocols = [(record.seed, protocol_of(m)) for record, m in pairs]
     notes = []
     for key in sorted({key for _, protocol in protocols for key in protocol}):

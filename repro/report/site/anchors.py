@@ -51,7 +51,7 @@ def runs_of(cell: Cell) -> str:
 
 
 def run(record: RunRecord) -> str:
-    """Of one run: its experiment, scale and seed, and digits that tell it from other runs of these."""
+    """Of one run: its experiment, scale and seed, and digits that distinguish it from other such runs."""
     own = "external-" if record.external else ""
     digits = hashlib.sha256(record.file_stem.encode(errors="replace")).hexdigest()[:6]
     return f"run-{own}{slug(record.experiment)}--{slug(record.scale)}-s{record.seed}-{digits}"

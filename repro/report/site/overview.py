@@ -19,7 +19,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class PaperLine:
-    """How many numbers and claims of a paper have which verdict; each count leads to what it counts."""
+    """The number of numbers and claims of a paper by verdict; each count links to them."""
 
     title: str
     href: str
@@ -55,7 +55,7 @@ class Overview:
 
 
 def overview(material: Material) -> Overview:
-    """What the page says before it comes to the papers."""
+    """The introduction of the page."""
     return Overview(
         lead=_lead(material),
         papers=[_paper(material, paper) for paper in material.comparison.papers],

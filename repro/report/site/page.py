@@ -56,7 +56,7 @@ def render(comparison: Comparison, claims: list[Claim], plots: list[Plot], drawn
 
 
 def read(name: str) -> str:
-    """The style sheet or the script, as it stands in the page."""
+    """The style sheet or the script, as included in the page."""
     return (SITE / name).read_text(encoding="utf-8").strip()
 
 
@@ -78,7 +78,7 @@ def _environment() -> Environment:
 
 
 def _lines(content: str) -> Markup:
-    """Several lines as they stand, for ``pre``; :func:`as_yaml` leaves no control characters in them."""
+    """Several lines unchanged, for ``pre``; :func:`as_yaml` leaves no control characters in them."""
     return Markup.escape(content)
 
 

@@ -55,7 +55,7 @@ class RunsView:
 
 
 def group(material: Material, runs: Runs) -> RunsView:
-    """What the page says of one experiment at one scale."""
+    """The view of one experiment at one scale."""
     grid, shared = _table(material.comparison, runs)
     return RunsView(
         id=anchors.runs(runs.experiment, runs.scale),
@@ -117,7 +117,7 @@ def _metrics(runs: Runs) -> Grid | None:
 
 
 def _without_repeats(groups: list[Group]) -> list[Group]:
-    """The numbers less those of the validation split that stand beside a test score already."""
+    """The numbers without those of the validation split that are already shown with a test score."""
     beside = {(x.name.removeprefix("test/"), x.unit, r.seed, x.validation) for g in groups for r, x in g}
     return [
         group
@@ -147,7 +147,7 @@ def _metric(group: Group) -> dict[str, str]:
 
 
 def facts(comparison: Comparison, record: RunRecord) -> dict[str, str]:
-    """What there is to know of a run besides its numbers, each by its title."""
+    """The facts about a run besides its numbers, by title."""
     return {
         "State": comparison.explained(record),
         "Commit": commit(record),

@@ -16,7 +16,7 @@ Weak = tuple[str, tuple[str, ...]]  # what is weakened, empty where that is clea
 
 @dataclass(frozen=True)
 class Value:
-    """A published number; the verdict stands beside it where no number of ours follows below."""
+    """A published number, with its verdict where no number of ours follows below."""
 
     number: str
     unconfirmed: bool
@@ -124,7 +124,7 @@ def _by_value(pairs: dict[str, str]) -> dict[str, list[str]]:
 def _row(
     material: Material, paper: Paper, table: Table, row: Row, entries: list[Entry], alike: dict[str, str]
 ) -> RowView:
-    """The reason stands beside each number, or once behind them where they agree in it."""
+    """The reason is shown beside each number, or once after them where it is the same."""
     scales = {c.goal.scale for e in entries for c in e.cells if c.estimate}
     experiments = dict.fromkeys(c.goal.experiment for e in entries for c in e.ours if c.estimate)
     metrics = list(table.metrics.values())
@@ -168,7 +168,7 @@ def _reasons(missing: list[Entry], agree: bool, alike: dict[str, str]) -> list[s
 
 
 def _weak(cells: list[tuple[str, Cell]], several: bool) -> list[Weak]:
-    """What weakens some cells, each remark once."""
+    """Remarks on what weakens some cells, each once."""
     by_notes: dict[tuple[str, ...], list[str]] = {}
     for name, cell in cells:
         if cell.notes:
@@ -182,7 +182,7 @@ def _parameters(counts: "set[int] | set[int | None]") -> str:
 
 
 def _short(cell: Cell) -> str:
-    """The recipe without the paper, in whose section it stands; its scale where that is a reduced one."""
+    """The recipe without the paper, whose section it is in; with its scale if reduced."""
     scale = "" if cell.goal.scale == "paper" else f" ({cell.goal.scale})"
     return cell.goal.experiment.partition("/")[2] + scale
 

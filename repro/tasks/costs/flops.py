@@ -78,7 +78,7 @@ def attention_flops(query: Tensor, key: Tensor, value: Tensor) -> int:
 
 
 def added_product_flops(_: Tensor, left: Tensor, right: Tensor) -> int:
-    """Of ``(N, A, B)`` times ``(N, B, C)``; what it is added to costs nothing, as elsewhere."""
+    """Of ``(N, A, B)`` times ``(N, B, C)``; the addition costs nothing, as elsewhere."""
     return 2 * left.numel() * right.shape[-1]
 
 

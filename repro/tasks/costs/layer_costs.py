@@ -221,7 +221,7 @@ def layers_to_connect(layer: Connection, steps: int) -> int:
 
 
 def crossover(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Where a ratio of costs passes 1, between the sizes at which it is known; both taken as powers. None: nowhere."""
+    """The size at which a ratio of costs passes 1, between known sizes; both taken as powers. None: nowhere."""
     pairs = list(zip(sizes, ratios, strict=True))
     for (a, low), (b, high) in itertools.pairwise(pairs):
         if low <= 1.0 < high or high <= 1.0 < low:

@@ -36,7 +36,7 @@ class Measuring(Task[Net]):
             self.measure()
 
     def output(self, x: torch.Tensor) -> torch.Tensor:
-        """What the network makes of random vectors ``(B, T, D)``."""
+        """The network's outputs for random vectors ``(B, T, D)``."""
         y: torch.Tensor = self.module(x)
         return y
 

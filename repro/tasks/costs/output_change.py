@@ -1,4 +1,4 @@
-"""How much a network's output changes when all its weights change a little, against its depth."""
+"""The change of a network's output when all its weights change a little, by its depth."""
 
 import copy
 import math

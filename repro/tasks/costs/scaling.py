@@ -19,7 +19,7 @@ LONGEST = 3  # lengths over which growth is measured
 
 @dataclass(frozen=True)
 class Point:
-    """What one length came to.
+    """The measurements at one length.
 
     Attributes:
         length: N.
@@ -35,7 +35,7 @@ class Point:
 
 
 class VectorData(Data, Protocol):
-    """What measuring reads of its datamodule."""
+    """The attributes of the datamodule that measuring uses."""
 
     input_size: int
 
@@ -90,7 +90,7 @@ class Scaling(Measuring[SequenceMixer]):
         self.points: list[Point] = []
 
     def output(self, x: Tensor) -> Tensor:
-        """What the mixer makes of random vectors."""
+        """The mixer's outputs for random vectors."""
         return self.net(x, None, Layout(True)).y
 
     def measure(self) -> None:

@@ -86,7 +86,7 @@ def write_parse(parse: Parse) -> str:
 
 
 class Agreement(NamedTuple):
-    """How far a tree agrees with the right one.
+    """The agreement of a tree with the right one.
 
     Attributes:
         status: ``skipped`` where no word of the tree is left to be scored, ``error`` where its words are others.
@@ -131,7 +131,7 @@ def _kept_words(parse: Parse) -> list[str]:
 
 
 def _counted(parse: Parse) -> Counter[Bracket]:
-    """How often each bracket is there, over the words that are kept."""
+    """The count of each bracket, over the words that are kept."""
     places = list(accumulate((tag not in LEFT_OUT for tag in parse.tags), initial=0))
     counts: Counter[Bracket] = Counter()
     for label, start, end in parse.brackets:

@@ -17,7 +17,7 @@ DERIVED = {
 
 
 class Count(Metric):
-    """How many there are."""
+    """The number of items."""
 
     full_state_update = False
     count: Tensor
@@ -62,7 +62,7 @@ class Mean(Metric):
 
 
 class Likelihood(Mean):
-    """Mean negative log-likelihood in nats, ``loss``, and what is told of it under another name.
+    """Mean negative log-likelihood in nats, ``loss``, and the same under another name and unit.
 
     Args:
         derived: ``ppl`` for a perplexity; ``bpc``, ``bpb`` or ``bits_per_dim`` for bits. None for nats alone.

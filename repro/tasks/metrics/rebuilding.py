@@ -71,7 +71,7 @@ def rebuild(symbols: Iterable[str], n_words: int) -> Rebuilt:
 
 
 def _side_and_label(symbol: str) -> tuple[str, str]:
-    """``(`` or ``)`` and what it belongs to; nothing where a symbol is no bracket."""
+    """``(`` or ``)`` and its label; empty where a symbol is not a bracket."""
     bracket = _BRACKET.fullmatch(symbol)
     return (bracket[1], bracket[2]) if bracket else ("", "")
 

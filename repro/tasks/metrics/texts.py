@@ -22,7 +22,7 @@ _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
 
 
 class TextScore(Metric):
-    """Base of scores of a text that was found against the one that was wanted; their mean in percent.
+    """Base of scores of a prediction against its reference; their mean in percent.
 
     Its states are sums, so ranks add up.
     """

@@ -1,4 +1,4 @@
-"""Optimisers that papers used and torch does not have as they are, and learning rates by the names of parameters."""
+"""Optimisers of papers that torch lacks in this form, and learning rates by the names of parameters."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # whose base calls this module
 
 
 class TrainingData(Protocol):
-    """What the first batch is taken from."""
+    """The source of the first batch."""
 
     trainer: Trainer | None
     num_workers: int
@@ -76,7 +76,7 @@ def _measured(task: "Task[Any]") -> Beginnings:
 
 
 def first_batch(data: TrainingData) -> Batch:
-    """Global batch 0 of training, whole, as a process that is alone would get it; the datamodule stays as it was."""
+    """Global batch 0 of training, whole, as for a single process; the datamodule is unchanged."""
     alone = copy.copy(data)
     alone.trainer = None
     alone.num_workers = 0
