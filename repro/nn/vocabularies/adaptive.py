@@ -161,13 +161,13 @@ class AdaptiveVocabulary(nn.Module):
             ValueError: a target outside the vocabulary (with one cluster, torch's own error).
         """
         with without_autocast(hidden.device):
-            return self._nll(self._given(hidden), targets.flatten()).view(targets.shape)
+            return self._nll(self._as_rows(hidden), targets.flatten()).view(targets.shape)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``, in float32 or better."""
         head = self.edges[1]
         with without_autocast(hidden.device):
-            inputs = self._given(hidden)
+            inputs = self._as_rows(hidden)
             log_probs = _log_softmax(self._head(inputs))
             parts = [log_probs[:, :head]]
             for c in range(1, len(self.clusters)):
@@ -175,15 +175,15 @@ class AdaptiveVocabulary(nn.Module):
                 parts.append(tail + _log_softmax(self._tail(c, inputs)))
             return torch.cat(parts, -1).view(*hidden.shape[:-1], self.size)
 
-    def _each(self) -> list[Cluster]:
+    def _clusters(self) -> list[Cluster]:
         return [cluster for cluster in self.clusters if isinstance(cluster, Cluster)]
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Vectors ``(N, token_width)`` of ids ``(N,)``, not scaled."""
         if self.gate is None:  # nothing to sort, and no need to wait for the device
-            return self._each()[0].embed(ids)
+            return self._clusters()[0].embed(ids)
         groups = group(ids, self.edges)
-        parts = [cluster.embed(local) for cluster, local in zip(self._each(), groups.local, strict=True)]
+        parts = [cluster.embed(local) for cluster, local in zip(self._clusters(), groups.local, strict=True)]
         grouped = torch.cat(parts)
         return torch.empty_like(grouped).index_copy(0, groups.order, grouped)
 
@@ -199,13 +199,13 @@ class AdaptiveVocabulary(nn.Module):
             nll = nll.index_add(0, rows, tail)
         return nll
 
-    def _given(self, hidden: Tensor) -> Tensor:
+    def _as_rows(self, hidden: Tensor) -> Tensor:
         """Hidden states as ``(N, D)``, in the weights' precision (autocast may have made them coarser)."""
-        return self.dropout(hidden.reshape(-1, self.d_model).to(self._each()[0].out.weight.dtype))
+        return self.dropout(hidden.reshape(-1, self.d_model).to(self._clusters()[0].out.weight.dtype))
 
     def _head(self, inputs: Tensor) -> Tensor:
         """Logits of the head's tokens and of each tail, ``(N, D)`` to ``(N, head + tails)``."""
-        first = self._each()[0]
+        first = self._clusters()[0]
         weight: Tensor = first.out.weight
         bias: Tensor | None = first.bias
         if self.gate is not None:
@@ -216,7 +216,7 @@ class AdaptiveVocabulary(nn.Module):
 
     def _tail(self, c: int, inputs: Tensor) -> Tensor:
         """Logits of a tail's tokens, ``(N, D)`` to ``(N, tokens)``."""
-        cluster = self._each()[c]
+        cluster = self._clusters()[c]
         return linear(self.tail_dropout(cluster.narrow(inputs)), cluster.out.weight, cluster.bias)
 
 
