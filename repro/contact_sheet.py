@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from repro.errors import UserError
 
-GAP = 128  # level of what lies between pictures
+GAP = 128  # grey level between pictures
 _MODES: dict[int, tuple[str, int | tuple[int, ...]]] = {
     1: ("L", GAP),
     3: ("RGB", (GAP, GAP, GAP)),
@@ -70,7 +70,9 @@ def from_line(line: str) -> Picture:
     size = height * width * channels
     unpacker = zlib.decompressobj()
     try:
-        pixels = unpacker.decompress(base64.b64decode(match[4]), size + 1)  # no more, whatever it holds
+        pixels = unpacker.decompress(
+            base64.b64decode(match[4]), size + 1
+        )  # no more, even if the data are longer
     except (zlib.error, binascii.Error) as error:
         raise UserError(f"the picture in {line[:40]!r} is damaged: {error}") from None
     if len(pixels) != size or not unpacker.eof:

@@ -71,7 +71,7 @@ class RunRecord:
     metrics: list[Measurement]
     curves: dict[str, list[Any]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
     checkpoint_sha256: str | None
-    outputs_sha256: str | None  # of <record>.outputs.txt beside the record
+    outputs_sha256: str | None  # of <record>.outputs.txt next to the record
     finished: str  # ISO 8601, UTC
     wandb_url: str | None = None
     deviations: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class RunRecord:
     start_from: dict[str, str] | None = None
     code_sha256: str | None = None  # over the package's source files that were imported
     external: bool = False  # uploaded by others; never `reproduced`
-    # Settings given beside the recipe: --trainer.max_steps=10.
+    # Settings given in addition to the recipe: --trainer.max_steps=10.
     overrides: list[str] = field(default_factory=list)
     # {"<what>/<line>": numbers over equal parts of [0, 1]}: what a continuous memory holds, and how it is read.
     profiles: dict[str, list[float]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from repro.errors import UserError
 TUNING = 100  # seeds from here on are for finding settings; their records are never judged
 JUDGED = (1, 2, 3, 4, 5)  # of a recipe that declares none
 LARGEST = 2**32 - 1
-MOST = 10_000  # so many seeds may be named at once
+MOST = 10_000  # the most seeds that may be named at once
 _PART = re.compile(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*")
 
 

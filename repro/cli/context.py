@@ -14,7 +14,7 @@ def register(verbs: Verbs) -> None:
     from repro.cli.runs import complete_experiments
 
     recl = verbs.add_parser(
-        "recl", help="relative effective context length (RECL) of a group of trained language models"
+        "recl", help="compute the relative effective context length (RECL) of a group of language models"
     )
     runs = recl.add_argument("runs", nargs="+", metavar="RUN", help="run folder, run id or experiment")
     completed(runs, complete_experiments)

@@ -14,7 +14,7 @@ _TARGET = "paper, table, row, experiment, run id or its beginning, run folder, o
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    status = verbs.add_parser("status", help="state of every run, submitted or local")
+    status = verbs.add_parser("status", help="print the state of every run, submitted or local")
     _add_targets(status)
     status.add_argument("--json", action="store_true", help="one array with everything known about each run")
     status.add_argument(

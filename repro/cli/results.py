@@ -15,7 +15,7 @@ from repro.report.formats.text import clean
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     lister = verbs.add_parser(
-        "list", help="published rows, recipes, scales, published and measured values, verdicts"
+        "list", help="list published rows with recipes, scales, published and measured values, verdicts"
     )
     completed(lister.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
     lister.add_argument("--json", action="store_true")
@@ -39,7 +39,9 @@ def register(verbs: Verbs) -> None:
     )
     tables.set_defaults(handler=make_tables)
 
-    completion = verbs.add_parser("completion", help='shell completion: eval "$(repro completion bash)"')
+    completion = verbs.add_parser(
+        "completion", help='print shell completion: eval "$(repro completion bash)"'
+    )
     completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
     completion.set_defaults(handler=print_completion)
 

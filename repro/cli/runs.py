@@ -24,11 +24,11 @@ SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these s
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    config = verbs.add_parser("config", help="the resolved configuration of an experiment")
+    config = verbs.add_parser("config", help="print the resolved configuration of an experiment")
     add_experiment(config)
     config.set_defaults(handler=show_config)
 
-    params = verbs.add_parser("params", help="parameter count, next to the published one")
+    params = verbs.add_parser("params", help="print the parameter count, next to the published one")
     add_experiment(params)
     params.add_argument("--json", action="store_true")
     params.set_defaults(handler=show_params)
@@ -53,7 +53,7 @@ def register(verbs: Verbs) -> None:
     reproduce.set_defaults(handler=reproduce_all)
 
     show = verbs.add_parser(
-        "show", help="a run's configuration, metrics and curve; two runs: their differences"
+        "show", help="print a run's configuration, metrics and curve; of two runs, their differences"
     )
     show.add_argument("runs", nargs="+", metavar="RUN", help="run id, run folder or record file")
     show.add_argument("--json", action="store_true")

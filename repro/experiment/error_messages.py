@@ -13,7 +13,7 @@ from repro.errors import nearest
 _KEY = re.compile(r'(?:Parser key|Problem with given key) "([^"]+)":')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':")
 _MAKER = re.compile(r"callable class: .*Got value: Namespace\(class_path='([^']+)'")
-# A complaint about one branch of a maker, above one that says what is wrong with the class that was meant.
+# An error about one branch of a maker, above the error about the class that was meant.
 _BRANCH = re.compile(
     r"^ *- .*callable class: Expected '[^']+' to be a subclass.*\n(?= *- (?!Import path))", re.MULTILINE
 )
@@ -53,7 +53,7 @@ def one_line(
         if match := _CLASS.search(line):
             owner = match[1]
             place.append("init_args")
-        if match := _MAKER.search(line):  # a maker's class stands in the value, after the complaint
+        if match := _MAKER.search(line):  # a maker's class is in the value, after the error
             owner = match[1]
             place += ["init_args"] if "is not accepted" in line else []
         if cause := _cause(line):

@@ -31,7 +31,7 @@ from repro.training.callbacks import read_status
 from repro.training.finite import NotFinite
 
 LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
-OFTEN = 2  # requeues of which W&B tells whoever follows the run
+OFTEN = 2  # requeues after which W&B sends an alert
 
 
 def run(
@@ -187,11 +187,11 @@ def reported(current: Run) -> Iterator[None]:
     """Says in the status file, and to W&B, how a run ended that did not end well."""
     try:
         yield
-    except Preempted as stop:  # it has said so itself
+    except Preempted as stop:  # already reported
         tracking.finish(current.logger, LEAVING_S, stop.exit_code)
         part()
         raise
-    except SystemExit as stop:  # what Lightning makes of Ctrl-C
+    except SystemExit as stop:  # raised by Lightning on Ctrl-C
         tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise KeyboardInterrupt from stop
     except BaseException as error:

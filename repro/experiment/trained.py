@@ -147,7 +147,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     task = build_task(Recipe(word, scale or "", config))
     task.load_state_dict(loaded["state_dict"])
     if weighted_stacks(task.module):
-        with contextlib.suppress(ValueError):  # bodies that nobody knows how to fold into work as they are
+        with contextlib.suppress(ValueError):  # bodies that cannot be folded work unchanged
             task.net = fold(task.module)
     data = config.get("data", {}).get("init_args", {})
     task.eval().requires_grad_(False)

@@ -182,7 +182,7 @@ def _runs(total: int, values: int | None) -> list[tuple[int, int]]:
         return [(0, total)]
     places = min(PLACES, values)
     lengths = [values // places + (i < values % places) for i in range(places)]
-    gap = (total - values) / places  # half of it lies before a run, half behind
+    gap = (total - values) / places  # half of it is before a run, half after it
     return [(sum(lengths[:i]) + int((i + 0.5) * gap), length) for i, length in enumerate(lengths)]
 
 

@@ -52,7 +52,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         super().__init__(net, optimizer, schedule)
         self.transcripts: list[
             tuple[list[int], list[int]]
-        ] = []  # of the test split: what was heard, what was said
+        ] = []  # of the test split: hypotheses and references
         self._heard: list[list[int]] = []  # of the batch just scored
         self._gathered: dict[int, tuple[list[int], list[int]]] = {}
 

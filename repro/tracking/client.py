@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STEP = "trainer/global_step"
 PREEMPTING = 75
-# Slurm sends these to all processes of a step. W&B's service would end at the first two; the run goes on.
+# Slurm sends these to all processes of a step. W&B's service would end at the first two; the run continues.
 SHIELDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 # Nothing of the machine but its load is logged: no command line, no host, no packages, no repository.
 SETTINGS: dict[str, Any] = {

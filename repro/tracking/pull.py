@@ -78,7 +78,7 @@ def connect() -> "Api":
         raise UserError(f"no key for {host}; set WANDB_API_KEY or run `wandb login`")
     try:
         api = wandb.Api(timeout=TIMEOUT_S)
-        _ = api.default_entity  # asks the server
+        _ = api.default_entity  # sends a request to the server
         return api
     except Exception as error:
         raise UserError(_message(error)) from None

@@ -61,7 +61,7 @@ class DataModule(LightningDataModule, ABC):
         self._training: PlannedLoader[Any, Any] | None = None
         self._saved: dict[str, int] | None = None
 
-    # --- what each kind of data says ------------------------------------------------------------------------------
+    # --- interface of each kind of data ---------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class DataModule(LightningDataModule, ABC):
         trainer = self.trainer
         return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
 
-    # --- what Lightning asks for ----------------------------------------------------------------------------------
+    # --- interface of Lightning -----------------------------------------------------------------------------------
 
     def evaluate_with(self, validation: Evaluation, tests: Sequence[Evaluation]) -> None:
         """Sets the evaluations of the validation and test loaders.

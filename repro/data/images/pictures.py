@@ -19,7 +19,7 @@ from repro.errors import UserError
 AUGMENTATION_VERSION = 1
 HELD_OUT = 10  # key of the random choice of validation pictures, the same for every seed
 ANGLES = 4096  # how finely angles are drawn
-_ONE = 30  # bits behind the point of sines and cosines
+_ONE = 30  # fractional bits of sines and cosines
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -116,7 +116,7 @@ def turned(height: int, width: int, which: Int64s, degrees: float) -> tuple[Int6
         Rows and columns, ``(B, height, width)``.
     """
     cosine, sine = (table[which][:, None, None] for table in angles(degrees))
-    # twice the distance from the centre, which lies between pixels
+    # twice the distance from the centre, which is between pixels
     down = 2 * np.arange(height, dtype=np.int64)[:, None] - (height - 1)
     right = 2 * np.arange(width, dtype=np.int64)[None, :] - (width - 1)
     columns = (cosine * right - sine * down + (width << _ONE)) >> (_ONE + 1)

@@ -197,7 +197,7 @@ def _written(levels: list[_Level]) -> Trees:
         is_operator = level.args > 0
         tokens[(at + sizes[depth] - 1)[is_operator]] = CLOSE
         if depth + 1 < len(levels):
-            # an argument begins where those before it end; the first behind the operator
+            # an argument begins where the one before it ends; the first, after the operator
             ends = np.cumsum(sizes[depth + 1])
             starts = ends - sizes[depth + 1]
             args = level.args[is_operator]

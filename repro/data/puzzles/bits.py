@@ -63,7 +63,7 @@ class BitMemory:
         return np.unpackbits(raw.astype("<u8").view(np.uint8))[:count].reshape(-1, self.bits)
 
     def _queries(self, indices: Int64s) -> Int64s:
-        # the first number behind the bits' own generator: jumped, so that it is none of theirs
+        # the first number of the bits' generator after a jump, so that it is none of theirs
         drawn = [int(_generator(self.split, int(i)).jumped().random_raw()) >> 11 for i in indices]
         return np.array(drawn, np.int64) % self.strings
 

@@ -67,7 +67,7 @@ class Sorting:
         last = ((halves >> _HALF) * np.uint64(n) < places << _HALF).astype(np.int64)
         totals = weights.sum(1)
         point = ((halves & _LOW) * totals.astype(np.uint64)[last] >> _HALF).astype(np.int64)
-        # of both distributions, each symbol as often as its weight says
+        # of both distributions, each symbol repeated by its weight
         table = np.repeat(np.tile(np.arange(symbols), 2), weights.ravel())
         return table[point + totals[0] * last]
 

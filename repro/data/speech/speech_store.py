@@ -86,5 +86,5 @@ def needed_frames(phonemes: np.ndarray[Any, Any], offsets: Int64s) -> Int64s:
     same = np.zeros(len(phonemes), np.int64)
     same[1:] = phonemes[1:] == phonemes[:-1]
     total = np.cumsum(same)
-    # up to each utterance's last phoneme, from behind its first one, whose neighbour is another utterance's
+    # from each utterance's second phoneme to its last: the first one's neighbour belongs to another utterance
     return np.diff(offsets) + total[offsets[1:] - 1] - total[offsets[:-1]]

@@ -203,7 +203,7 @@ class DataSet(ABC):
         """Of what is generated, for the manifest."""
         return {"kind": "generated", "id": self.name, "revision": revision, **more}
 
-    # --- what is said of a new store
+    # --- report on a new store
 
     def told(self, counts: dict[str, Any]) -> str:
         """The size of a split, from the manifest's counts."""

@@ -58,7 +58,7 @@ def download(data_set: DataSet, streaming: bool = False) -> tuple[dict[str, Any]
     which = (hub.id,) if hub.config is None else (hub.id, hub.config)
     how = {"streaming": True} if streaming else {}
     try:
-        # a stream does not tell which revision it is of, so that is asked first
+        # a stream does not give its revision, so that is looked up first
         revision = hub.revision or (_latest(hub) if streaming else None)
         loaded = datasets.load_dataset(*which, revision=revision, **how)
     except Exception as error:  # the library raises many kinds: offline, not found, damaged download
@@ -82,7 +82,7 @@ def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
         path = Path(huggingface_hub.hf_hub_download(hub.id, file, revision=hub.revision))
     except Exception as error:  # the library raises many kinds: offline, not found, no space
         raise unreachable(data_set, error) from None
-    # it keeps files below snapshots/<revision>/, whichever was asked for
+    # it keeps files below snapshots/<revision>/, also for a branch or tag
     came = path.parent.name if _REVISION.fullmatch(path.parent.name) else None
     return path, {"kind": "hub", "id": hub.id, "revision": hub.revision or came}
 

@@ -223,7 +223,7 @@ class Books(TextSet):
     """A folder of ``.txt`` files: train, val and test; else the last twentieths of the sorted files, or of lines."""
 
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
-        assert folder is not None  # there is no other way, and `prepare` says so
+        assert folder is not None  # there is no other way, and `prepare` reports it
         return self.hashed(_books(folder), self.origin(), f"--from {folder}")
 
 

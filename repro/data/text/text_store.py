@@ -163,7 +163,7 @@ def _write_split(
     written = lines = unknown = 0
     ends: list[np.ndarray[Any, Any]] = []
     with writer.stream(f"{split}.text.tokens.bin") as file:
-        if reading.sentences:  # what stands before the first sentence, as before every other
+        if reading.sentences:  # the mark before the first sentence, as before every other
             file.write(np.array([tokenizer.eos_id], dtype).tobytes())
             written, ends = 1, [np.ones(1, np.int64)]
         for piece in _prepared(reading, level, pieces):

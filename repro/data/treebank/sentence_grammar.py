@@ -115,7 +115,7 @@ def _with_object(draw: _Draw, depth: int) -> Phrase:
     kind = tuple(KINDS)[draw.below(len(KINDS))]
     verbs, preposition, nouns = KINDS[kind]
     children: list[Phrase | Word] = [Word("VBD", draw.one_of(verbs)), _noun_phrase(draw, kind, depth)]
-    # behind a clause the verb would no longer be the last one
+    # after a clause, the verb would no longer be the last one
     if (
         preposition
         and draw.chance(50)

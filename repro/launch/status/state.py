@@ -110,7 +110,7 @@ def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
         old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
     """
     notes: list[str] = []
-    entries = everything()  # before the queue: whatever has a number here was in the queue, or is past it
+    entries = everything()  # before the queue: every job with a number here is or was in the queue
     queue: dict[str, Queued] | None = {}
     unnumbered = any(entry.submission and entry.job_id is None for entry in entries)
     if unnumbered:

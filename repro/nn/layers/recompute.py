@@ -65,9 +65,7 @@ class Pass:
         # Of what sublayers are given.
         self.dtype = torch.promote_types(x.dtype, torch.float32) if autocast_is_on(x.device) else x.dtype
         self.begun = False  # whether a step has been taken that can be undone
-        self.streams: tuple[Tensor, Tensor] | None = (
-            None  # in the backward pass, behind the step it has come to
-        )
+        self.streams: tuple[Tensor, Tensor] | None = None  # in the backward pass, after the current step
 
     def add(self, step: Step, first: Tensor, second: Tensor) -> tuple[MixerOutput, list[State]]:
         """``first + branch(second)``, as ``y``; and the bucket replay of each piece of the call."""
@@ -123,9 +121,9 @@ class Undoable(torch.autograd.Function):
             ctx.run,
             ctx.step,
             ctx.saved_tensors,
-        )  # read in any case: torch then checks for changes in place
+        )  # always read, so that torch checks for changes in place
         streams = (saved[0], saved[1]) if step.last else run.streams
-        assert streams is not None  # left by the step behind
+        assert streams is not None  # set by the step after this one
         outside = RandomStates(grad.device)
         try:
             ctx.random.restore()

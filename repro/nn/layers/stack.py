@@ -70,9 +70,7 @@ class ResidualStack(nn.Module):
         aux: Tensor | None = None
         for depth, layer in enumerate(self.each()):
             for name, sublayer in layer.items():
-                if (
-                    depth == len(self.layers) - 1 and name == "mix"
-                ):  # what stands before it touches every token
+                if depth == len(self.layers) - 1 and name == "mix":  # earlier sublayers need every token
                     layout = replace(layout, last=last)
                 past = states_in[name][depth] if name in states_in else None
                 x, new, loss, _ = sublayer(x, past, layout)

@@ -18,7 +18,7 @@ from repro.report.plots.plot import (
 )
 from repro.report.results.compare import Comparison
 
-LEGIBLE = 4  # up to so many points, single seeds are drawn, too
+LEGIBLE = 4  # up to this number of points, single seeds are drawn, too
 
 
 def grid_curves(comparison: Comparison) -> list[Plot]:

@@ -78,7 +78,7 @@ def claims(comparison: Comparison) -> list[Claim]:
         for trend in paper.trends.values():
             rows = trend.order_best_first
             built = {scale: sum((trend.id, scale, row) in candidates for row in rows) for scale in SCALES}
-            # One row alone says nothing of an order; at paper scale it is listed all the same.
+            # One row alone shows no order; at paper scale it is listed nevertheless.
             scales = [scale for scale, n in built.items() if n >= (1 if scale == "paper" else 2)]
             own += [_claim(comparison, paper, trend, scale, candidates) for scale in scales]
             if not scales:

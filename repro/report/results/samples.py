@@ -9,7 +9,7 @@ from repro.report.results.header import Wanted
 from repro.report.results.statistics import Estimate, estimate
 from repro.seeds import TUNING
 
-# Entries of a protocol that are found by the run itself: they say nothing of how it was measured.
+# Entries of a protocol that the run itself determines, which do not describe the measurement.
 OUTCOMES = frozenset({"best", "omegas"})
 
 

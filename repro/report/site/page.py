@@ -26,7 +26,7 @@ from repro.report.site.runs import group
 from repro.report.site.tables import table
 
 SITE = Path(__file__).parent
-INLINE = 400_000  # bytes of figures within the page; the others are files beside it, loaded when they come into view
+INLINE = 400_000  # bytes of figures within the page; the others are separate files, loaded when they come into view
 STYLE, SCRIPT = "page.css", "page.js"
 NUMBERS = frozenset(
     ("Mean ± 95 %", "n", "Parameters", "Updates", "Tokens", "Wall time", "GPU hours", "Peak memory")

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 # TFLOP/s without sparsity, from the makers' data sheets: of 32-bit floats, of those rounded to TF32, of 16-bit floats.
-# None: there is no such unit. The first line whose words all stand in the device's name counts.
+# None: there is no such unit. The first line whose words are all in the device's name counts.
 PEAKS: dict[str, tuple[float, float | None, float | None]] = {
     "H200": (67.0, 494.7, 989.4),
     "GH200": (67.0, 494.7, 989.4),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-LARGEST = 700.0  # its exponential is the largest perplexity that is told
+LARGEST = 700.0  # its exponential is the largest perplexity that is reported
 DERIVED = {
     "ppl": lambda nats: math.exp(min(nats, LARGEST)),
     "bpc": lambda nats: nats / math.log(2.0),

@@ -12,7 +12,7 @@ from repro.nn.attention.continuous.long_term import Read
 from repro.nn.attention.continuous.memory import ContinuousMemory
 from repro.nn.attention_capture import on_attention
 
-PLACES = 1024  # parts of [0, 1] of which it is known what lies there
+PLACES = 1024  # parts of [0, 1] whose content is known
 
 
 class MemoryCapture:
@@ -107,7 +107,7 @@ class MemoryCapture:
             heads.append(table)
             if sum(map(len, heads)) == self.n_heads:
                 weights = torch.cat(heads)
-                used = int(weights.sum((0, 1)).nonzero().max()) + 1  # behind it are places for tokens to come
+                used = int(weights.sum((0, 1)).nonzero().max()) + 1  # after it is room for later tokens
                 return weights[..., :used]
         return None
 

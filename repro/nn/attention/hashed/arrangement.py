@@ -122,7 +122,7 @@ def arrange(
     codes = None
     if rounds > 1 and not hashing.duplicates:
         codes = _codes(ids, chunk, count, hashing).gather(-1, slots - places[:, :1]).contiguous()
-    whole = causal or (lengths is None and per_round == steps)  # causality hides what stands behind
+    whole = causal or (lengths is None and per_round == steps)  # causality hides later tokens
     group = _groups(ids, count, hashing, whole)
     shape = (rows * heads, -1, chunk)
     group = None if group is None else group.view(shape)

@@ -152,7 +152,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
     def _project(self, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, or the latter two, of ``x (B, T, D)``: ``(H, B, T, E)`` each."""
         parts = linear(x, weight).unflatten(-1, (-1, self.n_heads, self.d_head))
-        # Unbound first: its gradient is then put together in the layout that the linear layer wants.
+        # Unbound first: its gradient is then stacked in the layout that the linear layer needs.
         return tuple(part.permute(2, 0, 1, 3) for part in parts.unbind(2))
 
     def _mix(

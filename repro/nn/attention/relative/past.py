@@ -83,7 +83,7 @@ def write(state: State, key: Tensor, value: Tensor, layout: Layout) -> State:
         news = [new[:, steps - count :] for new in (key, value)]
     else:
         end, tokens = start + layout.lengths, layout.lengths[:, None] - steps + last
-        # Padding goes where the next token will: nobody reads that slot before.
+        # Padding is written where the next token will be: that slot is not read before.
         places = torch.where(tokens < 0, end[:, None], start[:, None] + tokens)
         news = [new[rows, tokens.clamp(min=0)] for new in (key, value)]
     for name, new in zip(("k", "v"), news, strict=True):

@@ -203,7 +203,7 @@ def _hide(scores: Tensor, x: _Inputs, tile: _Tile, sight: Sight) -> None:
     ones = torch.ones(rows, scores.shape[3], dtype=torch.bool, device=scores.device)
     scores[..., -rows:].masked_fill_(ones[:, :rows].triu(1), -torch.inf)
     far = 0 if sight.window is None else tile.width - sight.window
-    if far > 0:  # row i stands at memory + start + i; key j, counted from the first, lies too far back
+    if far > 0:  # row i is at memory + start + i; key j, counted from the first, is too far back
         nearest = memory + tile.rows.start - first - (sight.window or 0)
         scores[..., :far].masked_fill_(ones[:, :far].tril(nearest), -torch.inf)
     if sight.attention_mask is not None and first < memory:
