@@ -138,7 +138,7 @@ def read(path: Path, mmap: bool = False) -> dict[str, Any]:
     except Exception as error:  # torch raises many kinds for damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to go on without"
+            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to continue without it"
         ) from None
     if not isinstance(loaded, dict) or "state_dict" not in loaded:
         raise UserError(f"{path} is not a checkpoint: it has no state_dict")

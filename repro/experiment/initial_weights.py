@@ -117,12 +117,12 @@ def go_on_from(recipe: Recipe, seed: int, max_steps: int) -> Resume:
     wrong = fault(path)
     if wrong is not None:
         raise UserError(
-            f"{recipe.experiment} goes on from {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
+            f"{recipe.experiment} continues {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
             f"run it again: repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
     if step_of(path) >= max_steps:
         raise UserError(
-            f"{recipe.experiment} goes on from step {step_of(path)} of {before.run_id(seed)}: "
+            f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)}: "
             f"set trainer.max_steps above it, not to {max_steps}"
         )
     return Resume(path, step_of(path))

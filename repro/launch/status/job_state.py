@@ -178,15 +178,15 @@ def explain(facts: RunFacts, state: str) -> str:
     """One line about what went wrong and what to do; empty where nothing did."""
     message = " ".join(str(facts.own.get("message") or "").split())
     run, job = facts.entry.run, facts.job
-    resume = f"{'`repro submit`' if job else 'the same command'} goes on from its last checkpoint"
+    resume = f"{'`repro submit`' if job else 'the same command'} resumes from its last checkpoint"
     logs = f"`repro logs {run}` may show why"
     slurm = f"Slurm says {facts.ended or 'nothing'}"
     if state == "failed":
         return message or (f"{slurm}; {logs}" if job else "")
     if state == "lost" and job is None:
-        return f"it ended without a word; {resume}"
+        return f"it ended without a message; {resume}"
     if state == "lost":
-        step = "without a word" if facts.own else "before the run began"
+        step = "without a message" if facts.own else "before the run began"
         return f"job {job} left the queue {step}, {slurm}; {logs}; {resume}"
     if state in ("timeout", "node failed"):
         return resume

@@ -121,5 +121,5 @@ def _read(path: Path) -> Submission:
         return Submission(**raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is not an entry of the ledger ({error}); move it away to go on without"
+            f"{path} is not an entry of the ledger ({error}); move it away to continue without it"
         ) from None
