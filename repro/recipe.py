@@ -147,7 +147,7 @@ def _files(root: Path) -> dict[str, dict[str, Path]]:
             raise UserError(f"{path}: {scale!r} is not a scale{nearest(scale, SCALES[1:])}; rename the file")
         by_name.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
     for name in (name for name, files in by_name.items() if "paper" not in files):
-        raise UserError(f"{root / name}.yaml is not there, but overlays of it are; write it or remove them")
+        raise UserError(f"{root / name}.yaml is missing, but it has overlays; write it or remove them")
     return by_name
 
 

@@ -189,7 +189,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRe
     from repro.report.results.expected import expected
 
     if finished_record(recipe.run_dir(seed)):
-        print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
+        print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
     require_writable(results_dir() / "runs")
     for line in (*recipe.notices, *unjudged(recipe.experiment, [seed], recipe.seeds)) if is_leader() else ():
         print(line, file=sys.stderr)

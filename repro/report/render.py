@@ -179,5 +179,5 @@ def _readme(block: str) -> tuple[Path, str, str] | None:
     before, begin, tail = current.partition(BEGIN)
     _, end, after = tail.partition(END)
     if not (begin and end) or BEGIN in tail or END in before + after:
-        raise UserError(f"{path}: wants one line {BEGIN!r} and one line {END!r} below it")
+        raise UserError(f"{path}: needs one line {BEGIN!r} and one line {END!r} below it")
     return path, current, f"{before}{BEGIN}\n{block}{END}{after}"

@@ -91,7 +91,7 @@ def words_of(record: RunRecord) -> list[str]:
     except ValueError:
         words = []
     if words[:2] != ["repro", "run"]:
-        raise UserError(f"{record.run_id} has the command {record.command!r}, which is no `repro run`")
+        raise UserError(f"{record.run_id} has the command {record.command!r}, which is not a `repro run`")
     return words[1:]
 
 

@@ -64,7 +64,7 @@ def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tup
             if piece == "(":
                 stack.append(_opened(stack, number, at))
             elif not stack:
-                raise UserError(f"{at}: {_too_much(piece)} stands outside of any tree")
+                raise UserError(f"{at}: {_too_much(piece)} is outside of any tree")
             elif piece != ")":
                 _text(stack[-1], piece, at)
             else:
@@ -88,7 +88,7 @@ def _too_much(piece: str) -> str:
 
 def _opened(stack: list[_Open], number: int, at: str) -> _Open:
     if stack and stack[-1].texts:
-        raise UserError(f"{at}: the word {stack[-1].texts[0]!r} stands beside a bracket; each needs its own")
+        raise UserError(f"{at}: the word {stack[-1].texts[0]!r} is next to a bracket; each needs its own")
     return _Open([], [], [], number)
 
 

@@ -154,7 +154,7 @@ def time_limit(value: object) -> str:
         raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')
     limit = matching("time", value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
     if hours(limit) <= 0:
-        raise UserError(f'time: {value!r} is no time at all; write it like "24:00:00"')
+        raise UserError(f'time: {value!r} is not a positive time; write it like "24:00:00"')
     return limit
 
 

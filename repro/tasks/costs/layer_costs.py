@@ -73,7 +73,7 @@ class LayerCosts(Measuring[Connection]):
     ) -> None:
         super().__init__(layer(width), optimizer, schedule)
         if min(len(lengths), len(widths), len(depths)) < 4:
-            raise ValueError("a slope wants at least four lengths, widths and depths")
+            raise ValueError("a slope needs at least four lengths, widths and depths")
         self.layer, self.against = layer, against
         self.width, self.length = width, length
         self.lengths, self.widths, self.depths = sorted(lengths), sorted(widths), sorted(depths)
