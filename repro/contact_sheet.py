@@ -70,9 +70,7 @@ def from_line(line: str) -> Picture:
     size = height * width * channels
     unpacker = zlib.decompressobj()
     try:
-        pixels = unpacker.decompress(
-            base64.b64decode(match[4]), size + 1
-        )  # no more, even if the data are longer
+        pixels = unpacker.decompress(base64.b64decode(match[4]), size + 1)  # no more, even if there is more
     except (zlib.error, binascii.Error) as error:
         raise UserError(f"the picture in {line[:40]!r} is damaged: {error}") from None
     if len(pixels) != size or not unpacker.eof:

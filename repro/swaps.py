@@ -37,19 +37,17 @@ def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
     Returns:
         One line for each swapped class that lost arguments.
     """
-    overridden = {short(k) for key, value in overrides for k in flatten(value, key)}
+    given = {short(k) for key, value in overrides for k in flatten(value, key)}
     lines = []
     for place, was, node in _swapped(before, after):
-        arguments, old, new = node.get("init_args"), parameters(was), parameters(node["class_path"])
-        if not (isinstance(arguments, dict) and old and new):
+        args, old, new = node.get("init_args"), parameters(was), parameters(node["class_path"])
+        if not (isinstance(args, dict) and old and new):
             continue
-        typed = {
-            key for key in arguments if any(f"{k}.".startswith(f"{short(place)}.{key}.") for k in overridden)
-        }
-        unknown = [key for key in arguments if key in old - new - typed]
+        typed = {key for key in args if any(f"{k}.".startswith(f"{short(place)}.{key}.") for k in given)}
+        unknown = [key for key in args if key in old - new - typed]
         for key in unknown:
-            del arguments[key]
-        if not arguments:
+            del args[key]
+        if not args:
             del node["init_args"]
         if unknown:
             lines.append(f"{node['class_path'].rpartition('.')[2]} has no {', '.join(unknown)}: dropped")

@@ -32,9 +32,7 @@ def stated(config: Config) -> list[tuple[str, Config]]:
     """Each quantity, with the keys under which a configuration states it and their values; not the untied ones."""
     untied = config.get("untied") or ()
     flat = {short(key): value for key, value in flatten(config).items() if short(key) not in untied}
-    return [
-        (quantity, {k: flat[k] for k in keys if flat.get(k) is not None}) for quantity, keys in TIED.items()
-    ]
+    return [(name, {k: flat[k] for k in keys if flat.get(k) is not None}) for name, keys in TIED.items()]
 
 
 def require_agreement(experiment: str, config: Config) -> None:

@@ -198,15 +198,13 @@ def _bands(layer: int, capture: MemoryCapture, heads: Sequence[int]) -> list[Ban
         )
     density = capture.density(PARTS)
     maps = [_long(capture, head, density[head, -steps:], rows) for head in heads]
-    caption = (
+    text = (
         "a row is a query, a column a part of the continuous memory, the oldest left; lines: ends of blocks"
     )
-    bands.append(Band(f"Layer {layer}: {caption}", maps))
+    bands.append(Band(f"Layer {layer}: {text}", maps))
     if capture.mass is not None and capture.draws is not None:
-        caption = (
-            "above, attention by bin; below, darker where more often, the bins that its last update drew"
-        )
-        bands.append(Band(f"Layer {layer}: {caption}", [_histogram(capture.mass, capture.draws)]))
+        text = "above, attention by bin; below, darker where more often, the bins that its last update drew"
+        bands.append(Band(f"Layer {layer}: {text}", [_histogram(capture.mass, capture.draws)]))
     return bands
 
 

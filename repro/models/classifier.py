@@ -75,7 +75,7 @@ def groups(net: Classifier) -> dict[str, list[nn.Module]]:
     """The modules of a classifier by purpose; every parameter of a body without recurrence is in one."""
     layers = net.body.stack.each()
     mixers = [layer["mix"].body for layer in layers if not isinstance(layer["mix"].body, NormedLSTM)]
-    modules_by_use: dict[str, list[nn.Module]] = {
+    parts: dict[str, list[nn.Module]] = {
         "input": [net.input],
         "output": [net.head],
         "positions": [net.body.positions],
@@ -84,11 +84,7 @@ def groups(net: Classifier) -> dict[str, list[nn.Module]]:
         "last_attention": mixers[-1:],
         "feed_forward": [layer["feed_forward"].body for layer in layers if "feed_forward" in layer],
     }
-    return {
-        name: modules
-        for name, modules in modules_by_use.items()
-        if any(list(m.parameters()) for m in modules)
-    }
+    return {name: modules for name, modules in parts.items() if any(list(m.parameters()) for m in modules)}
 
 
 def train_only(net: nn.Module, parts: dict[str, list[nn.Module]], names: list[Group]) -> None:

@@ -27,7 +27,5 @@ def is_synced(log: Path) -> bool:
 
 def environment() -> dict[str, str]:
     """Environment for W&B's tool in a child process: the user's, without variables that would keep it offline."""
-    variables = {
-        name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")
-    }
-    return {**variables, "WANDB_ERROR_REPORTING": "false"}
+    base = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
+    return {**base, "WANDB_ERROR_REPORTING": "false"}

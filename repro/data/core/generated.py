@@ -92,10 +92,5 @@ class GeneratedData(ExampleData):
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the generator's version and settings, which determine the data."""
-        facts = {
-            "generator": GENERATOR_VERSION,
-            "name": self.store_name,
-            **self.settings,
-            "sizes": self.sizes,
-        }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        spec = {"generator": GENERATOR_VERSION, "name": self.store_name, **self.settings, "sizes": self.sizes}
+        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

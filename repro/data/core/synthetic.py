@@ -102,10 +102,10 @@ class EchoData(StreamData):
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the generator's version and settings, which determine the data."""
-        facts = {
+        spec = {
             "generator": GENERATOR_VERSION,
             "symbols": self.vocab_size,
             "lag": self.echo.lag,
             **self.sizes,
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

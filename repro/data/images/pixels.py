@@ -173,9 +173,7 @@ def look_of(store_name: str) -> PictureSet:
     """
     data_set = find_data_set(store_name)
     if not isinstance(data_set, PictureSet):
-        those = ", ".join(
-            candidate.name for candidate in DATA_SETS.values() if isinstance(candidate, PictureSet)
-        )
+        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PictureSet))
         raise UserError(f"{data_set.name} holds no pictures; data sets that do: {those}")
     return data_set
 

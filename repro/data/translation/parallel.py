@@ -93,13 +93,8 @@ class ParallelCorpus(SubwordSet):
 
     def news(self, manifest: Manifest) -> list[str]:
         cleaned, deviations = manifest.source["cleaning"], manifest.source["deviations"]
-        first_line, *missing = super().news(manifest)
-        return [
-            first_line,
-            told_in_words(cleaned),
-            f"other than in the recipe: {'; '.join(deviations)}",
-            *missing,
-        ]
+        first, *missing = super().news(manifest)
+        return [first, told_in_words(cleaned), f"other than in the recipe: {'; '.join(deviations)}", *missing]
 
     def bitext(self, options: Options) -> Bitext:
         """Finds the corpus and reads its held-out splits.

@@ -97,9 +97,7 @@ def open_weights(name: str) -> Weights:
     """
     data_set = find_data_set(name)
     if not isinstance(data_set, PretrainedWeights):
-        those = ", ".join(
-            candidate.name for candidate in DATA_SETS.values() if isinstance(candidate, PretrainedWeights)
-        )
+        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PretrainedWeights))
         raise UserError(f"{name} holds no weights; those that do: {those}")
     store = open_store(name, data_set.default_variant)
     verify(store)

@@ -117,11 +117,7 @@ class Undoable(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: _Context, grad: Tensor, grad_aux: Tensor | None) -> tuple[Tensor | None, ...]:
-        run, step, saved = (
-            ctx.run,
-            ctx.step,
-            ctx.saved_tensors,
-        )  # always read, so that torch checks for changes in place
+        run, step, saved = ctx.run, ctx.step, ctx.saved_tensors  # always read: torch checks for changes
         streams = (saved[0], saved[1]) if step.last else run.streams
         assert streams is not None  # set by the step after this one
         outside = RandomStates(grad.device)
@@ -152,11 +148,9 @@ def _undo(
         with torch.enable_grad(), run.autocast():
             mixed = step.branch(x.to(run.dtype), past, replace(run.layout, bucket_replay=decided))
         firsts.append(behind[:, piece] - mixed.y.detach())
-        piece_grads = _gradients(mixed, [x, *reads], grads[0][:, piece], grads[1])
-        seconds.append(torch.zeros_like(x) if piece_grads[0] is None else piece_grads[0])
-        sums = [
-            b if a is None else a if b is None else a + b for a, b in zip(sums, piece_grads[1:], strict=True)
-        ]
+        parts = _gradients(mixed, [x, *reads], grads[0][:, piece], grads[1])
+        seconds.append(torch.zeros_like(x) if parts[0] is None else parts[0])
+        sums = [b if a is None else a if b is None else a + b for a, b in zip(sums, parts[1:], strict=True)]
     return (_whole(firsts), second), _whole(seconds), sums
 
 

@@ -192,7 +192,7 @@ def _validated(comparison: Comparison, paper: Paper, headers: list[Header]) -> l
 
 def _beside(comparison: Comparison, headers: list[Header]) -> tuple[Chart, ...]:
     """For each final score of a paper-scale run: it, and the published numbers in the summaries of the runs."""
-    metrics: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for header in headers:
         cells: dict[str, set[str]] = {}
         for goal in header.goals:
@@ -200,10 +200,8 @@ def _beside(comparison: Comparison, headers: list[Header]) -> tuple[Chart, ...]:
                 cells.setdefault(goal.measured, set()).add(f"{goal.table}:{goal.row}")
         for measured, places in cells.items():
             ends = [f"@{place}" for place in sorted(places)] if len(places) > 1 else [""]
-            metrics.setdefault(measured, {}).update(
-                dict.fromkeys(f"published/{measured}{end}" for end in ends)
-            )
-    return tuple(Chart((measured, *metrics[measured])) for measured in sorted(metrics))
+            names.setdefault(measured, {}).update(dict.fromkeys(f"published/{measured}{end}" for end in ends))
+    return tuple(Chart((measured, *names[measured])) for measured in sorted(names))
 
 
 def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:

@@ -134,10 +134,8 @@ def diff_runs(a: RunRecord, b: RunRecord) -> str:
             keys += [f"{name}.{line}" for line in differing_keys(flatten(old), flatten(new))]
         elif old != new:
             keys.append(f"{name}: {old} → {new}")
-    differences = (
-        "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
-    )
-    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{differences}\n\n{_numbers(a, b)}"
+    diff = "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
+    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{diff}\n\n{_numbers(a, b)}"
 
 
 def _numbers(a: RunRecord, b: RunRecord) -> str:

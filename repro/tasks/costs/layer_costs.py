@@ -126,42 +126,30 @@ class LayerCosts(Measuring[Connection]):
         results = []
         for key, costs in (("length", self.by_length), ("width", self.by_width)):
             letter = {"length": "n", "width": "d"}[key]
-            for quantity, values in costs.items():
-                sizes = list(values)[-4:] if quantity == "milliseconds" else list(values)
-                name = {"milliseconds": "time"}.get(quantity, quantity)
+            for cost, values in costs.items():
+                sizes = list(values)[-4:] if cost == "milliseconds" else list(values)
+                name = {"milliseconds": "time"}.get(cost, cost)
                 exponent = slope(sizes, [values[size] for size in sizes])
-                fit = {"exponent_of": f"cost/{quantity}", "by": key, f"{key}s": sizes}
+                fit = {"exponent_of": f"cost/{cost}", "by": key, f"{key}s": sizes}
                 results.append(taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", fit))
                 for size, value in values.items():
-                    protocol = {
-                        "sweep": key,
-                        "of": f"cost/{quantity}",
-                        key: size,
-                        "at": self._at(key, quantity),
-                    }
-                    results.append(
-                        taken(f"cost/{quantity}_{letter}{size}", value, _UNITS[quantity], protocol)
-                    )
+                    protocol = {"sweep": key, "of": f"cost/{cost}", key: size, "at": self._at(key, cost)}
+                    results.append(taken(f"cost/{cost}_{letter}{size}", value, _UNITS[cost], protocol))
         return [*results, *self._crossovers()]
 
-    def _at(self, key: str, quantity: str) -> str:
-        if quantity in ("sequential_steps", "path_length"):
+    def _at(self, key: str, cost: str) -> str:
+        if cost in ("sequential_steps", "path_length"):
             return f"width {_NARROW}"
         return f"width {self.width}" if key == "length" else f"length {self.length}"
 
     def _crossovers(self) -> list[Measurement]:
         results = []
-        for quantity, values in self.other.items():
-            where = crossover(self.lengths, [self.by_length[quantity][n] / values[n] for n in self.lengths])
+        for cost, values in self.other.items():
+            where = crossover(self.lengths, [self.by_length[cost][n] / values[n] for n in self.lengths])
             if where is not None:
                 other = type(self.against(1)).__name__ if self.against else ""
-                protocol = {
-                    "crossing_of": f"cost/{quantity}",
-                    "by": "length",
-                    "against": other,
-                    "width": self.width,
-                }
-                results.append(taken(f"cost/crossover_{quantity}", where, "length", protocol))
+                fit = {"crossing_of": f"cost/{cost}", "by": "length", "against": other, "width": self.width}
+                results.append(taken(f"cost/crossover_{cost}", where, "length", fit))
         return results
 
 

@@ -81,10 +81,7 @@ def fit(signal: ContinuousSignal, length: int, dtype: torch.dtype, device: torch
     Deviation: float64 inside, where the authors' code inverts in float32.
     """
     samples, tau = signal.samples, signal.tau
-    with (
-        torch.inference_mode(False),
-        torch.no_grad(),
-    ):  # else training could not use matrices made in validation
+    with torch.inference_mode(False), torch.no_grad():  # else training cannot use them after validation
         around = (_steps(2 * length) - length // 2 - 0.5) / length
         first = padded(
             around[length // 2 : length // 2 + length], around[: length + 2 * (length // 2)], signal
