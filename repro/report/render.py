@@ -42,7 +42,7 @@ def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], 
     return _files(comparison, judged, results, check), _block(comparison, judged)
 
 
-def _files(comparison: Comparison, judged: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
+def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
     """The generated files. An existing figure that shows the same data is kept.
 
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
@@ -58,10 +58,10 @@ def _files(comparison: Comparison, judged: list[Claim], results: Path, check: bo
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
         files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
-    files[tables / "README.md"] = markdown.render(_overview(comparison, judged)).encode()
-    files[tables / "claims.md"] = markdown.render(claims_document(judged)).encode()
+    files[tables / "README.md"] = markdown.render(_overview(comparison, claims)).encode()
+    files[tables / "claims.md"] = markdown.render(claims_document(claims)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
-    files[results / "index.html"] = page.render(comparison, judged, figures, drawn).encode()
+    files[results / "index.html"] = page.render(comparison, claims, figures, drawn).encode()
     return files
 
 
@@ -71,8 +71,8 @@ def render_headline() -> str:
     return _block(comparison, claims(comparison))
 
 
-def _block(comparison: Comparison, judged: list[Claim]) -> str:
-    return markdown.render(summary(comparison, judged), "results/plots", notice=False)
+def _block(comparison: Comparison, claims: list[Claim]) -> str:
+    return markdown.render(summary(comparison, claims), "results/plots", notice=False)
 
 
 def render_overview() -> str:
@@ -81,8 +81,8 @@ def render_overview() -> str:
     return markdown.render(_overview(comparison, claims(comparison)))
 
 
-def _overview(comparison: Comparison, judged: list[Claim]) -> Document:
-    return [Heading(1, "Overview"), *headline(comparison, judged)]
+def _overview(comparison: Comparison, claims: list[Claim]) -> Document:
+    return [Heading(1, "Overview"), *headline(comparison, claims)]
 
 
 def write_tables() -> list[Path]:

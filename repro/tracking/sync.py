@@ -107,9 +107,9 @@ def upload(log: Path, patience_s: float) -> str:
     The tool exits with 0 even if the server refused everything, so only its marker counts.
     """
     command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", str(log.parent)]
-    report = log.parent.parent / "sync.log"
+    log_file = log.parent.parent / "sync.log"
     limit_s = patience_s + log.stat().st_size / BYTES_PER_S
-    with report.open("ab") as out:
+    with log_file.open("ab") as out:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(), cwd=log.parent.parent,
             start_new_session=True,
@@ -123,7 +123,7 @@ def upload(log: Path, patience_s: float) -> str:
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)  # its service follows
             child.wait()
-    return "" if is_synced(log) else f"{log.parent.name}: {why}; {report} may say more"
+    return "" if is_synced(log) else f"{log.parent.name}: {why}; {log_file} may say more"
 
 
 def write_about(folder: Path, run: str, project: str) -> None:

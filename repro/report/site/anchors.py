@@ -35,9 +35,9 @@ def row(of: Paper, published: Table, line: Row) -> str:
     return f"row-{slug(of.key)}--{slug(published.id)}--{slug(line.id)}"
 
 
-def claim(judged: Claim) -> str:
+def claim(of: Claim) -> str:
     """Of a claim at one scale."""
-    return f"claim-{slug(judged.paper.key)}--{slug(judged.trend.id)}--{judged.scale or 'none'}"
+    return f"claim-{slug(of.paper.key)}--{slug(of.trend.id)}--{of.scale or 'none'}"
 
 
 def runs(experiment: str, scale: str) -> str:
