@@ -1,6 +1,6 @@
-"""What data hand to tasks, and what tasks ask data for. Data and tasks import this module, never each other.
+"""The interface between data and tasks. Data and tasks import this module, never each other.
 
-Numbers that the plan of a batch knows are Python numbers, not tensors: to branch on them asks no device.
+Numbers that the plan of a batch knows are Python numbers, not tensors: branching on them needs no synchronisation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -195,7 +195,7 @@ class Evaluation:
 
 
 class Tokenizer(Protocol):
-    """What turns text into the ids of a batch and back."""
+    """Converts text to the ids of a batch and back."""
 
     @property
     def pad_id(self) -> int: ...
@@ -213,21 +213,21 @@ class Tokenizer(Protocol):
 
 
 class Data(Protocol):
-    """What every task reads of its datamodule (:class:`repro.data.DataModule`)."""
+    """The attributes of a datamodule that every task uses (:class:`repro.data.DataModule`)."""
 
     @property
     def public(self) -> bool:
-        """Whether texts of the data may stand in records and outputs."""
+        """Whether texts of the data may appear in records and outputs."""
         ...
 
     def split(self, kind: Kind) -> str:
-        """What the data call the split that serves as ``train``, ``val`` or ``test``."""
+        """The data's name of the split that serves as ``train``, ``val`` or ``test``."""
         ...
 
     def evaluate_with(self, validation: Evaluation, tests: Sequence[Evaluation]) -> None:
-        """Says what the loaders of validation and test give."""
+        """Sets the evaluations of the validation and test loaders."""
         ...
 
     def expected(self, evaluation: Evaluation) -> Mapping[str, int]:
-        """What an exact evaluation counts over all ranks: ``examples``, ``tokens``, or both."""
+        """The counts that an exact evaluation must reach over all ranks: ``examples``, ``tokens``, or both."""
         ...

@@ -1,4 +1,4 @@
-"""Checkpoint files that can be trusted: written whole, proven by a manifest, verified before use.
+"""Reliable checkpoint files: written atomically, with a manifest, verified before use.
 
 A checkpoint is ``step-00001500.ckpt`` with its manifest ``step-00001500.ckpt.json`` (SHA-256, size), which is
 written last: a file without one was never finished. Files are read with ``weights_only=True``, always.
@@ -25,12 +25,12 @@ _BLOCK = 1 << 20
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step is kept."""
+    """The path of the checkpoint of a step."""
     return folder / f"step-{step:08d}{SUFFIX}"
 
 
 def step_of(path: Path) -> int:
-    """The step of a checkpoint, as its name says."""
+    """The step of a checkpoint, from its name."""
     return int(path.name.removesuffix(SUFFIX).rpartition("-")[2])
 
 
@@ -101,7 +101,7 @@ def _complaint(path: Path, error: Exception, counted: _Counted | None) -> str:
 
 
 def fault(path: Path) -> str | None:
-    """What is wrong with a checkpoint file, or None: its size and hash are those of the manifest."""
+    """The fault of a checkpoint file, or None if its size and hash match the manifest."""
     try:
         proof = json.loads(manifest_path(path).read_text(encoding="utf-8"))
         size, digest = int(proof["bytes"]), str(proof["sha256"])
@@ -110,9 +110,9 @@ def fault(path: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return "its manifest cannot be read"
     try:
-        found = path.stat().st_size
-        if found != size:
-            return f"it has {found} bytes, not {size}"
+        actual = path.stat().st_size
+        if actual != size:
+            return f"it has {actual} bytes, not {size}"
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 return "its SHA-256 is not that of the manifest"
@@ -138,7 +138,7 @@ def read(path: Path, mmap: bool = False) -> dict[str, Any]:
     except Exception as error:  # torch raises many kinds for damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to go on without"
+            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to continue without it"
         ) from None
     if not isinstance(loaded, dict) or "state_dict" not in loaded:
         raise UserError(f"{path} is not a checkpoint: it has no state_dict")

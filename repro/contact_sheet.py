@@ -1,4 +1,4 @@
-"""Pictures for people: many side by side in one PNG file, and a line of text for each."""
+"""Contact sheets: many pictures side by side in one PNG file, and a line of text for each."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from repro.errors import UserError
 
-GAP = 128  # level of what lies between pictures
+GAP = 128  # grey level between pictures
 _MODES: dict[int, tuple[str, int | tuple[int, ...]]] = {
     1: ("L", GAP),
     3: ("RGB", (GAP, GAP, GAP)),
@@ -42,12 +42,12 @@ def cut_up(shape: tuple[int, int, int], pixels: bytes) -> list[Picture]:
         pixels: its bytes.
 
     Raises:
-        UserError: another number of channels than 1 or 3, or the bytes are no pictures of this shape.
+        UserError: another number of channels than 1 or 3, or the bytes are not pictures of this shape.
     """
     size = shape[0] * shape[1] * shape[2]
     if shape[2] not in _MODES or size < 1 or len(pixels) % size:
-        said = " x ".join(map(str, shape))
-        raise UserError(f"{len(pixels):,} bytes are no pictures of {said}, grey or of three colours")
+        dimensions = " x ".join(map(str, shape))
+        raise UserError(f"{len(pixels):,} bytes are not pictures of {dimensions}, grey or of three colours")
     return [Picture(*shape, pixels[at : at + size]) for at in range(0, len(pixels), size)]
 
 
@@ -61,16 +61,16 @@ def from_line(line: str) -> Picture:
     """Reads a line of :func:`to_line`.
 
     Raises:
-        UserError: it is no such line.
+        UserError: it is not such a line.
     """
-    found = _LINE.fullmatch(line.strip())
-    if found is None:
+    match = _LINE.fullmatch(line.strip())
+    if match is None:
         raise UserError(f"no picture in {line[:40]!r}; it looks like '28x28x1:eNp...'")
-    height, width, channels = (int(number) for number in found.groups()[:3])
+    height, width, channels = (int(number) for number in match.groups()[:3])
     size = height * width * channels
     unpacker = zlib.decompressobj()
     try:
-        pixels = unpacker.decompress(base64.b64decode(found[4]), size + 1)  # no more, whatever it holds
+        pixels = unpacker.decompress(base64.b64decode(match[4]), size + 1)  # no more, even if there is more
     except (zlib.error, binascii.Error) as error:
         raise UserError(f"the picture in {line[:40]!r} is damaged: {error}") from None
     if len(pixels) != size or not unpacker.eof:
@@ -86,7 +86,7 @@ def to_png(
     Args:
         pictures: all of one shape, at least one.
         columns: pictures in a row.
-        scale: width and height of what a pixel becomes.
+        scale: side of the square that a pixel becomes.
         gap: pixels of a grey line around each picture, not scaled.
         sha256: a hash that the file carries as its text ``data-sha256``.
 
@@ -97,9 +97,9 @@ def to_png(
     from PIL.PngImagePlugin import PngInfo
 
     if not pictures or columns < 1 or scale < 1 or gap < 0:
-        given = f"{len(pictures)} pictures, columns {columns}, scale {scale}, gap {gap}"
-        raise UserError(f"{given}: the first three must be at least 1, the last at least 0")
-    if len({one[:3] for one in pictures}) != 1:
+        arguments = f"{len(pictures)} pictures, columns {columns}, scale {scale}, gap {gap}"
+        raise UserError(f"{arguments}: the first three must be at least 1, the last at least 0")
+    if len({image[:3] for image in pictures}) != 1:
         raise UserError("the pictures of one sheet must have one shape")
     height, width, channels, _ = pictures[0]
     columns = min(columns, len(pictures))
@@ -108,9 +108,9 @@ def to_png(
     mode, grey = _MODES[channels]
     sheet = Image.new(mode, size, grey)
     for i, picture in enumerate(pictures):
-        one = Image.frombytes(mode, (width, height), picture.pixels)
+        image = Image.frombytes(mode, (width, height), picture.pixels)
         place = (i % columns * across + gap, i // columns * down + gap)
-        sheet.paste(one.resize((width * scale, height * scale), Image.Resampling.NEAREST), place)
+        sheet.paste(image.resize((width * scale, height * scale), Image.Resampling.NEAREST), place)
     text = PngInfo()
     if sha256:
         text.add_text("data-sha256", sha256)

@@ -1,4 +1,4 @@
-"""``repro doctor``: what works on this machine. A failing check is a line, never a traceback.
+"""``repro doctor``: checks of this machine. A failing check is a line, never a traceback.
 
 Versions are read from the packages' metadata: a release known to be malware is named without importing it.
 """
@@ -71,9 +71,9 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
     try:
         return look()
     except Exception as error:  # a broken installation can raise anything; the other checks still help
-        said = (str(error).strip().splitlines() or [""])[0]
+        message = (str(error).strip().splitlines() or [""])[0]
         return Check(
-            name, FAIL, f"{type(error).__name__}: {said}", "mend what the line names, then run again"
+            name, FAIL, f"{type(error).__name__}: {message}", "repair what the line names, then run again"
         )
 
 
@@ -91,38 +91,38 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def python() -> Check:
     """Python's version."""
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < LOWEST_PYTHON:
-        return Check("python", FAIL, found, "use Python 3.11 or later")
-    return Check("python", OK, found)
+        return Check("python", FAIL, version, "use Python 3.11 or later")
+    return Check("python", OK, version)
 
 
 def torch_version() -> Check:
     """Torch's version, from its metadata."""
-    found = _version("torch")
-    if found is None:
+    version = _version("torch")
+    if version is None:
         return Check("torch", FAIL, "not installed", "pip install -r requirements.lock")
-    if _numbers(found) < (2, 11):
-        return Check("torch", FAIL, found, "install torch 2.11 or later")
-    return Check("torch", OK, found)
+    if _numbers(version) < (2, 11):
+        return Check("torch", FAIL, version, "install torch 2.11 or later")
+    return Check("torch", OK, version)
 
 
 def lightning_version() -> Check:
     """Lightning's version, under both of its names, without importing it."""
-    found = {name: v for name in ("lightning", "pytorch-lightning") if (v := _version(name)) is not None}
-    said = ", ".join(f"{name} {version}" for name, version in found.items())
-    if any(version in MALWARE for version in found.values()):
+    versions = {name: v for name in ("lightning", "pytorch-lightning") if (v := _version(name)) is not None}
+    summary = ", ".join(f"{name} {version}" for name, version in versions.items())
+    if any(version in MALWARE for version in versions.values()):
         remedy = (
             "do not import it; remove the environment, change the keys this machine held, install >= 2.6.6"
         )
-        return Check("lightning", FAIL, f"{said}: this release was malware", remedy)
-    if "lightning" not in found:
-        return Check("lightning", FAIL, said or "not installed", "pip install -r requirements.lock")
-    if any(_numbers(version) < (2, 6, 6) for version in found.values()):
+        return Check("lightning", FAIL, f"{summary}: this release was malware", remedy)
+    if "lightning" not in versions:
+        return Check("lightning", FAIL, summary or "not installed", "pip install -r requirements.lock")
+    if any(_numbers(version) < (2, 6, 6) for version in versions.values()):
         return Check(
-            "lightning", FAIL, f"{said}: unsafe checkpoint loading", "install lightning 2.6.6 or later"
+            "lightning", FAIL, f"{summary}: unsafe checkpoint loading", "install lightning 2.6.6 or later"
         )
-    return Check("lightning", OK, said)
+    return Check("lightning", OK, summary)
 
 
 def gpus() -> Check:
@@ -148,18 +148,18 @@ def threads() -> Check:
     """CPU cores this process may use, and torch's threads."""
     import torch
 
-    there, used = os.cpu_count() or 1, torch.get_num_threads()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
-    said = f"{usable} of {there} cores usable, torch uses {used} threads"
+    cores, used = os.cpu_count() or 1, torch.get_num_threads()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    summary = f"{usable} of {cores} cores usable, torch uses {used} threads"
     if used > usable:
-        return Check("threads", WARN, said, f"set OMP_NUM_THREADS={usable}")
-    if used == 1 and there > 1:
-        return Check("threads", WARN, said, "raise OMP_NUM_THREADS, or --cpus-per-task under Slurm")
-    return Check("threads", OK, said)
+        return Check("threads", WARN, summary, f"set OMP_NUM_THREADS={usable}")
+    if used == 1 and cores > 1:
+        return Check("threads", WARN, summary, "raise OMP_NUM_THREADS, or --cpus-per-task under Slurm")
+    return Check("threads", OK, summary)
 
 
 def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
-    """Two processes that really all-reduce over gloo on this machine, within a time limit."""
+    """Two processes all-reduce over gloo on this machine, within a time limit."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
@@ -178,7 +178,7 @@ def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
     alarm = threading.Timer(limit_s, stop)
     alarm.start()
     try:
-        said = [process.communicate()[1] for process in running]
+        errors = [process.communicate()[1] for process in running]
     finally:
         late = not alarm.is_alive()
         alarm.cancel()
@@ -187,48 +187,48 @@ def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
         return Check("ranks", OK, "2 processes all-reduce over gloo")
     if late:
         return Check("ranks", FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
-    lines = [line for text in said for line in text.strip().splitlines()[-1:]]
-    return Check("ranks", FAIL, lines[0] if lines else "a process died without a word", remedy)
+    lines = [line for text in errors for line in text.strip().splitlines()[-1:]]
+    return Check("ranks", FAIL, lines[0] if lines else "a process died without a message", remedy)
 
 
 def folder(name: str, path: Path) -> Check:
-    """Free space of a folder, and whether a file can really be written there."""
-    there = path if path.exists() else next(p for p in path.absolute().parents if p.exists())
+    """Free space of a folder, and whether a file can be written there."""
+    existing = path if path.exists() else next(p for p in path.absolute().parents if p.exists())
     remedy = f"make {path} writable, or set REPRO_{name.upper()} to another folder"
-    if not there.is_dir():
-        return Check(name, FAIL, f"{there} is not a folder", remedy)
+    if not existing.is_dir():
+        return Check(name, FAIL, f"{existing} is not a folder", remedy)
     try:
-        with tempfile.TemporaryFile(dir=there) as file:
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"x")
     except OSError as error:
-        return Check(name, FAIL, f"cannot write to {there}: {error.strerror}", remedy)
-    free = shutil.disk_usage(there).free
-    said = f"{path}, writable, {free / 1e9:.1f} GB free" + ("" if path.exists() else " (not made yet)")
+        return Check(name, FAIL, f"cannot write to {existing}: {error.strerror}", remedy)
+    free = shutil.disk_usage(existing).free
+    summary = f"{path}, writable, {free / 1e9:.1f} GB free" + ("" if path.exists() else " (not made yet)")
     if free < LOW_SPACE:
         remedy = f"free some space, or set REPRO_{name.upper()} to a larger disk"
-        return Check(name, FAIL if free < NO_SPACE else WARN, said, remedy)
-    return Check(name, OK, said)
+        return Check(name, FAIL if free < NO_SPACE else WARN, summary, remedy)
+    return Check(name, OK, summary)
 
 
 def stores() -> Check:
     """Prepared data stores: manifests and file sizes, not the hashes."""
     from repro.data.store.store import open_store
 
-    found = sorted(
+    prepared = sorted(
         (p.parent.parent.name, p.parent.name) for p in data_dir().glob("[!.]*/[!.]*/manifest.json")
     )
-    if not found:
+    if not prepared:
         remedy = "`repro data list` shows what can be prepared; --scale cpu makes its own data"
         return Check("stores", WARN, "none prepared", remedy)
     broken = []
-    for name, variant in found:
+    for name, variant in prepared:
         try:
             open_store(name, variant)
         except UserError as error:
             broken.append(str(error))
     if broken:
         return Check("stores", FAIL, broken[0], "run the command that the line names")
-    return Check("stores", OK, ", ".join(f"{name}/{variant}" for name, variant in found))
+    return Check("stores", OK, ", ".join(f"{name}/{variant}" for name, variant in prepared))
 
 
 def wandb_state() -> Check:
@@ -244,19 +244,19 @@ def wandb_state() -> Check:
     host = urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD).hostname or ""
     key = "key found" if tracking.has_key(host) else "no key"
     mode = tracking.mode()
-    said = (
+    summary = (
         f"{version}, {key} for {host}, runs are logged {mode}"
         if mode != "disabled"
         else f"{version}, disabled"
     )
     if mode == "online" or os.environ.get("WANDB_MODE"):
-        return Check("wandb", OK, said)
+        return Check("wandb", OK, summary)
     remedy = (
         "export WANDB_API_KEY or run `wandb login`"
         if key == "no key"
         else f"{host} is not reachable from here"
     )
-    return Check("wandb", WARN, said, remedy)
+    return Check("wandb", WARN, summary, remedy)
 
 
 def slurm() -> Check:
@@ -269,15 +269,15 @@ def slurm() -> Check:
             "slurm",
             FAIL,
             f"{', '.join(missing)} not on PATH",
-            "install Slurm's client commands, or mend PATH",
+            "install Slurm's client commands, or correct PATH",
         )
-    said = "version unknown"
+    version = "version unknown"
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         answer = subprocess.run(
             ["sbatch", "--version"], capture_output=True, text=True, timeout=5, check=False
         )
-        said = answer.stdout.strip() or said
-    return Check("slurm", OK, said)
+        version = answer.stdout.strip() or version
+    return Check("slurm", OK, version)
 
 
 def datasets_state() -> Check:

@@ -23,13 +23,13 @@ class UserError(ReproError):
 
 
 class Preempted(ReproError):
-    """The run was asked to stop by the system, has saved itself, and wants to be started again."""
+    """The system asked the run to stop; it has saved a checkpoint and should be started again."""
 
     exit_code = EXIT_REQUEUE
 
 
 class Interrupted(Preempted):
-    """The run was asked to stop by its user and has saved itself."""
+    """The user asked the run to stop; it has saved a checkpoint."""
 
     exit_code = EXIT_INTERRUPTED
 

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all. Standard library only."""
+"""Writes files atomically. Standard library only."""
 
 import contextlib
 import errno

@@ -68,7 +68,7 @@ def draw(title: str, bands: Sequence[Band]) -> bytes:
     from PIL import Image, ImageDraw
 
     font, title = _font(), _plain(title)
-    sizes = [[_size(one, font) for one in band.maps] for band in bands]
+    sizes = [[_size(table, font) for table in band.maps] for band in bands]
     widths = [sum(width for width, _ in row) + GAP * (len(row) - 1) for row in sizes]
     heights = [max(height for _, height in row) + 2 * FONT + GAP for row in sizes]
     width, height = (
@@ -86,8 +86,8 @@ def draw(title: str, bands: Sequence[Band]) -> bytes:
     for band, row, down in zip(bands, sizes, heights, strict=True):
         pen.text((MARGIN, y), _plain(band.title), _INK, font)
         x = MARGIN
-        for one, (across, _) in zip(band.maps, row, strict=True):
-            _place(sheet, pen, font, one, x, y + 2 * FONT)
+        for table, (across, _) in zip(band.maps, row, strict=True):
+            _place(sheet, pen, font, table, x, y + 2 * FONT)
             x += across + GAP
         y += down
     out = io.BytesIO()
@@ -116,39 +116,39 @@ def _font() -> "Font":
     return ImageFont.load_default(FONT)
 
 
-def _labels(one: HeatMap, font: "Font") -> tuple[int, int]:
+def _labels(table: HeatMap, font: "Font") -> tuple[int, int]:
     """Pixels left of the table and above it that labels and the title take."""
-    left = max((int(font.getlength(_shown(label))) for label in one.rows), default=0)
-    above = max((int(font.getlength(_shown(label))) for label in one.columns), default=0)
+    left = max((int(font.getlength(_shown(label))) for label in table.rows), default=0)
+    above = max((int(font.getlength(_shown(label))) for label in table.columns), default=0)
     return left + (4 if left else 0), above + (4 if above else 0) + FONT + 4
 
 
-def _size(one: HeatMap, font: "Font") -> tuple[int, int]:
-    left, above = _labels(one, font)
-    columns = len(one.values[0]) if one.values else 0
-    return left + max(columns * one.cell[0], int(font.getlength(_plain(one.title)))), above + len(
-        one.values
-    ) * one.cell[1]
+def _size(table: HeatMap, font: "Font") -> tuple[int, int]:
+    left, above = _labels(table, font)
+    columns = len(table.values[0]) if table.values else 0
+    return left + max(columns * table.cell[0], int(font.getlength(_plain(table.title)))), above + len(
+        table.values
+    ) * table.cell[1]
 
 
-def _place(sheet: "Sheet", pen: "Pen", font: "Font", one: HeatMap, x: int, y: int) -> None:
+def _place(sheet: "Sheet", pen: "Pen", font: "Font", table: HeatMap, x: int, y: int) -> None:
     """Draws one table with its upper left corner, labels included, at ``(x, y)``."""
-    left, above = _labels(one, font)
-    wide, high = one.cell
+    left, above = _labels(table, font)
+    wide, high = table.cell
     x, top = x + left, y + above
-    pen.text((x, y), _plain(one.title), _INK, font)
-    for i, row in enumerate(one.values):
+    pen.text((x, y), _plain(table.title), _INK, font)
+    for i, row in enumerate(table.values):
         for j, value in enumerate(row):
             corner = (x + j * wide, top + i * high)
-            pen.rectangle((*corner, corner[0] + wide - 1, corner[1] + high - 1), colour(value, one.signed))
+            pen.rectangle((*corner, corner[0] + wide - 1, corner[1] + high - 1), colour(value, table.signed))
     pen.rectangle(
-        (x - 1, top - 1, x + len(one.values[0]) * wide, top + len(one.values) * high), outline=_FAINT
+        (x - 1, top - 1, x + len(table.values[0]) * wide, top + len(table.values) * high), outline=_FAINT
     )
-    for j in one.rules:
-        pen.line((x + j * wide, top, x + j * wide, top + len(one.values) * high), _RULE)
-    for i, label in enumerate(one.rows):
+    for j in table.rules:
+        pen.line((x + j * wide, top, x + j * wide, top + len(table.values) * high), _RULE)
+    for i, label in enumerate(table.rows):
         pen.text((x - 4, top + i * high + high // 2), _shown(label), _INK, font, anchor="rm")
-    for j, label in enumerate(one.columns):
+    for j, label in enumerate(table.columns):
         _upright(sheet, font, _shown(label), x + j * wide + wide // 2, top - 3)
 
 

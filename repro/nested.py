@@ -1,4 +1,4 @@
-"""Nested mappings and lists, as YAML gives them: flattened, laid over each other. Needs no torch."""
+"""Nested mappings and lists, as read from YAML: flattened and merged. Needs no torch."""
 
 import copy
 from typing import Any, TypeAlias

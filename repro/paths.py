@@ -1,4 +1,4 @@
-"""Where things lie. Standard library only."""
+"""Paths of the project's folders. Standard library only."""
 
 import os
 from pathlib import Path

@@ -97,13 +97,13 @@ class Recipe:
     def start_with(self) -> str:
         """What is taken over from there; a UserError where that is no word of :data:`TAKEN`, or both are given."""
         fitting = TAKEN[self.origin] if self.origin else ("weights",)
-        said = self.config.get("start_with") or fitting[0]
+        value = self.config.get("start_with") or fitting[0]
         if self.start_from is not None and self.pretrained is not None:
             raise UserError(f"{self.experiment} has start_from and pretrained; leave one of them out")
-        if said not in fitting:
+        if value not in fitting:
             ways = "; ".join(f"{key} takes {', '.join(words)}" for key, words in TAKEN.items())
-            raise UserError(f"{self.experiment}: start_with: {said!r} does not fit; {ways}")
-        return str(said)
+            raise UserError(f"{self.experiment}: start_with: {value!r} does not fit; {ways}")
+        return str(value)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -140,15 +140,15 @@ def _is_infrastructure(key: str) -> bool:
 
 @cache
 def _files(root: Path) -> dict[str, dict[str, Path]]:
-    found: dict[str, dict[str, Path]] = {}
+    by_name: dict[str, dict[str, Path]] = {}
     for path in sorted(root.glob("*/*.yaml")):
         name, _, scale = path.name.removesuffix(".yaml").partition(".")
         if scale and scale not in SCALES[1:]:
             raise UserError(f"{path}: {scale!r} is not a scale{nearest(scale, SCALES[1:])}; rename the file")
-        found.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
-    for name in (name for name, files in found.items() if "paper" not in files):
-        raise UserError(f"{root / name}.yaml is not there, but overlays of it are; write it or remove them")
-    return found
+        by_name.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
+    for name in (name for name, files in by_name.items() if "paper" not in files):
+        raise UserError(f"{root / name}.yaml is missing, but it has overlays; write it or remove them")
+    return by_name
 
 
 def recipe_files() -> dict[str, dict[str, Path]]:
@@ -213,8 +213,8 @@ def _override(config: Config, overrides: Overrides) -> tuple[tuple[str, ...], tu
     also, notices = followers(config, overrides)
     for key, value in also:
         set_key(config, key, value)
-    if told := [pair for pair in overrides if not _is_infrastructure(pair[0])]:
-        config["deviations"] = [*(config.get("deviations") or ()), deviation(told, also)]
+    if shown := [pair for pair in overrides if not _is_infrastructure(pair[0])]:
+        config["deviations"] = [*(config.get("deviations") or ()), deviation(shown, also)]
     return words([*overrides, *also]), (*dropped, *notices)
 
 
@@ -236,9 +236,9 @@ def _choose_point(config: Config, name: str, point: str) -> Config:
     if not points:
         raise UserError(f"{name} has no points, so {name}@{point} does not exist")
     if point not in points:
-        said = f"{name}@{point}" if point else name
-        there = ", ".join(f"{name}@{p}" for p in points)
-        raise UserError(f"{said!r} is not a point of {name}; choose one of: {there}")
+        label = f"{name}@{point}" if point else name
+        choices = ", ".join(f"{name}@{p}" for p in points)
+        raise UserError(f"{label!r} is not a point of {name}; choose one of: {choices}")
     for key, value in (points[point] or {}).items():
         if key in HEADER:
             config[key] = value

@@ -1,4 +1,4 @@
-"""Run records: what one run measured and everything needed to judge it. Standard library only.
+"""Run records: the measurements of one run and everything needed to judge them. Standard library only.
 
 A record is one JSON file, written once by rank 0 at the end of a run, below
 ``results/runs/<paper>/<recipe>/``. Tables are made from records and from nothing else.
@@ -71,7 +71,7 @@ class RunRecord:
     metrics: list[Measurement]
     curves: dict[str, list[Any]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
     checkpoint_sha256: str | None
-    outputs_sha256: str | None  # of <record>.outputs.txt beside the record
+    outputs_sha256: str | None  # of <record>.outputs.txt next to the record
     finished: str  # ISO 8601, UTC
     wandb_url: str | None = None
     deviations: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class RunRecord:
     start_from: dict[str, str] | None = None
     code_sha256: str | None = None  # over the package's source files that were imported
     external: bool = False  # uploaded by others; never `reproduced`
-    # Settings given beside the recipe: --trainer.max_steps=10.
+    # Settings given in addition to the recipe: --trainer.max_steps=10.
     overrides: list[str] = field(default_factory=list)
     # {"<what>/<line>": numbers over equal parts of [0, 1]}: what a continuous memory holds, and how it is read.
     profiles: dict[str, list[float]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ def _check_types(record: RunRecord, name: str) -> None:
                 raise UserError(f"{name}: {where}{key} is {value!r}, which is not of the right type")
     for key, points in record.curves.items():
         if not all(map(_is_point, points)):
-            raise UserError(f"{name}: curve {key} is no list of points [step, value]")
+            raise UserError(f"{name}: curve {key} is not a list of points [step, value]")
 
 
 @cache
@@ -184,7 +184,7 @@ def _fits(value: object, hint: object) -> bool:
     if hint is Any:
         return True
     if isinstance(hint, UnionType):
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(_fits(value, item) for item in get_args(hint))
     if isinstance(value, bool | int | float):
         numbers = (int, float) if hint is float else (hint,)
         return type(value) in numbers and -1e300 < value < 1e300
@@ -192,7 +192,7 @@ def _fits(value: object, hint: object) -> bool:
     if not isinstance(kind, type) or not isinstance(value, kind):
         return False
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_fits(one, inner) for inner in get_args(hint)[-1:] for one in values)
+    return all(_fits(item, inner) for inner in get_args(hint)[-1:] for item in values)
 
 
 def _is_required(f: "dataclasses.Field[object]") -> bool:
@@ -252,8 +252,8 @@ class Records:
 
 
 def read_records(runs: Path) -> Records:
-    """Every record below a folder; one that is damaged does not keep the others from being read."""
-    found = Records([], [])
+    """Every record below a folder; a damaged one does not prevent the others from being read."""
+    records = Records([], [])
     left_out = withdrawn(runs)
     for path in sorted(runs.rglob("*.json")):
         place = path.relative_to(runs).as_posix()
@@ -262,11 +262,11 @@ def read_records(runs: Path) -> Records:
         except (UserError, RecursionError) as error:
             if place not in left_out:
                 problem = " ".join(str(error).removeprefix(f"{path}: ").split())
-                found.damaged.append(Damage(place, problem[:300]))
+                records.damaged.append(Damage(place, problem[:300]))
             continue
         record.stored_at = place
-        found.good.append(record)
-    return found
+        records.good.append(record)
+    return records
 
 
 def withdrawn(runs: Path) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Seeds: which ones of a recipe are judged, which are for tuning, and how a user names them. Needs no torch.
+"""Seeds: the judged ones of a recipe, those for tuning, and how a user names them. Needs no torch.
 
 Settings are found with seeds from :data:`TUNING` on. The judged seeds of a recipe are written down before they run, in
 its header: ``seeds: 1-3``; and ``extended_to: 1-8`` where an undecided result is extended, once.
@@ -15,13 +15,13 @@ from repro.errors import UserError
 TUNING = 100  # seeds from here on are for finding settings; their records are never judged
 JUDGED = (1, 2, 3, 4, 5)  # of a recipe that declares none
 LARGEST = 2**32 - 1
-MOST = 10_000  # so many seeds may be named at once
+MOST = 10_000  # the most seeds that may be named at once
 _PART = re.compile(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*")
 
 
 @dataclass(frozen=True)
 class SeedChoice:
-    """Which seeds of each recipe are meant.
+    """The seeds of each recipe that a user chose.
 
     Attributes:
         count: so many of the recipe's judged seeds, its first; all of them where it has fewer.
@@ -53,9 +53,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds in the order named: ``11-15`` or ``1-3,7``.
 
     Raises:
-        UserError: something else, a range that runs backwards, a seed that stands twice or is too large.
+        UserError: something else, a range that runs backwards, a seed that is repeated or too large.
     """
-    found: list[int] = []
+    seeds: list[int] = []
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if not match:
@@ -63,13 +63,13 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise UserError(f"seeds {text!r}: {part!r} runs backwards; write {last}-{first}")
-        if last > LARGEST or last - first + len(found) >= MOST:
+        if last > LARGEST or last - first + len(seeds) >= MOST:
             raise UserError(f"seeds {text!r}: at most {MOST} seeds, none above {LARGEST}")
-        found.extend(range(first, last + 1))
-    seed, times = Counter(found).most_common(1)[0]
+        seeds.extend(range(first, last + 1))
+    seed, times = Counter(seeds).most_common(1)[0]
     if times > 1:
-        raise UserError(f"seeds {text!r}: {seed} stands {times} times; name each seed once")
-    return tuple(found)
+        raise UserError(f"seeds {text!r}: {seed} is given {times} times; name each seed once")
+    return tuple(seeds)
 
 
 def show_seeds(seeds: Iterable[int]) -> str:
@@ -121,8 +121,8 @@ def _declared(experiment: str, header: Mapping[str, Any], key: str) -> tuple[int
 
 def unjudged(experiment: str, seeds: Iterable[int], judged: Sequence[int]) -> list[str]:
     """A line for those of the seeds whose records are kept and not judged, and one for tuning seeds."""
-    left = [seed for seed in seeds if seed not in judged]
-    others, tuning = [s for s in left if s < TUNING], [s for s in left if s >= TUNING]
+    unjudged_seeds = [seed for seed in seeds if seed not in judged]
+    others, tuning = [s for s in unjudged_seeds if s < TUNING], [s for s in unjudged_seeds if s >= TUNING]
     lines = []
     if others:
         why = f"not among its judged seeds {show_seeds(judged)}"

@@ -1,4 +1,4 @@
-"""Which code this is: commit, changes, hash. Standard library only."""
+"""The version of the code: commit, changes, hash. Standard library only."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ _PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Source:
-    """The code of a run, as it was when the process began.
+    """The code of a run when the process began.
 
     Attributes:
         commit: of the checkout; None outside git.
@@ -31,19 +31,19 @@ class Source:
 
 
 def source(root: Path = PROJECT) -> Source:
-    """What the code below a checkout or snapshot is now."""
+    """The current code below a checkout or snapshot."""
     return Source(*state(root), code_hash(root))
 
 
 def state(root: Path = PROJECT) -> tuple[str | None, bool | None]:
     """The commit, and whether sources differ from it; (None, None) outside git.
 
-    A submitted job runs from a snapshot, which says what it was taken from.
+    A submitted job runs from a snapshot, which contains these facts.
     """
     facts = root / SNAPSHOT_FACTS
     if facts.is_file():
-        said = json.loads(facts.read_text(encoding="utf-8"))
-        return said["commit"], said["dirty"]
+        snapshot = json.loads(facts.read_text(encoding="utf-8"))
+        return snapshot["commit"], snapshot["dirty"]
     head = git(root, "rev-parse", "HEAD")
     if not head or not git(root, "ls-files", "--", "repro"):  # none, or another's checkout around this one
         return None, None
@@ -60,7 +60,7 @@ def code_hash(root: Path) -> str:
 
 
 def git(root: Path, *arguments: str) -> bytes | None:
-    """What git says in a folder; None where it is missing or refuses. A hook's variables do not mislead it."""
+    """The output of git in a folder; None where it is missing or fails. Variables of a hook are ignored."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(

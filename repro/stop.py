@@ -1,4 +1,4 @@
-"""Being asked to stop: a signal sets a flag, and nothing more happens inside its handler. Needs no torch."""
+"""Requests to stop: a signal handler only sets a flag. Needs no torch."""
 
 import os
 import signal

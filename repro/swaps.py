@@ -1,4 +1,4 @@
-"""Settings that name another class: what only the class before it knew is dropped. Imports a class when one is swapped.
+"""Settings that name another class: arguments that only the old class has are dropped. Imports swapped classes.
 
 In a file, and in a setting that gives a whole ``{class_path: ..., init_args: ...}``, another class replaces all
 arguments. A setting that gives the class path alone keeps the arguments that both classes take.
@@ -25,9 +25,9 @@ IMPORTABLE = (
 
 
 def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
-    """Removes the arguments that the class before took and the one in its place does not.
+    """Removes the arguments that the old class takes and the new one does not.
 
-    What neither of them takes, and what the overrides give themselves, stays and is refused by the constructor.
+    Arguments that neither takes, or that the overrides set, stay, and the constructor refuses them.
 
     Args:
         before: the configuration of the files.
@@ -40,14 +40,14 @@ def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
     given = {short(k) for key, value in overrides for k in flatten(value, key)}
     lines = []
     for place, was, node in _swapped(before, after):
-        kept, old, new = node.get("init_args"), parameters(was), parameters(node["class_path"])
-        if not (isinstance(kept, dict) and old and new):
+        args, old, new = node.get("init_args"), parameters(was), parameters(node["class_path"])
+        if not (isinstance(args, dict) and old and new):
             continue
-        typed = {key for key in kept if any(f"{k}.".startswith(f"{short(place)}.{key}.") for k in given)}
-        unknown = [key for key in kept if key in old - new - typed]
+        typed = {key for key in args if any(f"{k}.".startswith(f"{short(place)}.{key}.") for k in given)}
+        unknown = [key for key in args if key in old - new - typed]
         for key in unknown:
-            del kept[key]
-        if not kept:
+            del args[key]
+        if not args:
             del node["init_args"]
         if unknown:
             lines.append(f"{node['class_path'].rpartition('.')[2]} has no {', '.join(unknown)}: dropped")
@@ -55,7 +55,7 @@ def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
 
 
 def _swapped(before: Tree, after: Tree, place: str = "") -> Iterator[tuple[str, str, Config]]:
-    """Where a setting named another class: the dotted key, the class before, what stands there now."""
+    """The settings that name another class: the dotted key, the class before, the node now."""
     if isinstance(before, dict) and isinstance(after, dict):
         was, now = before.get("class_path"), after.get("class_path")
         if isinstance(was, str) and isinstance(now, str) and was != now:
@@ -70,13 +70,13 @@ def _swapped(before: Tree, after: Tree, place: str = "") -> Iterator[tuple[str, 
 
 
 def parameters(class_path: str) -> set[str]:
-    """What a class takes by name; empty where that cannot be known, or where it takes everything."""
+    """The argument names of a class; empty if unknown or if it takes any."""
     module, _, name = class_path.rpartition(".")
     if not any(f"{module}.".startswith(f"{prefix}.") for prefix in IMPORTABLE):
         return set()
     try:
-        found = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+        signature = inspect.signature(getattr(importlib.import_module(module), name)).parameters
     except (ImportError, AttributeError, TypeError, ValueError):  # refused where the class is built
         return set()
-    everything = any(p.kind is p.VAR_KEYWORD for p in found.values())
-    return set() if everything else set(found)
+    everything = any(p.kind is p.VAR_KEYWORD for p in signature.values())
+    return set() if everything else set(signature)

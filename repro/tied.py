@@ -32,7 +32,7 @@ def stated(config: Config) -> list[tuple[str, Config]]:
     """Each quantity, with the keys under which a configuration states it and their values; not the untied ones."""
     untied = config.get("untied") or ()
     flat = {short(key): value for key, value in flatten(config).items() if short(key) not in untied}
-    return [(what, {k: flat[k] for k in keys if flat.get(k) is not None}) for what, keys in TIED.items()]
+    return [(name, {k: flat[k] for k in keys if flat.get(k) is not None}) for name, keys in TIED.items()]
 
 
 def require_agreement(experiment: str, config: Config) -> None:
@@ -49,21 +49,21 @@ def require_agreement(experiment: str, config: Config) -> None:
     for key in untied if isinstance(untied, list) else [untied]:
         if key not in tied or not isinstance(untied, list):
             raise UserError(
-                f"{experiment}: untied: {untied!r} is no list of tied keys{nearest(str(key), tied)}; "
+                f"{experiment}: untied: {untied!r} is not a list of tied keys{nearest(str(key), tied)}; "
                 f"write `untied: [model.schedule.steps]`"
             )
-    for what, found in stated(config):
-        for key, value in found.items():
-            first = next(iter(found))
-            if value != found[first]:
+    for quantity, values in stated(config):
+        for key, value in values.items():
+            first = next(iter(values))
+            if value != values[first]:
                 raise UserError(
-                    f"{experiment}: {first} is {found[first]} and {key} is {value}, but both are the {what}; "
+                    f"{experiment}: {first} is {values[first]} and {key} is {value}, but both are the {quantity}; "
                     f"write one value, or `untied: [{key}]` if that is meant"
                 )
 
 
 def followers(config: Config, overrides: Pairs) -> tuple[list[tuple[str, Tree]], list[str]]:
-    """What is set together with the overrides of a recipe whose keys agreed.
+    """The keys to be set together with the overrides of a recipe whose keys agreed.
 
     Args:
         config: with the overrides set.
@@ -71,20 +71,20 @@ def followers(config: Config, overrides: Pairs) -> tuple[list[tuple[str, Tree]],
 
     Returns:
         Further pairs to be set: keys that the configuration states and that were not given. And lines for the user:
-        what sets what, and which keys of one quantity were given different values, which sets no other.
+        which key sets which, and keys of one quantity that were given different values, which set no other.
     """
-    given = {short(k) for key, value in overrides for k in flatten(value, key)}
+    overridden = {short(k) for key, value in overrides for k in flatten(value, key)}
     also: list[tuple[str, Tree]] = []
     lines = []
-    for what, found in stated(config):
-        new = {key: value for key, value in found.items() if key in given}
+    for quantity, values in stated(config):
+        new = {key: value for key, value in values.items() if key in overridden}
         if not new:
             continue
         key, value = next(iter(new.items()))
-        others = [k for k in found if k not in given and found[k] != value]
+        others = [k for k in values if k not in overridden and values[k] != value]
         if any(v != value for v in new.values()):
-            lines.append(f"{' and '.join(f'{k} {v}' for k, v in new.items())}: two values for the {what}")
-        elif others and isinstance(value, int):  # what is no number is refused by its own name
+            lines.append(f"{' and '.join(f'{k} {v}' for k, v in new.items())}: two values for the {quantity}")
+        elif others and isinstance(value, int):  # a value that is not a number is refused under its own key
             lines.append(f"{key} {value} also sets {', '.join(others)}")
             also += [(k, value) for k in others]
     return also, lines
@@ -95,12 +95,12 @@ def words(pairs: Pairs) -> tuple[str, ...]:
     return tuple(f"--{key}={json.dumps(value, default=str)}" for key, value in pairs)
 
 
-def deviation(given: Pairs, also: Pairs) -> str:
+def deviation(overrides: Pairs, also: Pairs) -> str:
     """The line about settings among the deviations of a run.
 
     Args:
-        given: by the user.
+        overrides: given by the user.
         also: those that were set together with them.
     """
     more = f" (also {' '.join(words(also))})" if also else ""
-    return f"Settings given on the command line: {' '.join(words(given))}{more}"
+    return f"Settings given on the command line: {' '.join(words(overrides))}{more}"

@@ -1,4 +1,4 @@
-"""YAML, read safely: plain values only, a key given twice refused, errors of one line. Needs no torch."""
+"""Reads YAML safely: plain values only, duplicate keys refused, errors of one line. Needs no torch."""
 
 import re
 from pathlib import Path
@@ -13,11 +13,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """Safe YAML, in C where available, that reads ``1e-9`` as a number and refuses a key given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
+        keys = set()
         for mark, key in ((key.start_mark, str(key.value)) for key, _ in node.value):
-            if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=mark)
-            seen.add(key)
+            if key in keys:
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=mark)
+            keys.add(key)
         return dict(super().construct_mapping(node, deep=deep))
 
 

@@ -97,5 +97,5 @@ def test_sheets_that_cannot_be() -> None:
     with pytest.raises(UserError, match="must have one shape"):
         to_png([*pictures, *some(1, 2, 3, 1)])
     for shape, pixels in (((2, 2, 2), bytes(8)), ((2, 2, 1), bytes(7)), ((0, 2, 1), b"")):
-        with pytest.raises(UserError, match="no pictures of"):
+        with pytest.raises(UserError, match="not pictures of"):
             cut_up(shape, pixels)

@@ -76,7 +76,7 @@ def test_an_overlay_of_an_unknown_scale_is_refused(write):
 
 def test_an_overlay_without_its_recipe_is_refused(write):
     write("lost.cpu.yaml", "trainer: {max_steps: 5}")
-    with pytest.raises(UserError, match=r"lost\.yaml is not there"):
+    with pytest.raises(UserError, match=r"lost\.yaml is missing"):
         experiments()
 
 

@@ -13,8 +13,8 @@ def test_yaml_reads_exponents_as_numbers():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: 2\na: 3", "line 3: the key 'a' stands twice"),
-        ("x:\n  a: 1\n  a: 2", "line 3: the key 'a' stands twice"),
+        ("a: 1\nb: 2\na: 3", "line 3: the key 'a' is given twice"),
+        ("x:\n  a: 1\n  a: 2", "line 3: the key 'a' is given twice"),
         ("a: [1, 2", "recipe, line"),
         ("? [a]\n: 1", "unhashable"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),

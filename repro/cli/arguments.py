@@ -1,4 +1,4 @@
-"""What the verbs share of argparse: the type of the parsers' collection, and shell completion."""
+"""Shared helpers for argparse: the type of the parsers' collection, and shell completion."""
 
 import argparse
 from collections.abc import Callable

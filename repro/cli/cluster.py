@@ -29,8 +29,8 @@ def register(verbs: Verbs) -> None:
     completed(cluster, complete_clusters)
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
-    submit.add_argument("--comment", metavar="TEXT", help="shown by squeue behind the submission's name")
-    submit.add_argument("--tables", action="store_true", help="a last job that makes the tables")
+    submit.add_argument("--comment", metavar="TEXT", help="shown by squeue after the submission's name")
+    submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
     submit.add_argument(
         "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
     )
@@ -41,7 +41,7 @@ def register(verbs: Verbs) -> None:
         "are set together unless each is given; nodes and devices are set in the profile"
     )
 
-    doctor = verbs.add_parser("doctor", help="GPUs, ranks, disk, stores, W&B, Slurm: what works here")
+    doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
     doctor.add_argument("--json", action="store_true")
     doctor.set_defaults(handler=examine)
 
@@ -98,7 +98,7 @@ def _scripts(plan: "Plan") -> str:
 
 
 def _conclude(plan: "Plan", entry: "Submission") -> None:
-    """After a submission: which jobs, where they write, what to type next."""
+    """After a submission: prints the jobs, the folder of their logs and the next commands."""
     for job in entry.jobs:
         print(f"submitted: job {job.job_id}, {job.name}")
     print(f"logs: {entry.folder / 'logs'}")
@@ -106,7 +106,7 @@ def _conclude(plan: "Plan", entry: "Submission") -> None:
 
 
 def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
-    """One object for each run that is wanted: what became of it, and as which task."""
+    """One object for each requested run: its state and its task."""
     jobs = {job.name: job for job in entry.jobs} if entry else {}
     placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}
     rows = []
@@ -128,11 +128,11 @@ def examine(args: argparse.Namespace) -> int:
 
     from repro.doctor import checks
 
-    found = checks()
+    results = checks()
     if args.json:
-        print(json.dumps([asdict(check) for check in found], indent=1))
+        print(json.dumps([asdict(check) for check in results], indent=1))
     else:
-        for check in found:
+        for check in results:
             remedy = f"  → {check.remedy}" if check.remedy and check.status != "ok" else ""
             print(f"{check.status:4}  {check.name:12}  {check.detail}{remedy}")
-    return 1 if any(check.status == "fail" for check in found) else 0
+    return 1 if any(check.status == "fail" for check in results) else 0

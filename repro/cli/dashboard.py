@@ -21,14 +21,12 @@ def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     from repro.cli.results import complete_papers
 
-    parser = verbs.add_parser(
-        "dashboard", help="a paper's W&B workspace and report: made, or brought up to date"
-    )
+    parser = verbs.add_parser("dashboard", help="create or update a paper's W&B workspace and report")
     completed(parser.add_argument("paper", metavar="PAPER"), complete_papers)
     parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
     parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
-    parser.add_argument("--dry-run", action="store_true", help="print the specification; asks no server")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the specification there")
+    parser.add_argument("--dry-run", action="store_true", help="print the specification; contact no server")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the specification to this file")
     parser.set_defaults(handler=make_dashboard)
 
 
@@ -65,7 +63,7 @@ def _publish(board: "Dashboard", entity: str, project: str) -> None:
     with plainly(f"dashboard of {board.paper.key}"):
         entity = entity or api.default_entity or ""
         if not entity:
-            raise UserError("W&B names no entity for this key; say --entity")
+            raise UserError("W&B names no entity for this key; give --entity")
         saved = publish(specification(board, entity, project), api, runs_dir() / ADDRESSES)
-    for one in saved:
-        print(f"{'created' if one.created else 'updated'} {one.kind:<9} {one.url}")
+    for item in saved:
+        print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")

@@ -16,7 +16,7 @@ def register(verbs: Verbs) -> None:
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_data)
 
-    prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set, once")
+    prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set")
     completed(prepare.add_argument("name", metavar="NAME"), complete_names)
     prepare.add_argument(
         "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
@@ -24,9 +24,11 @@ def register(verbs: Verbs) -> None:
     prepare.add_argument(
         "--level",
         metavar="LEVEL",
-        help="what a token of a text is: words, bytes, chars (see `repro data list`)",
+        help="unit of a text's tokens: words, bytes or chars (see `repro data list`)",
     )
-    prepare.add_argument("--vocab-size", type=int, metavar="N", help="subwords of a vocabulary to learn")
+    prepare.add_argument(
+        "--vocab-size", type=int, metavar="N", help="size of the subword vocabulary to learn"
+    )
     prepare.add_argument("--size", type=int, metavar="N", help="training pairs, for generated data")
     prepare.add_argument(
         "--tokenizer", type=Path, metavar="FILE", help="an existing .json or SentencePiece .model"
@@ -48,16 +50,16 @@ def complete_names(prefix: str, **_: object) -> list[str]:
 def list_data(args: argparse.Namespace) -> None:
     from repro.data.sources import list_sources
 
-    found = list_sources()
+    sources = list_sources()
     if args.json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        print(json.dumps(sources, indent=1, ensure_ascii=False))
         return
     from tabulate import tabulate
 
     shown = ("name", "title", "licence", "size", "levels", "obtained", "stores")
     rows = [
         {key: ", ".join(row[key]) if key in ("levels", "stores") else row[key] for key in shown}
-        for row in found
+        for row in sources
     ]
     print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 26, 18, 11, None, 22]))
 

@@ -23,12 +23,12 @@ def register(verbs: Verbs) -> None:
         "--attention",
         type=Path,
         metavar="PNG",
-        help="draw what the first translation looked at, to this file",
+        help="draw the attention of the first translation to this file",
     )
     translate.set_defaults(handler=translate_lines)
 
     generate = verbs.add_parser(
-        "generate", help="sample: continuations of prompts, or translations, line by line"
+        "generate", help="sample continuations of prompts, or translations, line by line"
     )
     add_run(generate)
     generate.add_argument("--temperature", type=float, default=1.0)
@@ -37,13 +37,13 @@ def register(verbs: Verbs) -> None:
         "--top-p", type=float, metavar="P", help="sample among the likeliest tokens of mass P"
     )
     generate.add_argument(
-        "--max-new", type=int, default=100, metavar="N", help="most new tokens (default 100)"
+        "--max-new", type=int, default=100, metavar="N", help="at most N new tokens (default 100)"
     )
     generate.add_argument(
         "--samples", type=int, default=1, metavar="N", help="samples of each line (default 1)"
     )
     generate.add_argument(
-        "--seed", dest="sample_seed", type=int, default=0, help="of the sampling (default 0)"
+        "--seed", dest="sample_seed", type=int, default=0, help="seed of the sampling (default 0)"
     )
     generate.set_defaults(handler=generate_lines)
 
@@ -54,9 +54,11 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
     run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
     completed(run, complete_experiments)
-    parser.add_argument("--scale", choices=SCALES, help="of an experiment (default: the newest run)")
     parser.add_argument(
-        "--run-seed", type=int, default=None, help="of an experiment (default: the newest run)"
+        "--scale", choices=SCALES, help="scale, if RUN is an experiment (default: the newest run)"
+    )
+    parser.add_argument(
+        "--run-seed", type=int, default=None, help="seed, if RUN is an experiment (default: the newest run)"
     )
 
 
@@ -71,11 +73,11 @@ def translate_lines(args: argparse.Namespace) -> int:
     trained.require_encoder("translate")
     picture: Path | None = args.attention
     for lines in batches(args.batch):
-        found = translate_batch(trained, lines, args.beam)
-        for text in found:
+        translations = translate_batch(trained, lines, args.beam)
+        for text in translations:
             print(text, flush=True)
         if picture is not None:
-            write_atomic(picture, draw_attention(trained, lines[0], found[0]))
+            write_atomic(picture, draw_attention(trained, lines[0], translations[0]))
             picture = None
     return 0
 
@@ -97,12 +99,12 @@ def batches(size: int) -> Iterator[list[str]]:
     """Lines of standard input, in batches; from a terminal, one at a time.
 
     Raises:
-        UserError: an empty line, or bytes that are not UTF-8; names the line. Those before it come first.
+        UserError: an empty line, or bytes that are not UTF-8; names the line, after all lines before it.
     """
     interactive = sys.stdin.isatty()
     if interactive:
         print("one sentence a line; end with Ctrl-D", file=sys.stderr)
-    held: list[str] = []
+    lines: list[str] = []
     problem = ""
     for number, content in enumerate(sys.stdin.buffer, 1):  # as bytes: text is decoded ahead, in blocks
         try:
@@ -113,11 +115,11 @@ def batches(size: int) -> Iterator[list[str]]:
         if not line:
             problem = f"line {number} of standard input is empty; give one sentence a line"
             break
-        held.append(line)
-        if len(held) == (1 if interactive else size):
-            yield held
-            held = []
-    if held:
-        yield held
+        lines.append(line)
+        if len(lines) == (1 if interactive else size):
+            yield lines
+            lines = []
+    if lines:
+        yield lines
     if problem:
         raise UserError(problem)

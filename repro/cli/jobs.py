@@ -14,40 +14,42 @@ _TARGET = "paper, table, row, experiment, run id or its beginning, run folder, o
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    status = verbs.add_parser("status", help="what every run is doing, submitted or local")
+    status = verbs.add_parser("status", help="print the state of every run, submitted or local")
     _add_targets(status)
-    status.add_argument("--json", action="store_true", help="one array with all that is known of each run")
+    status.add_argument("--json", action="store_true", help="one array with everything known about each run")
     status.add_argument(
         "--watch",
         nargs="?",
         type=float,
         const=WATCH_SECONDS,
         metavar="SECONDS",
-        help=f"draw it again every so often (default {WATCH_SECONDS:g} s) until every run has ended or Ctrl-C",
+        help=f"redraw at this interval (default {WATCH_SECONDS:g} s) until every run has ended or Ctrl-C",
     )
     status.add_argument(
         "--all",
         action="store_true",
-        help="also runs that ended over 7 days ago; those of a TARGET always show",
+        help="also list runs that ended over 7 days ago; runs of a TARGET are always listed",
     )
     status.set_defaults(handler=show_status)
 
-    logs = verbs.add_parser("logs", help="what a run's job wrote, all attempts")
-    run = logs.add_argument("run", metavar="RUN", help=f"{_TARGET}; of several runs the last submitted")
+    logs = verbs.add_parser("logs", help="print the log of a run's job, all attempts")
+    run = logs.add_argument("run", metavar="RUN", help=f"{_TARGET}; of several runs, the last submitted")
     completed(run, complete_runs)
-    logs.add_argument("--scale", choices=SCALES, help="of an experiment's runs, one at this scale")
-    logs.add_argument("--seed", type=int, help="of an experiment's runs, the one with this seed")
+    logs.add_argument("--scale", choices=SCALES, help="choose the run at this scale")
+    logs.add_argument("--seed", type=int, help="choose the run with this seed")
     logs.add_argument(
-        "--follow", "-f", action="store_true", help="go on until the job leaves the queue or Ctrl-C"
+        "--follow", "-f", action="store_true", help="keep printing until the job leaves the queue or Ctrl-C"
     )
     logs.add_argument("--lines", "-n", type=int, metavar="N", help="only the last N lines")
-    logs.add_argument("--job", action="store_true", help="only name the job and the file of its log")
+    logs.add_argument("--job", action="store_true", help="only print the job's id and the path of its log")
     logs.set_defaults(handler=show_logs)
 
-    cancel = verbs.add_parser("cancel", help="take runs out of the queue; those under way save themselves")
+    cancel = verbs.add_parser(
+        "cancel", help="remove runs from the queue; running ones save a checkpoint first"
+    )
     _add_targets(cancel)
-    cancel.add_argument("--all", action="store_true", help="everything that was submitted from here")
-    cancel.add_argument("--dry-run", action="store_true", help="only say what would be cancelled")
+    cancel.add_argument("--all", action="store_true", help="everything submitted from here")
+    cancel.add_argument("--dry-run", action="store_true", help="only print what would be cancelled")
     cancel.set_defaults(handler=cancel_runs)
 
 
@@ -72,17 +74,17 @@ def show_status(args: argparse.Namespace) -> None:
     if args.watch is not None and not 1 <= args.watch <= 86400:
         raise UserError(f"--watch must be from 1 to 86400 seconds, not {args.watch:g}")
     if args.json and args.watch is not None:
-        raise UserError("--json is one array: leave out --watch, and call again for another")
+        raise UserError("--json prints one array; leave out --watch")
     if args.watch is not None:
         watch(lambda: survey(args.targets, args.all), args.watch)
         return
-    found = survey(args.targets, args.all)
+    result = survey(args.targets, args.all)
     if args.json:
-        warn(found.notes)
-        rows = [{**asdict(row), "ended": row.ended} for row in found.rows]
+        warn(result.notes)
+        rows = [{**asdict(row), "ended": row.ended} for row in result.rows]
         print(json.dumps(rows, indent=1, ensure_ascii=False))
     else:
-        show(found)
+        show(result)
 
 
 def show_logs(args: argparse.Namespace) -> None:
@@ -104,7 +106,7 @@ def show_logs(args: argparse.Namespace) -> None:
 
 
 def _write(text: str) -> None:
-    """To stdout, at once, whatever characters it can show."""
+    """Writes to stdout at once, with ``?`` for characters that it cannot encode."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()
@@ -115,7 +117,7 @@ def cancel_runs(args: argparse.Namespace) -> None:
 
     tasks = candidates(args.targets, args.all)
     if not tasks:
-        print("nothing to cancel: none of it is in the queue")
+        print("nothing to cancel: no such run is in the queue")
         return
     if not args.dry_run:
         cancel(tasks)
@@ -123,4 +125,4 @@ def cancel_runs(args: argparse.Namespace) -> None:
     for task in tasks:
         print(f"{done}: {task.line}")
     if not args.dry_run and any(task.queued.state == "RUNNING" for task in tasks):
-        print("those that were running save themselves first; `repro submit` goes on from there")
+        print("running runs save a checkpoint first; `repro submit` resumes them")

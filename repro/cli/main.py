@@ -42,10 +42,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message and "(choose from" in message:
             head, _, listed = message.partition(" (choose from ")
-            said = head.split("invalid choice: ", 1)[1].strip("'")
+            value = head.split("invalid choice: ", 1)[1].strip("'")
             choices = [c.strip(" ')") for c in listed.split(",")]
-            there = f"; choose from: {', '.join(choices)}" if len(choices) <= FEW else nearest(said, choices)
-            message = f"{head}{there}; see `{self.prog} --help`"
+            hint = f"; choose from: {', '.join(choices)}" if len(choices) <= FEW else nearest(value, choices)
+            message = f"{head}{hint}; see `{self.prog} --help`"
         raise UserError(message)
 
 
@@ -77,10 +77,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
     try:
-        code = _dispatch([a for a in given if a != "--debug"])
+        code = _dispatch([a for a in words if a != "--debug"])
     except ReproError as error:
         if debug:
             raise
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        _complain("interrupted; the same command goes on from the last checkpoint")
+        _complain("interrupted; the same command resumes from the last checkpoint")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,31 +101,31 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def _dispatch(given: list[str]) -> int:
-    if given and given[0] in native.VERBS:  # these belong to LightningCLI, arguments and all
-        return native.call(given) or EXIT_OK
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in native.VERBS:  # LightningCLI parses these
+        return native.call(words) or EXIT_OK
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    known, rest = parser.parse_known_args(given)
-    if hasattr(known, "overrides"):
-        known.overrides = runs.parse_overrides(rest, _options(parser, given))
-    elif rest:
-        close = nearest(rest[0], _options(parser, given))
-        raise UserError(f"unknown argument {rest[0]!r}{close}; see `repro {known.verb} --help`")
-    handler: Handler = known.handler
-    return handler(known) or EXIT_OK
+    args, extras = parser.parse_known_args(words)
+    if hasattr(args, "overrides"):
+        args.overrides = runs.parse_overrides(extras, _options(parser, words))
+    elif extras:
+        close = nearest(extras[0], _options(parser, words))
+        raise UserError(f"unknown argument {extras[0]!r}{close}; see `repro {args.verb} --help`")
+    handler: Handler = args.handler
+    return handler(args) or EXIT_OK
 
 
-def _options(parser: argparse.ArgumentParser, given: list[str]) -> list[str]:
+def _options(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
     """The options of the verb, and of its action, that the arguments name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for word in given:
+            for word in words:
                 if word in action.choices:
-                    return _options(action.choices[word], given)
+                    return _options(action.choices[word], words)
     return [option for action in parser._actions for option in action.option_strings]
 
 

@@ -39,13 +39,13 @@ def call(arguments: list[str]) -> int | None:
             *arguments,
             "--weights_only=true",
         ]  # a checkpoint holds tensors and plain values, or is refused
-    said = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(_Tee(said)):
+        with contextlib.redirect_stderr(_Tee(stderr)):
             _run(arguments)
     except SystemExit as stop:
         if stop.code == EXIT_BAD_INPUT:
-            raise UserError(explain(said.getvalue())) from None
+            raise UserError(explain(stderr.getvalue())) from None
         raise
     return None
 
@@ -78,7 +78,7 @@ def _run(arguments: list[str]) -> None:
 
     class Cli(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-            for key in HEADER:  # recipes say what they reproduce; that is not for the Trainer
+            for key in HEADER:  # headers of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
 
@@ -104,15 +104,15 @@ def _run(arguments: list[str]) -> None:
 
 
 class _Tee:
-    """Keeps what is written, and passes it on once it is clear that it is no usage error."""
+    """Captures what is written, and passes it on unless it is a usage error."""
 
-    def __init__(self, kept: io.StringIO) -> None:
-        self.kept = kept
+    def __init__(self, captured: io.StringIO) -> None:
+        self.captured = captured
         self.out = sys.stderr
 
     def write(self, text: str) -> int:
-        self.kept.write(text)
-        if not self.kept.getvalue().startswith("usage:"):
+        self.captured.write(text)
+        if not self.captured.getvalue().startswith("usage:"):
             self.out.write(text)
         return len(text)
 

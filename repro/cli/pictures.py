@@ -1,4 +1,4 @@
-"""Verbs that draw what trained models do: attention."""
+"""The verb that draws the attention of trained models: attention."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,7 @@ from repro.cli.infer import add_run
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     attention = verbs.add_parser(
-        "attention", help="draw where a trained run's attention falls on its continuous memory"
+        "attention", help="draw the attention of a trained run over its continuous memory"
     )
     add_run(attention)
     attention.add_argument("--out", type=Path, required=True, metavar="PNG", help="the file that is written")

@@ -15,7 +15,7 @@ from repro.report.formats.text import clean
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     lister = verbs.add_parser(
-        "list", help="published rows, recipes, scales, published and measured values, verdicts"
+        "list", help="list published rows with recipes, scales, published and measured values, verdicts"
     )
     completed(lister.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
     lister.add_argument("--json", action="store_true")
@@ -27,19 +27,21 @@ def register(verbs: Verbs) -> None:
     tables.add_argument(
         "--from-wandb",
         metavar="ENTITY/PROJECT",
-        help="first take in the records that others' runs uploaded there, marked external; 1 if any is refused",
+        help="first import the records that others uploaded there, marked external; exit code 1 if any is refused",
     )
     tables.add_argument(
         "--withdraw",
         metavar="RECORD",
-        help="first withdraw a record, which then counts for nothing; its file stays. Needs --reason",
+        help="first withdraw a record: it no longer counts, its file stays; needs --reason",
     )
     tables.add_argument(
-        "--reason", metavar="TEXT", help="of --withdraw: a fault that is not the score itself"
+        "--reason", metavar="TEXT", help="why the record is withdrawn: a fault other than its score"
     )
     tables.set_defaults(handler=make_tables)
 
-    completion = verbs.add_parser("completion", help='shell completion: eval "$(repro completion bash)"')
+    completion = verbs.add_parser(
+        "completion", help='print shell completion: eval "$(repro completion bash)"'
+    )
     completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
     completion.set_defaults(handler=print_completion)
 
@@ -67,9 +69,9 @@ def list_rows(args: argparse.Namespace) -> int:
 
 
 def name_damaged(damaged: list[Damage]) -> int:
-    """A line on stderr for each damaged record; the exit code."""
-    for one in damaged:
-        print(clean(one), file=sys.stderr)
+    """Prints a line on stderr for each damaged record; returns the exit code."""
+    for damage in damaged:
+        print(clean(damage), file=sys.stderr)
     return 1 if damaged else 0
 
 
@@ -99,16 +101,16 @@ def make_tables(args: argparse.Namespace) -> int:
 
 
 def pull_records(target: str) -> bool:
-    """Takes in others' records, with a line for each; False where one was refused."""
+    """Imports others' records, with a line for each; False if one was refused."""
     from repro.report.results.external import refused, take
     from repro.tracking.pull import pull
 
     states = []
-    for one in pull(target):
-        if one.problem is not None:
-            outcome = refused(one.name, one.problem)
+    for upload in pull(target):
+        if upload.problem is not None:
+            outcome = refused(upload.name, upload.problem)
         else:
-            outcome = take(one.name, one.record, one.outputs, target, results_dir() / "runs")
+            outcome = take(upload.name, upload.record, upload.outputs, target, results_dir() / "runs")
         print(outcome, flush=True)
         states.append(outcome.state)
     counts = ", ".join(f"{states.count(state)} {state}" for state in ("taken", "there", "refused"))

@@ -24,34 +24,36 @@ SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these s
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    config = verbs.add_parser("config", help="the resolved configuration of an experiment")
+    config = verbs.add_parser("config", help="print the resolved configuration of an experiment")
     add_experiment(config)
     config.set_defaults(handler=show_config)
 
-    params = verbs.add_parser("params", help="parameter count beside the published one")
+    params = verbs.add_parser("params", help="print the parameter count, next to the published one")
     add_experiment(params)
     params.add_argument("--json", action="store_true")
     params.set_defaults(handler=show_params)
 
-    run = verbs.add_parser("run", help="train, test and record one experiment; resumes")
+    run = verbs.add_parser("run", help="train, test and record one experiment, or resume it")
     add_experiment(run)
     which = run.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=int, help="of everything random (default: the first judged seed)")
+    which.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
     which.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     run.set_defaults(handler=run_one)
 
-    reproduce = verbs.add_parser("reproduce", help="every run that has no record yet, then the tables")
+    reproduce = verbs.add_parser(
+        "reproduce", help="run everything that has no record yet, then make the tables"
+    )
     targets = reproduce.add_argument(
         "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment"
     )
     completed(targets, complete_experiments)
     reproduce.add_argument("--scale", choices=SCALES, default="paper")
     reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
-    reproduce.add_argument("--dry-run", action="store_true", help="only say what would run")
+    reproduce.add_argument("--dry-run", action="store_true", help="only print what would run")
     reproduce.set_defaults(handler=reproduce_all)
 
     show = verbs.add_parser(
-        "show", help="a run's configuration, metrics and curve; two runs: their differences"
+        "show", help="print a run's configuration, metrics and curve; of two runs, their differences"
     )
     show.add_argument("runs", nargs="+", metavar="RUN", help="run id, run folder or record file")
     show.add_argument("--json", action="store_true")
@@ -76,18 +78,18 @@ def complete_experiments(prefix: str, **_: object) -> list[str]:
     return [n for n in (*names, *sorted({n.split("/")[0] for n in names})) if n.startswith(prefix)]
 
 
-def parse_overrides(rest: list[str], options: Sequence[str] = ()) -> list[tuple[str, Any]]:
+def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tuple[str, Any]]:
     """``--trainer.max_steps 10`` and ``--trainer.max_steps=10`` as (key, value) pairs.
 
     Args:
-        rest: arguments that are no options of the verb.
-        options: the verb's options, to be offered for a misspelt one.
+        extras: arguments that are not options of the verb.
+        options: the verb's options, of which the nearest is suggested.
 
     Raises:
-        UserError: an argument that is no setting, or a setting without a value.
+        UserError: an argument that is not a setting, or a setting without a value.
     """
     pairs = []
-    words = iter(rest)
+    words = iter(extras)
     for word in words:
         if not word.startswith("--") or "." not in word:
             close = nearest(word, options) if word.startswith("--") else ""
@@ -165,12 +167,12 @@ def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
         runs: run ids and the arguments of ``repro``.
 
     Returns:
-        0; 1 where a run failed; 75 or 130 where one was asked to stop, after which none is begun.
+        0; 1 if a run failed; 75 or 130 if one was asked to stop, after which no other starts.
     """
     result = EXIT_OK
     for run_id, words in runs:
         print(run_id, flush=True)
-        with StopRequest() as request:  # the run is asked, too: it saves itself first
+        with StopRequest() as request:  # the run gets the signal too, and saves a checkpoint first
             code = subprocess.run([sys.executable, "-m", "repro", *words], check=False).returncode
         if code:
             result = EXIT_FAILED
@@ -187,7 +189,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRe
     from repro.report.results.expected import expected
 
     if finished_record(recipe.run_dir(seed)):
-        print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` tells more")
+        print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
     require_writable(results_dir() / "runs")
     for line in (*recipe.notices, *unjudged(recipe.experiment, [seed], recipe.seeds)) if is_leader() else ():
         print(line, file=sys.stderr)
@@ -195,7 +197,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRe
 
 
 def require_writable(folder: Path) -> None:
-    """Finds out before training, not after it, that the record could not be written.
+    """Checks before training that the record can be written.
 
     Raises:
         ReproError: as :func:`repro.record.write_atomic`.
@@ -206,14 +208,14 @@ def require_writable(folder: Path) -> None:
 
 
 def is_leader() -> bool:
-    """Whether this process is rank 0 of its job, ranks still being joined or not."""
+    """Whether this process is rank 0 of its job, also before the ranks are joined."""
     from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
     return not getattr(rank_zero_only, "rank", 0)
 
 
 def conclude(record: RunRecord) -> None:
-    """After a run: regenerates tables, shows the run's, says where page and plots are."""
+    """After a run: regenerates the tables, prints the run's table and the paths of page and plots."""
     from repro.report.formats.terminal import terminal_table
     from repro.report.render import write_tables
 
@@ -274,16 +276,16 @@ def find_record(word: str) -> RunRecord:
     for path in (Path(word), Path(word) / "record.json", runs_dir() / word / "record.json"):
         if path.is_file():
             return RunRecord.from_json(path.read_text(encoding="utf-8"), str(path))
-    there = read_records(results_dir() / "runs")
-    found = [r for r in there.good if word in (r.run_id, r.path.removesuffix(".json"))]
-    if found:
-        return max(found, key=lambda r: r.finished)
-    for one in there.damaged:
-        if word == one.path.removesuffix(".json"):
-            raise UserError(str(one))
+    records = read_records(results_dir() / "runs")
+    matches = [r for r in records.good if word in (r.run_id, r.path.removesuffix(".json"))]
+    if matches:
+        return max(matches, key=lambda r: r.finished)
+    for damage in records.damaged:
+        if word == damage.path.removesuffix(".json"):
+            raise UserError(str(damage))
     status = runs_dir() / word / "status.json"
     if status.is_file():
         state = json.loads(status.read_text(encoding="utf-8"))
         raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
-    close = nearest(word, [r.run_id for r in there.good])
+    close = nearest(word, [r.run_id for r in records.good])
     raise UserError(f"no run {word!r} has a record{close}; `repro run` makes one")

@@ -1,4 +1,4 @@
-"""``repro sync``: brings to W&B what runs could not bring there while they trained."""
+"""``repro sync``: uploads to W&B what runs could not upload while they trained."""
 
 import argparse
 import dataclasses
@@ -23,7 +23,9 @@ def register(verbs: Verbs) -> None:
         "runs", nargs="*", metavar="RUN", help="run id, run folder, experiment or paper; default: every run"
     )
     completed(runs, complete_runs)
-    sync.add_argument("--dry-run", action="store_true", help="only say what would be sent; asks no server")
+    sync.add_argument(
+        "--dry-run", action="store_true", help="only print what would be sent; contact no server"
+    )
     sync.add_argument("--json", action="store_true")
     sync.set_defaults(handler=sync_runs)
 
@@ -49,7 +51,7 @@ def sync_runs(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([dataclasses.asdict(result) for result in results], indent=1, ensure_ascii=False))
     elif not results:
-        print("nothing to send: no run here has anything of W&B's")
+        print("nothing to send: no run here logged to W&B")
     good = ("complete", "planned", "running")
     return EXIT_OK if all(result.state in good for result in results) else EXIT_FAILED
 
@@ -62,10 +64,10 @@ def found_runs() -> dict[str, Path]:
 
 
 def runs_of(word: str) -> dict[str, Path]:
-    """The runs that a word means: all for none, else by id, folder, experiment or paper.
+    """The runs that a word names: by id, folder, experiment or paper; all runs for an empty word.
 
     Raises:
-        UserError: it means none; the nearest ids are offered.
+        UserError: it names none; suggests the nearest ids.
     """
     runs = found_runs()
     path = Path(word)

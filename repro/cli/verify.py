@@ -1,4 +1,4 @@
-"""The verb verify: does a record's command give its numbers again?"""
+"""The verb verify: does a record's command reproduce its numbers?"""
 
 import argparse
 import hashlib
@@ -22,7 +22,7 @@ def register(verbs: Verbs) -> None:
     """Adds this family's verb."""
     verify = verbs.add_parser("verify", help="run a record's command again from its commit, and compare")
     verify.add_argument("record", metavar="RECORD", help="record file below results/runs, or run id")
-    verify.add_argument("--quiet", "-q", action="store_true", help="without the run's output")
+    verify.add_argument("--quiet", "-q", action="store_true", help="do not print the run's output")
     verify.add_argument("--json", action="store_true", help="one array with the outcome; implies --quiet")
     verify.set_defaults(handler=verify_record)
 
@@ -36,8 +36,8 @@ def verify_record(args: argparse.Namespace) -> int:
     loud = not (args.quiet or args.json)
     if loud:
         print(f"{record.command}\nat commit {record.commit}; it took {record.wall_seconds:g} s", flush=True)
-    found = replay(record, PROJECT, loud)
-    comparison = _compared(record, found, runs)
+    rerun = replay(record, PROJECT, loud)
+    comparison = _compared(record, rerun, runs)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     name = path.relative_to(runs).as_posix()
     outcome = Outcome(now, name, digest, comparison.outcome, comparison.same_build, comparison.detail)
@@ -46,7 +46,7 @@ def verify_record(args: argparse.Namespace) -> int:
         print(json.dumps([_as_json(record, outcome, comparison)], indent=1, ensure_ascii=False))
     else:
         if not loud:
-            print(*(f"{line}\n" for line in found.last_lines), sep="", end="", file=sys.stderr)
+            print(*(f"{line}\n" for line in rerun.last_lines), sep="", end="", file=sys.stderr)
         print(("\n" if loud else "") + describe(outcome, comparison))
     return EXIT_OK if comparison.outcome in CONFIRMING else EXIT_FAILED
 
@@ -66,14 +66,14 @@ def committed(word: str, runs: Path) -> tuple[RunRecord, Path]:
     return record, path
 
 
-def _compared(record: RunRecord, found: Replay, runs: Path) -> Comparison:
+def _compared(record: RunRecord, rerun: Replay, runs: Path) -> Comparison:
     from repro.report.results.samples import protocol_of
 
-    if found.record is None:
-        return failed(found.failure)
+    if rerun.record is None:
+        return failed(rerun.failure)
     left_out = withdrawn(runs)
     others = [other for other in read_records(runs).good if other.path not in left_out]
-    return compare(record, found.record, others, protocol_of)
+    return compare(record, rerun.record, others, protocol_of)
 
 
 def _as_json(record: RunRecord, outcome: Outcome, comparison: Comparison) -> dict[str, object]:
@@ -88,7 +88,7 @@ def describe(outcome: Outcome, comparison: Comparison) -> str:
     build = "; ".join(comparison.build or ()) or "the same"
     lines += [
         f"numbers   {comparison.compared} compared, {len(comparison.deviations)} differ; "
-        f"{comparison.left_out} measure the machine and are left out",
+        f"{comparison.left_out} measure the machine and are not compared",
         f"build     {build}",
     ]
     lines += [f"differs   {fact}" for fact in comparison.facts]

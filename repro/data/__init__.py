@@ -1,6 +1,6 @@
 """Data: sources, stores, tokenisers, batches and LightningDataModules. Knows no model.
 
-The names below are loaded when they are first used, so that listing sources needs no torch.
+The names below are loaded on first use, so that listing sources needs no torch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What is done with data sets: list, prepare, verify. Needs no torch; listing needs the standard library only."""
+"""The actions on data sets: list, prepare, verify. Needs no torch; listing needs the standard library only."""
 
 import sys
 from collections.abc import Callable
@@ -14,22 +14,22 @@ from repro.errors import UserError
 
 
 def list_sources() -> list[dict[str, Any]]:
-    """What ``repro data list`` tells of every data set, and the stores of it that are prepared in the data folder."""
+    """The rows of ``repro data list``: every data set, with its prepared stores in the data folder."""
     return [
         {
-            "name": one.name,
-            "title": one.title,
-            "licence": one.licence,
-            "size": one.size,
-            "splits": one.splits,
-            "languages": one.parts,
-            "levels": one.levels,
-            "obtained": one.obtained,
-            "hub_id": one.hub.id if one.hub else None,
-            "revision": one.revision,
-            "stores": variants(one.name),
+            "name": data_set.name,
+            "title": data_set.title,
+            "licence": data_set.licence,
+            "size": data_set.size,
+            "splits": data_set.splits,
+            "languages": data_set.parts,
+            "levels": data_set.levels,
+            "obtained": data_set.obtained,
+            "hub_id": data_set.hub.id if data_set.hub else None,
+            "revision": data_set.revision,
+            "stores": variants(data_set.name),
         }
-        for one in DATA_SETS.values()
+        for data_set in DATA_SETS.values()
     ]
 
 
@@ -67,7 +67,7 @@ def prepare(
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
-        say(f"kept {name}/{variant}: it is there and whole")
+        say(f"kept {name}/{variant}: already prepared")
         return store_path(name, variant)
     data_set.check_files(variant, from_dir)
     for line in data_set.news(_made(data_set, variant, options)):
@@ -110,17 +110,17 @@ def verify(name: str) -> list[str]:
     from repro.data.store import store
 
     data_set = find_data_set(name)
-    found = variants(name)
-    if not found:
+    checked = variants(name)
+    if not checked:
         command = data_set.command(data_set.default_variant)
         raise UserError(f"no store of {name} in the data folder; make one with: `{command}`")
-    for variant in found:
+    for variant in checked:
         store.verify(store.open_store(name, variant))
-    return found
+    return checked
 
 
 def ensure_generated(name: str, variant: str) -> bool:
-    """Makes a missing store of a generated data set; leaves all others alone. No variant stands for the default.
+    """Makes a missing store of a generated data set; ignores other data sets. No variant means the default.
 
     Returns:
         Whether a store was made.

@@ -1,4 +1,4 @@
-"""What a translator looked at: attention weights and positions of one sentence, as a sheet of heat maps."""
+"""Attention weights and positions of a translation model for one sentence, as a sheet of heat maps."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
     """One translation as a PNG: every head of every layer, and the positions.
 
     Args:
-        net: an encoder-decoder, on any device; put into evaluation mode for a while.
+        net: an encoder-decoder, on any device; in evaluation mode during the call.
         tokenizer: of both sides, for the labels.
         source: ids, without the end symbol.
         target: ids of the translation, without begin and end symbols: the network reads it, as in training.
@@ -36,15 +36,15 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
         The sheet. In each map a row is the token that attends, a column what it attends to.
 
     Raises:
-        UserError: no layer of the network attends in a way that has weights.
+        UserError: no layer of the network has attention weights.
     """
     ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
-    given = [tokenizer.bos_id, *target]
+    inputs = [tokenizer.bos_id, *target]
     device, training = next(net.parameters()).device, net.training
     net.eval()
     try:
-        with capture_attention(net) as found:
-            net(ids.to(device), lengths.to(device), torch.tensor([given], device=device))
+        with capture_attention(net) as captured:
+            net(ids.to(device), lengths.to(device), torch.tensor([inputs], device=device))
     finally:
         net.train(training)
     labels = {
@@ -52,28 +52,30 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
         "target": ["<begin>", *_words(tokenizer, target)],
     }
     bands = [
-        _band(name, weights[0].float().cpu(), labels) for name, weights in found.items() if _LAYER.match(name)
+        _band(name, weights[0].float().cpu(), labels)
+        for name, weights in captured.items()
+        if _LAYER.match(name)
     ]
     if not bands:
         raise UserError("no layer of this network makes attention weights that could be shown")
     title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"
-    return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(given)))])
+    return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(inputs)))])
 
 
 def short_sample(
     pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, most: int = 30
 ) -> tuple[list[int], list[int]] | None:
-    """The first pair that a sheet has room for: ids of the source and of the translation; None if all are longer.
+    """The first pair that fits on a sheet: ids of the source and of the translation; None if all are longer.
 
     Args:
         pairs: sources and their translations.
         tokenizer: of both sides.
-        most: tokens of either.
+        most: the most tokens of either.
     """
     for source, translation in pairs:
-        found = tokenizer.encode(source), tokenizer.encode(translation)
-        if max(map(len, found)) <= most:
-            return found
+        pair = tokenizer.encode(source), tokenizer.encode(translation)
+        if max(map(len, pair)) <= most:
+            return pair
     return None
 
 
@@ -83,9 +85,9 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
 
 def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
     """The heads of one layer, ``(H, T, S)``, side by side."""
-    found = _LAYER.match(name)
-    assert found is not None
-    side, layer, part = found.groups()
+    match = _LAYER.match(name)
+    assert match is not None
+    side, layer, part = match.groups()
     rows = labels["source" if side == "encoder" else "target"]
     columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
     maps = [
@@ -96,7 +98,7 @@ def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
 
 
 def _positions(net: EncoderDecoder, steps: int) -> list[Band]:
-    """What is added to the token at each place; nothing for networks that add no vectors."""
+    """The vectors added to tokens at each position; none for networks that add no vectors."""
     table = getattr(net.positions, "table", None)
     if not isinstance(table, nn.Module):
         return []

@@ -27,7 +27,7 @@ AnyTask = Task[Any]
 
 @dataclass
 class Parts:
-    """What a recipe resolves to; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`."""
+    """The objects of a recipe; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`."""
 
     task: AnyTask
     data: DataModule
@@ -87,7 +87,7 @@ def check_makers(task: AnyTask) -> None:
 
 
 def check_together(task: AnyTask, data: DataModule) -> None:
-    """What constructors cannot see: parts that must fit each other.
+    """Checks that task and data fit each other, which constructors cannot see.
 
     Raises:
         ValueError: says what does not fit.
@@ -110,21 +110,21 @@ def check_together(task: AnyTask, data: DataModule) -> None:
 
 
 def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
-    """What a network and its examples say of the same things must agree, and it must be able to read one whole.
+    """Checks that a network and its examples agree in shared sizes, and that it can read a whole example.
 
     Raises:
-        ValueError: says what does not, and which settings are concerned.
+        ValueError: names the settings that disagree.
     """
-    shared = []  # setting below the network's init_args, the network's number, the data's, what there are so many of
+    shared = []  # setting below the network's init_args, the network's number, the data's, the unit
     if isinstance(net, Classifier | Transcriber):
         shared.append(("input.init_args.size", net.input.size, data.input_size, "values of an input token"))
         shared.append(("n_classes", net.n_classes, data.n_classes, "classes"))
     if isinstance(net, Classifier):
         shared.append(("n_read x per_token", net.n_targets, data.n_targets, "targets of an example"))
-    for setting, ours, theirs, what in shared:
+    for setting, ours, theirs, unit in shared:
         if ours != theirs:
             raise ValueError(
-                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {what}"
+                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {unit}"
             )
     if isinstance(net, Classifier) and net.n_read > data.seq_len:
         raise ValueError(f"n_read {net.n_read} is more than the {data.seq_len} tokens of an example")

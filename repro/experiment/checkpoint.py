@@ -1,4 +1,4 @@
-"""What checkpoints mean: which run they belong to, the average of the last, the final model file."""
+"""Checkpoints of runs: which run they belong to, the average of the last, the final model file."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ STAMP = "repro"
 
 
 def stamp(signature: Config, vocabulary: str | None, origin: dict[str, str] | None = None) -> dict[str, Any]:
-    """What a checkpoint says about its run.
+    """The part of a checkpoint that identifies its run.
 
     Args:
         signature: of the recipe.
@@ -34,22 +34,22 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
     Raises:
         UserError: another signature (the differing keys are named) or another vocabulary.
     """
-    found = loaded.get(STAMP)
-    if not isinstance(found, dict):
-        raise UserError(f"{path} was not written by repro, so it cannot be told what it belongs to")
-    if signature is not None and found["signature"] != signature:
-        keys = differing_keys(found["signature"], signature)
+    stamp = loaded.get(STAMP)
+    if not isinstance(stamp, dict):
+        raise UserError(f"{path} was not written by repro, so its run is unknown")
+    if signature is not None and stamp["signature"] != signature:
+        keys = differing_keys(stamp["signature"], signature)
         more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
         raise UserError(f"{path} belongs to another configuration; it differs in {'; '.join(keys[:4])}{more}")
-    if vocabulary is not None and found["vocabulary_sha256"] not in (None, vocabulary):
+    if vocabulary is not None and stamp["vocabulary_sha256"] not in (None, vocabulary):
         raise UserError(
-            f"{path} was trained with another vocabulary ({found['vocabulary_sha256'][:8]}, here {vocabulary[:8]}); "
-            "prepare the data it was trained on, or train anew"
+            f"{path} was trained with another vocabulary ({stamp['vocabulary_sha256'][:8]}, here {vocabulary[:8]}); "
+            "prepare the data it was trained on, or train again"
         )
 
 
 def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
-    """The mean of the models in several checkpoints, added in float64; what is no float is taken from the last.
+    """The mean of the models in several checkpoints, added in float64; tensors not of floats are those of the last.
 
     Source: Vaswani et al. 2017, section 6.1.
 

@@ -1,4 +1,4 @@
-"""Groups of finished language models, asked how much context helps each of them."""
+"""How much context helps each of a group of trained language models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from repro.tasks.context import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a group of runs is asked.
+    """The settings of a comparison.
 
     Args:
         start: the first context, in tokens.
@@ -76,14 +76,14 @@ class Reader:
         return str(place.relative_to(home) if place.is_relative_to(home) else self.folder)
 
     def split(self, kind: Kind) -> str:
-        """What its data calls the split that serves as ``train``, ``val`` or ``test``."""
+        """The data's name of the split that serves as ``train``, ``val`` or ``test``."""
         return self.data.split(kind)
 
     def text(self, kind: Kind) -> str:
-        """What is read: the data set, its vocabulary and the split."""
+        """A description of the text: the data set, its vocabulary and the split."""
         name = "/".join(part for part in (self.data.store_name, self.data.variant) if part)
-        made = self.data.manifest_sha256[:8]
-        return f"split {self.split(kind)} of {name} ({made}, a vocabulary of {self.data.vocab_size})"
+        digest = self.data.manifest_sha256[:8]
+        return f"split {self.split(kind)} of {name} ({digest}, a vocabulary of {self.data.vocab_size})"
 
 
 def load_reader(word: str, scale: str | None = None, seed: int | None = None) -> Reader:
@@ -115,7 +115,7 @@ def load_reader(word: str, scale: str | None = None, seed: int | None = None) ->
     return Reader(folder, net.to("cuda" if torch.cuda.is_available() else "cpu"), parts.data)
 
 
-def require_group(readers: Sequence[Reader], asked: Comparison) -> None:
+def require_group(readers: Sequence[Reader], settings: Comparison) -> None:
     """Refuses runs that cannot be compared.
 
     Raises:
@@ -123,14 +123,14 @@ def require_group(readers: Sequence[Reader], asked: Comparison) -> None:
     """
     first = readers[0]
     for other in readers[1:]:
-        if first.text(asked.split) != other.text(asked.split):
-            texts = (f"{reader.name} reads {reader.text(asked.split)}" for reader in (first, other))
+        if first.text(settings.split) != other.text(settings.split):
+            texts = (f"{reader.name} reads {reader.text(settings.split)}" for reader in (first, other))
             raise UserError(f"runs are compared on the same text only: {' and '.join(texts)}")
     for reader in readers:
         limit = longest_window(reader.net)
-        if limit is not None and limit < asked.longest:
+        if limit is not None and limit < settings.longest:
             raise UserError(
-                f"{reader.name} learned {limit} positions: --longest must be at most {limit}, not {asked.longest}"
+                f"{reader.name} learned {limit} positions: --longest must be at most {limit}, not {settings.longest}"
             )
 
 
@@ -142,24 +142,24 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
     """
     tokens, scored = data.tokens(split), data.scored(split)
     counts = np.ones(len(tokens), dtype=np.bool_) if scored is None else scored
-    there: Int64s = np.flatnonzero(counts[context:]).astype(np.int64) + context
-    if len(there) < count:
+    candidates: Int64s = np.flatnonzero(counts[context:]).astype(np.int64) + context
+    if len(candidates) < count:
         raise UserError(
-            f"split {split} of {data.store_name} has {len(tokens)} tokens, {len(there)} of them to be scored behind "
+            f"split {split} of {data.store_name} has {len(tokens)} tokens, {len(candidates)} of them scored behind "
             f"{context} others: fewer than --places {count}; lower --places or --longest"
         )
-    return there[np.arange(count) * len(there) // count]
+    return candidates[np.arange(count) * len(candidates) // count]
 
 
 def compare(
-    readers: Sequence[Reader], asked: Comparison, say: Callable[[str], None] = lambda line: None
+    readers: Sequence[Reader], settings: Comparison, say: Callable[[str], None] = lambda line: None
 ) -> list[dict[str, Any]]:
     """RECL of every run of a group at every ratio.
 
     Args:
         readers: the group, at least one run.
-        asked: what is measured.
-        say: told each context that is begun.
+        settings: what is measured.
+        say: called with a line for each new context.
 
     Returns:
         For each run ``run``, ``parameters``, ``recl`` by ratio, ``at_longest`` by ratio (true where the model still
@@ -168,9 +168,9 @@ def compare(
     Raises:
         UserError: runs that cannot be compared, or too little text.
     """
-    require_group(readers, asked)
-    data, split = readers[0].data, readers[0].split(asked.split)
-    places, tokens = spread_places(data, split, asked.places, asked.longest), data.tokens(split)
+    require_group(readers, settings)
+    data, split = readers[0].data, readers[0].split(settings.split)
+    places, tokens = spread_places(data, split, settings.places, settings.longest), data.tokens(split)
 
     @cache
     def losses(context: int) -> Tensor:
@@ -179,16 +179,16 @@ def compare(
 
     lengths = {
         f"{ratio:g}": relative_effective_context_length(
-            losses, ratio, asked.start, asked.step, THRESHOLD, asked.longest
+            losses, ratio, settings.start, settings.step, THRESHOLD, settings.longest
         )
-        for ratio in asked.ratios
+        for ratio in settings.ratios
     }
-    how = {name: getattr(asked, name) for name in ("start", "step", "longest", "places")}
+    how = {name: getattr(settings, name) for name in ("start", "step", "longest", "places")}
     how |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
-    found = []
+    results = []
     for i, reader in enumerate(readers):
-        recl = {ratio: each[i] for ratio, each in lengths.items()}
-        capped = {ratio: length + asked.step > asked.longest for ratio, length in recl.items()}
+        recl = {ratio: values[i] for ratio, values in lengths.items()}
+        capped = {ratio: length + settings.step > settings.longest for ratio, length in recl.items()}
         size = sum(parameter.numel() for parameter in reader.net.parameters())
-        found.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **how})
-    return found
+        results.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **how})
+    return results

@@ -1,4 +1,4 @@
-"""One line out of the configuration parser's many: which key is wrong, why, and what was probably meant."""
+"""One line from the configuration parser's long report: the wrong key, the reason and the nearest spelling."""
 
 import dataclasses
 import importlib
@@ -13,7 +13,7 @@ from repro.errors import nearest
 _KEY = re.compile(r'(?:Parser key|Problem with given key) "([^"]+)":')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':")
 _MAKER = re.compile(r"callable class: .*Got value: Namespace\(class_path='([^']+)'")
-# A complaint about one branch of a maker, above one that says what is wrong with the class that was meant.
+# An error about one branch of a maker, above the error about the class that was meant.
 _BRANCH = re.compile(
     r"^ *- .*callable class: Expected '[^']+' to be a subclass.*\n(?= *- (?!Import path))", re.MULTILINE
 )
@@ -33,8 +33,8 @@ def one_line(
     follow one another. The first branch that is not merely "None is also possible" is what the user meant.
 
     Args:
-        message: of jsonargparse, many lines with the whole configuration in them.
-        allowed: prefixes of the class paths that configurations may name; nothing else is looked into.
+        message: of jsonargparse, many lines that include the whole configuration.
+        allowed: prefixes of the class paths that configurations may name; nothing else is imported.
         groups: classes behind the top-level keys that have no class path.
         top: the top-level keys.
     """
@@ -44,51 +44,51 @@ def one_line(
     for line in _BRANCH.sub("", text).splitlines():
         if re.match(r"\s*(Given value|Subtypes)", line):
             if causes and " type:" not in line:
-                if (given := _GIVEN.match(line)) and re.fullmatch(r"Expected a <class '[\w.]+'>", causes[0]):
-                    causes[0] += f". Got value: {given[1]}"
+                if (value := _GIVEN.match(line)) and re.fullmatch(r"Expected a <class '[\w.]+'>", causes[0]):
+                    causes[0] += f". Got value: {value[1]}"
                 break
             continue
-        if found := _KEY.search(line):
-            place.append(found[1])
-        if found := _CLASS.search(line):
-            owner = found[1]
+        if match := _KEY.search(line):
+            place.append(match[1])
+        if match := _CLASS.search(line):
+            owner = match[1]
             place.append("init_args")
-        if found := _MAKER.search(line):  # a maker's class stands in the value, after the complaint
-            owner = found[1]
+        if match := _MAKER.search(line):  # a maker's class is in the value, after the error
+            owner = match[1]
             place += ["init_args"] if "is not accepted" in line else []
         if cause := _cause(line):
             causes.append(cause)
     if not causes:
         return " ".join(text.split())[:_LIMIT]
-    return _said(".".join(place), owner, causes, _Known(allowed, groups or {}, top))[:_LIMIT]
+    return _message(".".join(place), owner, causes, _Known(allowed, groups or {}, top))[:_LIMIT]
 
 
 def _cause(line: str) -> str:
-    """What a line says beside keys, class paths and headings; empty for the ``None`` of a union."""
-    rest = _CLASS.sub("", _KEY.sub("", line)).strip(" -")
-    rest = re.sub(r"^Type \S.*? expects a function or a callable class: ?", "", rest)
-    rest = re.sub(r"\.? Got value: (?:Namespace\(|\{).*", "", rest).strip()
+    """A line without keys, class paths and headings; empty for the ``None`` of a union."""
+    message = _CLASS.sub("", _KEY.sub("", line)).strip(" -")
+    message = re.sub(r"^Type \S.*? expects a function or a callable class: ?", "", message)
+    message = re.sub(r"\.? Got value: (?:Namespace\(|\{).*", "", message).strip()
     headings = ("Does not validate against", "Errors:", "Expected a <class 'NoneType'>")
-    return "" if rest.startswith(headings) else rest
+    return "" if message.startswith(headings) else message
 
 
-def _said(place: str, owner: str, causes: list[str], known: "_Known") -> str:
+def _message(place: str, owner: str, causes: list[str], names: "_Known") -> str:
     cause = causes[0]
     where = f"{place}: " if place else ""
     named = where.replace(".init_args: ", ": ")  # the class path itself is wrong, not what it is given
-    if found := re.search(r"Option '([^']+)' is not accepted", cause):
-        return f"{place} has no key {found[1]!r}{nearest(found[1], known.keys(owner))}"
-    if found := re.search(r"Subcommand '\w+' does not accept option '(?:([^'.]+)\.)?([^'.]+)", cause):
-        where = f"{found[1]} has" if found[1] else "there is"
-        return f"{where} no key {found[2]!r}{nearest(found[2], known.keys('', found[1] or ''))}"
-    if found := re.search(r"Group '([^']+)' does not accept option '([^'.]+)", cause):
-        group = f"{place}.{found[1]}" if place else found[1]
-        return f"{group} has no key {found[2]!r}{nearest(found[2], known.keys(owner, found[1]))}"
-    if found := re.search(r"Importing '([^']+)' is not allowed", cause):
-        starts = ", ".join(known.allowed)
-        return f"{named}class_path {found[1]} is not allowed; it must start with one of: {starts}"
-    if found := re.search(r"module '([^']+)' has no attribute '([^']+)'", cause):
-        return f"{named}{found[1]} has no {found[2]!r}{nearest(found[2], known.public(found[1]))}"
+    if match := re.search(r"Option '([^']+)' is not accepted", cause):
+        return f"{place} has no key {match[1]!r}{nearest(match[1], names.keys(owner))}"
+    if match := re.search(r"Subcommand '\w+' does not accept option '(?:([^'.]+)\.)?([^'.]+)", cause):
+        where = f"{match[1]} has" if match[1] else "there is"
+        return f"{where} no key {match[2]!r}{nearest(match[2], names.keys('', match[1] or ''))}"
+    if match := re.search(r"Group '([^']+)' does not accept option '([^'.]+)", cause):
+        group = f"{place}.{match[1]}" if place else match[1]
+        return f"{group} has no key {match[2]!r}{nearest(match[2], names.keys(owner, match[1]))}"
+    if match := re.search(r"Importing '([^']+)' is not allowed", cause):
+        starts = ", ".join(names.allowed)
+        return f"{named}class_path {match[1]} is not allowed; it must start with one of: {starts}"
+    if match := re.search(r"module '([^']+)' has no attribute '([^']+)'", cause):
+        return f"{named}{match[1]} has no {match[2]!r}{nearest(match[2], names.public(match[1]))}"
     if all(c.startswith("Expected a ") for c in causes):
         return where + _expected(causes)
     return where + cause
@@ -107,19 +107,19 @@ def _expected(causes: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    """What may be looked into for right spellings."""
+    """The names among which the nearest spelling is sought."""
 
     allowed: tuple[str, ...]
     groups: Mapping[str, type]
     top: tuple[str, ...]
 
     def keys(self, class_path: str, group: str = "") -> list[str]:
-        """What a class takes, or one of its dataclass parameters, or a top-level group; empty if unknown."""
+        """The keys of a class, of one of its dataclass parameters, or of a top-level group; empty if unknown."""
         if not class_path:
             return _parameters(self.groups.get(group)) if group else list(self.top)
         module, _, name = class_path.rpartition(".")
-        found = getattr(self._module(module), name, None)
-        return _fields(found, group) if group else _parameters(found)
+        member = getattr(self._module(module), name, None)
+        return _fields(member, group) if group else _parameters(member)
 
     def public(self, module: str) -> list[str]:
         """Public names of a module."""
@@ -134,17 +134,17 @@ class _Known:
             return None
 
 
-def _parameters(found: Any) -> list[str]:
+def _parameters(maker: Any) -> list[str]:
     try:
-        return list(inspect.signature(found).parameters)
+        return list(inspect.signature(maker).parameters)
     except (TypeError, ValueError):
         return []
 
 
-def _fields(found: Any, parameter: str) -> list[str]:
+def _fields(maker: Any, parameter: str) -> list[str]:
     """The fields of the dataclass that a parameter takes."""
     try:
-        kind = inspect.signature(found).parameters[parameter].annotation
+        kind = inspect.signature(maker).parameters[parameter].annotation
     except (TypeError, ValueError, KeyError):
         return []
     kinds = [k for k in (kind, *get_args(kind)) if dataclasses.is_dataclass(k)]

@@ -23,13 +23,13 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that can change a number."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def hardware(devices: int, nodes: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where a run's first weights come from: pretrained ones, those of another run, or that run's whole state."""
+"""The first weights of a run: pretrained ones, those of another run, or that run's whole state."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ _BODY = "net.body."
 
 
 def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None) -> dict[str, str] | None:
-    """Gives a task the weights that its recipe says training begins with, if it says any; trains and writes nothing.
+    """Loads the weights with which training begins into a task, if its recipe names any; trains and writes nothing.
 
     Args:
         recipe: with ``start_from`` or ``pretrained``, or neither.
@@ -75,10 +75,10 @@ def _below(prefix: str, weights: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: there are none.
     """
-    found = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    if not found:
+    part = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    if not part:
         raise ValueError("that run's network has no body")
-    return found
+    return part
 
 
 def _body_of(recipe: Recipe, task: AnyTask) -> Body:
@@ -94,35 +94,35 @@ def _body_of(recipe: Recipe, task: AnyTask) -> Body:
 def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str, str]:
     """Begins with pretrained weights, or with random ones that share their statistics."""
     net = task.module if isinstance(task.module, DecoderLM) else _body_of(recipe, task)
-    found = open_weights(name)
-    of = found.architecture
+    opened = open_weights(name)
+    of = opened.architecture
     redraw = seed if recipe.start_with == "statistics" else None
     try:
-        begin_with(net, of.family, found.tensors, of.n_heads, redraw)
+        begin_with(net, of.family, opened.tensors, of.n_heads, redraw)
     except ValueError as error:
         raise UserError(f"{recipe.experiment} cannot begin with {name}: {error}") from None
-    return {"weights": name, "sha256": found.sha256, "revision": found.revision or "unpinned"}
+    return {"weights": name, "sha256": opened.sha256, "revision": opened.revision or "unpinned"}
 
 
 def go_on_from(recipe: Recipe, seed: int, max_steps: int) -> Resume:
     """The last checkpoint of the run that a recipe starts from, for one that continues it (``start_with: everything``).
 
     Raises:
-        UserError: it is not there any more, or damaged, or leaves nothing to train.
+        UserError: it is missing or damaged, or leaves nothing to train.
     """
     before = load_recipe(str(recipe.start_from), recipe.scale)
     folder = before.run_dir(seed) / "checkpoints"
-    there = checkpoints(folder)
-    path = there[-1] if there else checkpoint_path(folder, 0)
+    saved = checkpoints(folder)
+    path = saved[-1] if saved else checkpoint_path(folder, 0)
     wrong = fault(path)
     if wrong is not None:
         raise UserError(
-            f"{recipe.experiment} goes on from {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
+            f"{recipe.experiment} continues {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
             f"run it again: repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
     if step_of(path) >= max_steps:
         raise UserError(
-            f"{recipe.experiment} goes on from step {step_of(path)} of {before.run_id(seed)}: "
+            f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)}: "
             f"set trainer.max_steps above it, not to {max_steps}"
         )
     return Resume(path, step_of(path))

@@ -1,4 +1,4 @@
-"""Where attention falls on continuous memories, and what sticky ones sample: one example, as a sheet and in numbers."""
+"""Attention over continuous memories, and the samples of sticky ones, for one example: as a sheet and as numbers."""
 
 import copy
 import math
@@ -67,7 +67,7 @@ def load_captures(word: str, scale: str | None = None, seed: int | None = None) 
 
 @torch.no_grad()
 def read_example(task: AnyTask, data: DataModule) -> Captures:
-    """What the continuous memories of a task's network keep and read of the first example of the test split.
+    """What the continuous memories of a network hold and read for the first example of the test split.
 
     Of a text the first segments of the test split are read, as one stream. The network is copied to the CPU, where it
     is captured; the task stays as it was.
@@ -93,14 +93,14 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
     net = task.net
     task.net = copy.deepcopy(task.module).cpu()
     try:
-        with evaluating(task.net), capture_memories(task.net) as found:
+        with evaluating(task.net), capture_memories(task.net) as captures:
             for batch in data.evaluation_loader(evaluation):
                 task.score(batch, evaluation, task.metrics(evaluation))
     finally:
         task.net = net
     return {
         _number(name, i): capture
-        for i, (name, capture) in enumerate(found.items())
+        for i, (name, capture) in enumerate(captures.items())
         if capture.mean is not None
     }
 
@@ -111,15 +111,15 @@ def _knows_memory(task: AnyTask) -> bool:
 
 def _number(name: str, place: int) -> int:
     """The layer that a module belongs to, from 1; in networks without numbered layers, the memory's own number."""
-    found = _LAYER.search(name)
-    return int(found[1]) + 1 if found else place + 1
+    match = _LAYER.search(name)
+    return int(match[1]) + 1 if match else place + 1
 
 
 # --- in numbers -------------------------------------------------------------------------------------------------------
 
 
 def profiles(captures: Mapping[int, MemoryCapture]) -> dict[str, list[float]]:
-    """What a record says: lists of numbers over equal parts of [0, 1], called ``<what>/layer <number>``.
+    """Profiles for a record: lists of numbers over equal parts of [0, 1], named ``<quantity>/layer <number>``.
 
     The density is the mean over heads and the queries of the last piece. At most four layers, evenly spread, the first
     and the last among them; a list that is not finite is left out.
@@ -128,16 +128,16 @@ def profiles(captures: Mapping[int, MemoryCapture]) -> dict[str, list[float]]:
     few = numbers if len(numbers) <= LAYERS else [
         numbers[round(i * (len(numbers) - 1) / (LAYERS - 1))] for i in range(LAYERS)
     ]  # fmt: skip
-    found: dict[str, Tensor | None] = {}
+    measured: dict[str, Tensor | None] = {}
     for number in few:
         capture = captures[number]
-        found[f"density of attention/layer {number}"] = capture.density(PARTS).mean((0, 1))
-        found[f"number of the token/layer {number}"] = _at_parts(capture)
-        found[f"share of attention by bin/layer {number}"] = (
+        measured[f"density of attention/layer {number}"] = capture.density(PARTS).mean((0, 1))
+        measured[f"number of the token/layer {number}"] = _at_parts(capture)
+        measured[f"share of attention by bin/layer {number}"] = (
             None if capture.mass is None else capture.mass / capture.mass.sum()
         )
-        found[f"draws by bin/layer {number}"] = capture.draws
-    lists = {name: _rounded(values) for name, values in found.items() if values is not None}
+        measured[f"draws by bin/layer {number}"] = capture.draws
+    lists = {name: _rounded(values) for name, values in measured.items() if values is not None}
     return {name: values for name, values in lists.items() if all(map(math.isfinite, values))}
 
 
@@ -185,27 +185,27 @@ def memory_sheet(
 
 
 def _bands(layer: int, capture: MemoryCapture, heads: Sequence[int]) -> list[Band]:
-    """Everything of one layer."""
+    """All pictures of one layer."""
     assert capture.mean is not None
     steps = min(capture.mean.shape[1], QUERIES)
     rows = [str(capture.held - steps + i) for i in range(steps)]
-    found = []
+    bands = []
     short = capture.short
     if short is not None:
         maps = [_short(capture, head, short[head, -steps:], rows) for head in heads]
-        found.append(
+        bands.append(
             Band(f"Layer {layer}: a row is a query, a column a token that short-term attention sees", maps)
         )
     density = capture.density(PARTS)
     maps = [_long(capture, head, density[head, -steps:], rows) for head in heads]
-    said = (
+    text = (
         "a row is a query, a column a part of the continuous memory, the oldest left; lines: ends of blocks"
     )
-    found.append(Band(f"Layer {layer}: {said}", maps))
+    bands.append(Band(f"Layer {layer}: {text}", maps))
     if capture.mass is not None and capture.draws is not None:
-        said = "above, attention by bin; below, darker where more often, the bins that its last update drew"
-        found.append(Band(f"Layer {layer}: {said}", [_histogram(capture.mass, capture.draws)]))
-    return found
+        text = "above, attention by bin; below, darker where more often, the bins that its last update drew"
+        bands.append(Band(f"Layer {layer}: {text}", [_histogram(capture.mass, capture.draws)]))
+    return bands
 
 
 def _short(capture: MemoryCapture, head: int, weights: Tensor, rows: list[str]) -> HeatMap:

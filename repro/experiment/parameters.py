@@ -1,4 +1,4 @@
-"""Counts a recipe's parameters on the meta device and sets the published count beside them."""
+"""Counts a recipe's parameters on the meta device and compares them with the published count."""
 
 from typing import Any
 
@@ -49,16 +49,16 @@ def count(recipe: Recipe) -> dict[str, Any]:
 
 
 def trained(net: Classifier) -> dict[str, int]:
-    """Parameters that are trained, by group, each in one; recurrent layers belong to none and are ``other``."""
-    found = groups(net)
+    """Trained parameters by group, each in one group; those of recurrent layers are ``other``."""
+    by_group = groups(net)
     # the last attention layer is among all of them, and is named where it alone is trained
-    if all(p.requires_grad for module in found.get("attention", []) for p in module.parameters()):
-        found.pop("last_attention", None)
+    if all(p.requires_grad for module in by_group.get("attention", []) for p in module.parameters()):
+        by_group.pop("last_attention", None)
     else:
-        found.pop("attention", None)
+        by_group.pop("attention", None)
     sizes = {}
     rest = {id(p): p.numel() for p in net.parameters() if p.requires_grad}
-    for name, modules in found.items():
+    for name, modules in by_group.items():
         parameters = {id(p) for module in modules for p in module.parameters()}
         sizes[name] = sum(rest.pop(key, 0) for key in parameters)
     sizes["other"] = sum(rest.values())

@@ -29,7 +29,7 @@ from repro.tracking.background import BackgroundLogger
 def record(
     current: Run, command: str, digest: str | None, published: Mapping[str, float] | None = None
 ) -> RunRecord:
-    """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, last of all.
+    """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, as the last step.
 
     Args:
         current: the run, tested.
@@ -38,15 +38,15 @@ def record(
         published: what the paper prints, by the measurement's name.
     """
     outputs = current.parts.task.outputs()
-    made = assemble(current, command, digest, outputs)
+    result = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
-        made.wandb_url = tracking.url(current.logger)
-        made.profiles = profiles_of(current)
-        write_record(made, results_dir() / "runs", outputs)
-        write_atomic(current.folder / RECORD_FILE, (made.to_json() + "\n").encode())
-        current.status.write("done", step=made.steps, max_steps=made.steps)
-        close_tracking(current.logger, made, current.parts.task, outputs, published or {})
-    return made
+        result.wandb_url = tracking.url(current.logger)
+        result.profiles = profiles_of(current)
+        write_record(result, results_dir() / "runs", outputs)
+        write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
+        current.status.write("done", step=result.steps, max_steps=result.steps)
+        close_tracking(current.logger, result, current.parts.task, outputs, published or {})
+    return result
 
 
 def assemble(current: Run, command: str, digest: str | None, outputs: str | None) -> RunRecord:
@@ -87,7 +87,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
 
 
 def profiles_of(current: Run) -> dict[str, list[float]]:
-    """What the continuous memories of the network do with one example; no run is lost for it."""
+    """Profiles of the network's continuous memories for one example; an error here does not lose the run."""
     try:
         return profiles(read_example(current.parts.task, current.parts.data))
     except Exception as error:
@@ -96,12 +96,12 @@ def profiles_of(current: Run) -> dict[str, list[float]]:
 
 
 def data_facts(data: DataModule) -> dict[str, Any]:
-    """What a datamodule holds: name, hash of its manifest, counts."""
+    """The description of a datamodule: name, hash of its manifest, counts."""
     return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
 
 
 def known_at_start(current: Run) -> dict[str, Any]:
-    """What W&B is told of a run before it trains, beside its recipe; nothing here names a path, a host or a user."""
+    """The facts sent to W&B before training, besides the recipe; none names a path, a host or a user."""
     trainer = current.trainer
     return {
         "commit": current.source.commit,
@@ -116,45 +116,47 @@ def known_at_start(current: Run) -> dict[str, Any]:
 
 def close_tracking(
     logger: BackgroundLogger | None,
-    made: RunRecord,
+    result: RunRecord,
     task: AnyTask,
     outputs: str | None,
     published: Mapping[str, float],
 ) -> None:
-    """Puts final metrics, samples, the summary and the record with what it stems from on W&B, and ends its run."""
+    """Logs final metrics, samples, the summary and the record with its sources on W&B, and ends its run."""
     if logger is None:
         return
     with contextlib.suppress(Exception):
         values = {
-            m.name: m.value for m in reversed(made.metrics)
+            m.name: m.value for m in reversed(result.metrics)
         }  # of two of one name the first, as in the tables
-        logger.log_metrics(values, step=made.steps)
+        logger.log_metrics(values, step=result.steps)
         columns, rows = task.samples()
         if rows:
             logger.log_table("samples", columns=columns, data=rows)
         sheet = sheet_of(outputs)
         if sheet is not None:
-            logger.log_picture("drawn", sheet, made.run_id)
+            logger.log_picture("drawn", sheet, result.run_id)
         logger.log_summary({**values, **{f"published/{name}": value for name, value in published.items()}})
-        for artifact in artifacts(made, outputs):
+        for artifact in artifacts(result, outputs):
             logger.log_artifact(artifact)
         if isinstance(task, Translation) and isinstance(task.module, EncoderDecoder):
             tokenizer = task.data.tokenizer
             sample = short_sample(task.translated(), tokenizer)
             if sample is not None:
-                logger.log_picture("attention", attention_sheet(task.module, tokenizer, *sample), made.run_id)
+                logger.log_picture(
+                    "attention", attention_sheet(task.module, tokenizer, *sample), result.run_id
+                )
     tracking.finish(logger)
 
 
-def artifacts(made: RunRecord, outputs: str | None) -> list[dict[str, Any]]:
-    """What a run leaves: its weights, by their hash alone, and its record, with the decoded outputs if small."""
-    name = tracking.wandb_id(made.run_id)
-    said = {"run_id": made.run_id, "steps": made.steps, "parameters": made.parameters}
-    files = {"record.json": made.to_json() + "\n"}
+def artifacts(result: RunRecord, outputs: str | None) -> list[dict[str, Any]]:
+    """Artifacts of a run: its weights, by their hash alone, and its record, with the decoded outputs if small."""
+    name = tracking.wandb_id(result.run_id)
+    facts = {"run_id": result.run_id, "steps": result.steps, "parameters": result.parameters}
+    files = {"record.json": result.to_json() + "\n"}
     if outputs is not None and len(outputs.encode()) <= labels.OUTPUTS_LIMIT:
         files["outputs.txt"] = outputs
-    found = [labels.artifact("record", f"record-{name}", {**said, "finished": made.finished}, files=files)]
-    if made.checkpoint_sha256 is not None:
-        weights = {**said, "sha256": made.checkpoint_sha256, "start_from": made.start_from}
-        found.insert(0, labels.artifact("model", f"model-{name}", weights))
-    return found
+    built = [labels.artifact("record", f"record-{name}", {**facts, "finished": result.finished}, files=files)]
+    if result.checkpoint_sha256 is not None:
+        weights = {**facts, "sha256": result.checkpoint_sha256, "start_from": result.start_from}
+        built.insert(0, labels.artifact("model", f"model-{name}", weights))
+    return built

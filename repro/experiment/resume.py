@@ -1,4 +1,4 @@
-"""Where an interrupted run goes on: at its newest sound checkpoint."""
+"""Finds where an interrupted run resumes: at its newest valid checkpoint."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,7 +10,7 @@ from repro.training.saving import StepCheckpoints
 
 @dataclass
 class Resume:
-    """Where a run goes on.
+    """Where a run resumes.
 
     Attributes:
         path: the checkpoint; None to begin anew.
@@ -26,26 +26,26 @@ class Resume:
 
     @property
     def unusable(self) -> list[Path]:
-        """What must not be found again."""
+        """Checkpoints that must not be found again."""
         return [*self.damaged, *self.later]
 
 
 def find(saver: StepCheckpoints, max_steps: int) -> Resume:
-    """The newest checkpoint that is sound, and from which the final average can still be made.
+    """The newest valid checkpoint from which the final average can still be made.
 
-    Every rank looks for itself, before ranks have met, and comes to the same answer; nothing is changed.
+    Every rank searches by itself, before the ranks are joined, with the same result; nothing is changed.
 
     Args:
         saver: knows the folder and which checkpoints are averaged in the end.
         max_steps: of the whole run.
     """
-    found = Resume()
+    resume = Resume()
 
     @cache
     def sound(path: Path) -> bool:
         wrong = fault(path)
         if wrong is not None and path.exists():
-            found.damaged[path] = wrong
+            resume.damaged[path] = wrong
         return wrong is None
 
     for path in reversed(checkpoints(saver.folder)):
@@ -54,7 +54,7 @@ def find(saver: StepCheckpoints, max_steps: int) -> Resume:
         step = step_of(path)
         before = [checkpoint_path(saver.folder, s) for s in saver.plan.averaged(max_steps) if s < step]
         if all(sound(p) for p in before):
-            found.path, found.step = path, step
+            resume.path, resume.step = path, step
             break
-        found.later.append(path)
-    return found
+        resume.later.append(path)
+    return resume

@@ -31,7 +31,7 @@ from repro.training.callbacks import read_status
 from repro.training.finite import NotFinite
 
 LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
-OFTEN = 2  # requeues of which W&B tells whoever follows the run
+OFTEN = 2  # requeues after which W&B sends an alert
 
 
 def run(
@@ -41,14 +41,14 @@ def run(
     request: StopRequest | None = None,
     published: Mapping[str, float] | None = None,
 ) -> RunRecord:
-    """Trains, tests and records; a run that was interrupted goes on, one that is done is only read.
+    """Trains, tests and records; resumes an interrupted run; of a finished one, only reads the record.
 
     Args:
         recipe: resolved, overrides included.
         seed: of everything random.
         command: as typed, for the record.
         request: through which the run is asked to stop; by default its own.
-        published: what the paper prints for the measurements, by their name; shown on W&B beside ours.
+        published: what the paper prints for the measurements, by their name; shown on W&B next to ours.
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
@@ -60,22 +60,22 @@ def run(
     if done is not None:
         return done
     quiet()
-    with contextlib.nullcontext(request) if request else StopRequest() as asked, claimed(folder):
-        current = prepare(recipe, seed, asked)
-        found = ready(current)
+    with contextlib.nullcontext(request) if request else StopRequest() as stop, claimed(folder):
+        current = prepare(recipe, seed, stop)
+        resume = ready(current)
         with reported(current):
-            start(current, found)
+            start(current, resume)
             current.trainer.loggers = [current.logger] if current.logger is not None else []
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
-                fit(current, found)
+                fit(current, resume)
                 digest = test(current)
-            made = record(current, command, digest, published)
+            result = record(current, command, digest, published)
             part()
-            return made
+            return result
 
 
 def ready(current: Run) -> Resume:
-    """Opens and checks the data, and finds where to go on; writes nothing.
+    """Opens and checks the data, and finds where to resume; writes nothing.
 
     Raises:
         UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run.
@@ -83,67 +83,67 @@ def ready(current: Run) -> Resume:
     data = current.parts.data
     data.prepare_data()
     data.setup("fit")
-    found = find(current.saver, current.steps)
-    current.saver.resumed_from, current.saver.unusable = found.step, found.unusable
-    if found.path is None:
+    resume = find(current.saver, current.steps)
+    current.saver.resumed_from, current.saver.unusable = resume.step, resume.unusable
+    if resume.path is None:
         current.stamper.origin = begin_from(
             current.recipe, current.seed, current.parts.task, vocabulary_hash(data)
         )
         if current.recipe.start_with != "everything":
-            return found
+            return resume
         before = go_on_from(current.recipe, current.seed, current.steps)
         current.saver.resumed_from = before.step
-        return replace(before, damaged=found.damaged, later=found.later)
-    loaded = checkpoint.read(found.path, mmap=True)
-    checkpoint.check_stamp(found.path, loaded, current.recipe.signature, vocabulary_hash(data))
+        return replace(before, damaged=resume.damaged, later=resume.later)
+    loaded = checkpoint.read(resume.path, mmap=True)
+    checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     if current.early_stop is not None and current.early_stop.met:
-        end_at(current.trainer, found.step)
-    if found.step >= current.steps:  # nothing is left to train, so Lightning will not load it
+        end_at(current.trainer, resume.step)
+    if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it
         current.saver.load_state_dict(loaded["callbacks"][current.saver.state_key])
-    return found
+    return resume
 
 
-def start(current: Run, found: Resume) -> None:
-    """Rank 0 says where the run begins, in the terminal, in its folder and on W&B."""
+def start(current: Run, resume: Resume) -> None:
+    """Rank 0 reports where the run begins, in the terminal, in its folder and on W&B."""
     if not current.trainer.is_global_zero:
         return
     for note in current.parts.task.notes:
         print(note, file=sys.stderr)
-    for path, wrong in found.damaged.items():
+    for path, wrong in resume.damaged.items():
         print(f"{path.name} is damaged ({wrong}): set aside", file=sys.stderr)
-    if found.path is not None:
-        print(f"resuming from step {found.step}", flush=True)
-    elif found.damaged:
-        print("no sound checkpoint is left: starting from step 0", file=sys.stderr)
+    if resume.path is not None:
+        print(f"resuming from step {resume.step}", flush=True)
+    elif resume.damaged:
+        print("no valid checkpoint is left: starting from step 0", file=sys.stderr)
     text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
     write_atomic(current.folder / "config.yaml", text.encode())
     requeues = count_requeues(read_status(current.status.path))
-    current.status.begin(found.step)
+    current.status.begin(resume.step)
     current.status.facts["requeues"] = requeues
     current.logger = tracking.logger(
         current.recipe, current.seed, current.folder, functools.partial(known_at_start, current)
     )
     current.status.facts["wandb_url"] = tracking.url(current.logger)
     if requeues >= OFTEN:
-        said = f"requeued {requeues} times, goes on from step {found.step} of {current.steps}"
-        tracking.alert(current.logger, "Preempted again", said)
+        message = f"requeued {requeues} times, resuming from step {resume.step} of {current.steps}"
+        tracking.alert(current.logger, "Preempted again", message)
 
 
 def count_requeues(earlier: Mapping[str, Any]) -> int:
-    """How often the system has stopped a run so far that is about to start: as its status file says, or Slurm."""
+    """How often the system has stopped a run that is about to start: from its status file, or from Slurm."""
     counted = int(earlier.get("requeues") or 0) + (earlier.get("state") == "requeue")
     by_slurm = os.environ.get("SLURM_RESTART_COUNT", "")
     return max(counted, int(by_slurm) if by_slurm.isdigit() else 0)
 
 
-def fit(current: Run, found: Resume) -> None:
-    """Trains to the last step, from a checkpoint where there is one; nothing where that is the last."""
-    if found.step >= current.steps:
+def fit(current: Run, resume: Resume) -> None:
+    """Trains to the last step, from a checkpoint if there is one; does nothing if that is the last step."""
+    if resume.step >= current.steps:
         return
     task, data = current.parts.task, current.parts.data
-    current.trainer.fit(task, datamodule=data, ckpt_path=found.path, weights_only=True)
+    current.trainer.fit(task, datamodule=data, ckpt_path=resume.path, weights_only=True)
 
 
 def test(current: Run) -> str | None:
@@ -187,11 +187,11 @@ def reported(current: Run) -> Iterator[None]:
     """Says in the status file, and to W&B, how a run ended that did not end well."""
     try:
         yield
-    except Preempted as stop:  # it has said so itself
+    except Preempted as stop:  # already reported
         tracking.finish(current.logger, LEAVING_S, stop.exit_code)
         part()
         raise
-    except SystemExit as stop:  # what Lightning makes of Ctrl-C
+    except SystemExit as stop:  # raised by Lightning on Ctrl-C
         tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise KeyboardInterrupt from stop
     except BaseException as error:
@@ -228,7 +228,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Takes a lock; asks again for a moment, since `repro status` holds it while it looks."""
+    """Takes a lock; retries for a moment, since `repro status` holds it during a check."""
     for _ in range(5):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

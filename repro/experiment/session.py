@@ -1,4 +1,4 @@
-"""A run under way: what it is made of."""
+"""A run in progress and its parts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +79,13 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     plan = parts.checkpoints or Checkpoints(every_steps=1000)
     folder = recipe.run_dir(seed)
     parts.data.seed = seed
-    # A point for each that the record keeps, and often enough for whoever watches a long run.
+    # A point for each that the record keeps, and often enough to follow a long run.
     curves = Curves(every_steps=min(max(1, parts.trainer["max_steps"] // MAX_CURVE_POINTS), 50))
     progress = Progress(curves)
     status = StatusFile(folder / "status.json", curves, progress)
     files = DurableIO()
     saver = StepCheckpoints(folder / "checkpoints", plan, files)
-    watchdog = Watchdog(stall_limit(), lambda message: made.stalled(message))
+    watchdog = Watchdog(stall_limit(), lambda message: run.stalled(message))
     stopping = Stopping(request or StopRequest(), saver, status)
     stamper = Stamper(recipe)
     observer = Observer(curves, facts.peak_bytes)
@@ -105,5 +105,5 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         stopping,
     ]
     trainer = make_trainer(parts.trainer, around, folder, files)
-    made = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source(), early_stop)
-    return made
+    run = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source(), early_stop)
+    return run

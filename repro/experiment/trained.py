@@ -58,7 +58,7 @@ class Trained:
 
     @property
     def settings(self) -> CallSettings:
-        """How far back a language model looks when it continues a text: as in its test, or as its rows in training.
+        """The memory of a language model that continues a text: as in its test, or as its rows in training.
 
         Mixers that keep everything go on doing so.
         """
@@ -104,15 +104,15 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
     """The folder of a finished run: given as a folder, a run id, or an experiment with scale and seed.
 
     Raises:
-        UserError: there is none; says how to make it.
+        UserError: there is none; names the command that makes one.
     """
     for folder in (Path(word), runs_dir() / word):
         if (folder / MODEL_FILE).is_file():
             return folder
     pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*/{MODEL_FILE}"
-    found = sorted(runs_dir().glob(pattern), key=lambda p: p.stat().st_mtime) if _is_plain(word) else []
-    if found:
-        return found[-1].parent
+    models = sorted(runs_dir().glob(pattern), key=lambda p: p.stat().st_mtime) if _is_plain(word) else []
+    if models:
+        return models[-1].parent
     if word in experiments():
         raise UserError(
             f"{word} has no finished run here; make one: repro run {word} --scale {scale or 'cpu'}"
@@ -147,7 +147,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     task = build_task(Recipe(word, scale or "", config))
     task.load_state_dict(loaded["state_dict"])
     if weighted_stacks(task.module):
-        with contextlib.suppress(ValueError):  # bodies that nobody knows how to fold into work as they are
+        with contextlib.suppress(ValueError):  # bodies that cannot be folded work unchanged
             task.net = fold(task.module)
     data = config.get("data", {}).get("init_args", {})
     task.eval().requires_grad_(False)
@@ -167,7 +167,7 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
 
 
 def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
-    """What the model looks at when it writes a translation, as a PNG.
+    """The model's attention for a translation, as a PNG.
 
     Raises:
         UserError: it makes no weights that could be shown.
@@ -178,7 +178,7 @@ def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn; see :func:`repro.models.generate.sample`.
+    """How tokens are sampled; see :func:`repro.models.generate.sample`.
 
     Raises:
         UserError: a value out of range.

@@ -1,4 +1,4 @@
-"""The Trainer of a run: Lightning, with what it would decide by itself decided here."""
+"""The Trainer of a run: Lightning, with its automatic choices made explicit."""
 
 import logging
 import warnings
@@ -44,22 +44,22 @@ def make_trainer(
     Raises:
         UserError: arguments that do not go together.
     """
-    given = dict(arguments)
-    if given.get("max_steps", -1) < 1:
+    settings = dict(arguments)
+    if settings.get("max_steps", -1) < 1:
         raise UserError("trainer.max_steps must be a positive number of optimiser updates")
-    given["callbacks"] = [*(given.get("callbacks") or []), *callbacks]
-    if isinstance(given.get("val_check_interval"), int):
-        given["val_check_interval"] *= given.get("accumulate_grad_batches") or 1
-    given["plugins"] = [*(given.get("plugins") or []), files]
+    settings["callbacks"] = [*(settings.get("callbacks") or []), *callbacks]
+    if isinstance(settings.get("val_check_interval"), int):
+        settings["val_check_interval"] *= settings.get("accumulate_grad_batches") or 1
+    settings["plugins"] = [*(settings.get("plugins") or []), files]
     if SLURMEnvironment.detect():  # Lightning's own requeue saves inside the handler, and can hang there
-        given["plugins"].append(SLURMEnvironment(auto_requeue=False))
-    given |= {
+        settings["plugins"].append(SLURMEnvironment(auto_requeue=False))
+    settings |= {
         "check_val_every_n_epoch": None, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
         "logger": False, "enable_checkpointing": False, "enable_model_summary": False,
         "default_root_dir": str(folder),
     }  # fmt: skip
     try:
-        trainer = pl.Trainer(**given)
+        trainer = pl.Trainer(**settings)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
     install_no_signal_handlers(trainer)  # repro.stop handles signals

@@ -1,4 +1,4 @@
-"""``repro cancel``: takes tasks of the ledger out of the queue, and no others."""
+"""``repro cancel``: removes tasks of the ledger from the queue, and no others."""
 
 import json
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ class Candidate:
     @property
     def line(self) -> str:
         """For the user: ``12_0  <run>  (RUNNING)``."""
-        what = self.entry.run or self.queued.name
-        return f"{self.queued.job}  {what}  ({self.queued.state.lower()})"
+        name = self.entry.run or self.queued.name
+        return f"{self.queued.job}  {name}  ({self.queued.state.lower()})"
 
 
 def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
-    """The tasks in the queue that the targets mean, whichever submission queued them.
+    """The tasks in the queue that the targets mean, from any submission.
 
     Args:
         targets: see :func:`repro.launch.status.run_index.select`.
@@ -53,12 +53,12 @@ def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
 
 
 def cancel(tasks: Sequence[Candidate]) -> None:
-    """Asks Slurm to end the tasks. Those that run get TERM first: they save themselves and leave.
+    """Asks Slurm to end the tasks. Running ones get TERM first, save a checkpoint and exit.
 
     The ledger notes each task, so that its state is known where there is no accounting.
 
     Raises:
-        ReproError: Slurm refused and tasks are still in the queue; names them, with its words.
+        ReproError: Slurm refused and tasks are still in the queue; names them and gives Slurm's message.
         UserError: no answer from Slurm.
     """
     jobs = [task.queued.job for task in tasks]
@@ -69,10 +69,10 @@ def cancel(tasks: Sequence[Candidate]) -> None:
             complaints.append(slurm.complaint(done))
     # A task that ended by itself in between makes scancel complain, and is no failure.
     queue = slurm.in_queue() if complaints else {}
-    left = [job for job in jobs if job in queue and queue[job].state != "COMPLETING"]
-    _note([task for task in tasks if task.queued.job not in left])
-    if left:
-        raise ReproError(f"scancel: {complaints[0]}; still in the queue: {', '.join(left)}")
+    remaining = [job for job in jobs if job in queue and queue[job].state != "COMPLETING"]
+    _note([task for task in tasks if task.queued.job not in remaining])
+    if remaining:
+        raise ReproError(f"scancel: {complaints[0]}; still in the queue: {', '.join(remaining)}")
 
 
 def _note(tasks: Sequence[Candidate]) -> None:

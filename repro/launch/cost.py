@@ -1,4 +1,4 @@
-"""What a submission will cost: the recipes' own estimates, and what the allocation allows at most."""
+"""The cost of a submission: the recipes' own estimates, and the most that the allocation allows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from repro.recipe import load_recipe
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a recipe expects of one run, from ``expects: {<scale>: {hours, devices, hardware}}``.
+    """The expected cost of one run, from ``expects: {<scale>: {hours, devices, hardware}}``.
 
     Attributes:
         hours: wall time of the run.
@@ -31,32 +31,32 @@ class Expectation:
 
 
 def expectation(experiment: str, scale: str) -> Expectation | None:
-    """What the recipe expects at a scale; None where it does not say.
+    """The expectation of a recipe at a scale; None if it states nothing.
 
     Raises:
         UserError: the header is there but malformed.
     """
     expects = load_recipe(experiment, scale).config.get("expects")
-    said: Any = expects.get(scale) if isinstance(expects, dict) else expects
-    if said is None:
+    entry: Any = expects.get(scale) if isinstance(expects, dict) else expects
+    if entry is None:
         return None
     try:
-        found = Expectation(float(said["hours"]), int(said["devices"]), str(said["hardware"]))
+        expected = Expectation(float(entry["hours"]), int(entry["devices"]), str(entry["hardware"]))
     except (TypeError, KeyError, ValueError):
-        found = None
-    if found is None or found.hours < 0 or found.devices < 0:
+        expected = None
+    if expected is None or expected.hours < 0 or expected.devices < 0:
         raise UserError(
-            f"{experiment}: `expects` gives for each scale hours, devices (GPUs, 0 for CPU) and hardware; "
-            f"found {said!r}"
+            f"{experiment}: `expects` must give, for each scale, hours, devices (GPUs, 0 for CPU) and hardware; "
+            f"found {entry!r}"
         )
-    return found
+    return expected
 
 
 def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
     """Lines for the summary of a submission: estimated GPU hours, and the most the allocation allows."""
-    found = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
-    known = [e for _, e in found if e is not None]
-    unknown = sorted({spec.experiment for spec, e in found if e is None})
+    estimates = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
+    known = [e for _, e in estimates if e is not None]
+    unknown = sorted({spec.experiment for spec, e in estimates if e is None})
     on = ", ".join(dict.fromkeys(f"{e.devices} x {e.hardware}" if e.devices else e.hardware for e in known))
     lines = []
     if known:
@@ -65,11 +65,11 @@ def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
     if unknown:
         lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not say)")
     gpus, limit = resources.nodes * resources.gpus_per_node, hours(resources.time)
-    each = (
+    allocation = (
         f"{gpus} GPUs"
         if gpus
         else f"{resources.nodes * resources.tasks_per_node * resources.cpus_per_task} CPU cores, no GPU"
     )
     most = f", at most {len(specs) * gpus * limit:.4g} GPU hours" if gpus else ""
-    lines.append(f"allocated: {len(specs)} x {each} for up to {resources.time} an attempt{most}")
+    lines.append(f"allocated: {len(specs)} x {allocation} for up to {resources.time} an attempt{most}")
     return lines

@@ -1,4 +1,4 @@
-"""What a submission would be: which runs, in which jobs, at what cost. Writes nothing."""
+"""The plan of a submission: its runs, their jobs and the cost. Writes nothing."""
 
 import secrets
 import time
@@ -19,7 +19,7 @@ from repro.seeds import SeedChoice
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for.
+    """The user's request.
 
     Attributes:
         targets: see :mod:`repro.launch.targets`; at least one.
@@ -114,7 +114,7 @@ def make_plan(request: Request, queued: Mapping[str, str]) -> Plan:
 
 
 def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
-    """Looks at values as they are: quoted for shell or YAML, a secret with a quote in it would not be seen."""
+    """Checks the raw values: quoted for shell or YAML, a secret with a quote in it would not be found."""
     for text in (*request.targets, request.comment or ""):
         refuse_secrets("the command line", text)
     for key, value in request.overrides:
@@ -169,6 +169,6 @@ def summarise(plan: Plan) -> list[str]:
     if len(plan.jobs) > 1:
         ids = {job.name: job.name for job in plan.jobs}
         for job in plan.jobs:
-            what = f"{len(job.tasks)} run{'s' * (len(job.tasks) > 1)}" if job.tasks else "tables"
-            lines.append(f"job {job.name}: {what}, {dependency(job, ids) or 'at once'}")
+            content = f"{len(job.tasks)} run{'s' * (len(job.tasks) > 1)}" if job.tasks else "tables"
+            lines.append(f"job {job.name}: {content}, {dependency(job, ids) or 'at once'}")
     return lines

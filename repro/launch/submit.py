@@ -1,4 +1,4 @@
-"""``repro submit``: makes a plan and carries it out, so that no run is ever in the queue twice.
+"""``repro submit``: makes and carries out a plan in which no run is queued twice.
 
 One process at a time (a lock on ``$REPRO_RUNS/slurm/.lock``) asks the queue, makes the plan, writes the
 submission's folder and its entry in the ledger, and only then calls ``sbatch``. Each job carries
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 def dry_run(request: Request) -> tuple[Plan, list[str]]:
-    """The plan and its summary; writes nothing. Where the queue cannot be asked, the summary says so."""
+    """The plan and its summary; writes nothing. The summary notes a queue that cannot be read."""
     unknown = None
     submissions = read_submissions()
     tasks: Mapping[str, queue.Queued] = {}
@@ -67,9 +67,9 @@ def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
         tasks = queue.in_queue()
         submissions = read_submissions()
         for entry in submissions:
-            found = completed(entry, tasks)
-            if found != entry:
-                write_submission(found)
+            updated = completed(entry, tasks)
+            if updated != entry:
+                write_submission(updated)
         plan = make_plan(request, queued_runs(submissions, tasks))
         for line in summarise(plan):
             say(line)
@@ -80,7 +80,7 @@ def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the ledger: whoever comes second waits, and then sees what the first has submitted."""
+    """Locks the ledger: a second process waits, and then sees what the first has submitted."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
@@ -103,24 +103,24 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def queued_runs(submissions: Iterable[Submission], tasks: Mapping[str, queue.Queued]) -> dict[str, str]:
-    """Which runs are in the queue, and as which task: ``{run_id: "12_0"}``."""
-    found = {}
+    """The task of each run in the queue: ``{run_id: "12_0"}``."""
+    runs = {}
     for entry in submissions:
         for job in completed(entry, tasks).jobs:
             for task in job.tasks:
-                known = tasks.get(f"{job.job_id}_{task.index}")
-                if known is not None and _may_be_of(entry, known):
-                    found[task.run_id] = known.job
-    return found
+                queued = tasks.get(f"{job.job_id}_{task.index}")
+                if queued is not None and _may_be_of(entry, queued):
+                    runs[task.run_id] = queued.job
+    return runs
 
 
 def _may_be_of(entry: Submission, task: queue.Queued) -> bool:
-    """False where an id of long ago was given again, to another's job; some sites remove comments."""
+    """False if Slurm reused an old id for another's job; some sites remove comments."""
     return not task.comment or task.comment.startswith(f"repro:{entry.name}:")
 
 
 def completed(entry: Submission, tasks: Mapping[str, queue.Queued]) -> Submission:
-    """The entry with the ids that are missing in it, as far as the comments of queued jobs tell them."""
+    """The entry with its missing ids filled in from the comments of queued jobs."""
     if all(job.job_id is not None for job in entry.jobs):
         return entry
     ids: dict[str, int] = {}
@@ -164,7 +164,7 @@ def _job(job: PlannedJob) -> Job:
 
 
 def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
-    """Submits one job and writes its id down; where Slurm refuses, the entry keeps what it took before."""
+    """Submits one job and records its id; if Slurm refuses, the entry keeps the jobs that it took before."""
     ids = {j.name: j.job_id for j in entry.jobs if j.job_id is not None}
     script = entry.folder / _job(job).script
     write_atomic(script, plan.script(job, ids).encode())
@@ -174,7 +174,7 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
     except Unanswered as error:
         number = _look_for(job, entry)
         if number is None:
-            again = "the same command finds out whether it is queued, and goes on"
+            again = "the same command checks whether it is queued, and continues"
             raise ReproError(f"{error}; {job.name} is not in the queue so far: {again}") from None
     except UserError as error:
         _withdraw(entry)
@@ -190,16 +190,16 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
 
 def _look_for(job: PlannedJob, entry: Submission) -> int | None:
     try:
-        found = completed(entry, queue.in_queue())
+        updated = completed(entry, queue.in_queue())
     except UserError:
         return None
-    return next(j.job_id for j in found.jobs if j.name == job.name)
+    return next(j.job_id for j in updated.jobs if j.name == job.name)
 
 
 def _withdraw(entry: Submission) -> None:
-    """Strikes the jobs that Slurm does not have; a submission without any leaves nothing behind."""
-    taken = tuple(job for job in entry.jobs if job.job_id is not None)
-    if taken:
-        write_submission(replace(entry, jobs=taken))
+    """Removes the jobs that Slurm does not have; deletes a submission without any job."""
+    accepted = tuple(job for job in entry.jobs if job.job_id is not None)
+    if accepted:
+        write_submission(replace(entry, jobs=accepted))
     else:
         shutil.rmtree(entry.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""From what a user names to the runs it means.
+"""From the targets that a user names to runs.
 
 A target is a paper (``attention-is-all-you-need``), an experiment (``<paper>/<recipe>``: all of its points;
 or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one of its rows
@@ -81,10 +81,10 @@ def resolve_targets(
     for experiment in outright:
         load_recipe(experiment, scale)  # raises for a scale it lacks
     if not chosen:
-        said = ", ".join(targets) or "the configs folder"
+        names = ", ".join(targets) or "the configs folder"
         others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
-        there = f"; there is: {', '.join(others)}" if others else ""
-        raise UserError(f"{said}: nothing to run at scale {scale!r}{there}")
+        hint = f"; there is: {', '.join(others)}" if others else ""
+        raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
     # another's record saves no run, and a withdrawn one none
     runs = results_dir() / "runs"
     left_out = withdrawn(runs)
@@ -96,7 +96,7 @@ def resolve_targets(
 
 
 def tied_settings(targets: Sequence[str], scale: str, overrides: Overrides) -> list[str]:
-    """What the user should be told of overrides that set further keys in some experiment, each line once.
+    """Notices about overrides that set further keys in some experiment, each line once.
 
     Raises:
         UserError: unknown target, or a key that cannot be set.
@@ -123,8 +123,8 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
         recipe = load_recipe(spec.start_from, spec.scale)
     except UserError as error:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
-    found = _spec(recipe, spec.seed, set(), ())
-    return replace(found, done=(found.run_dir / "record.json").is_file())
+    before = _spec(recipe, spec.seed, set(), ())
+    return replace(before, done=(before.run_dir / "record.json").is_file())
 
 
 def without_scale(targets: Sequence[str], scale: str) -> list[str]:
@@ -133,7 +133,7 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
 
 
 def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
-    """A line that names the recipes with fewer judged seeds than were asked for, if there are any."""
+    """A line that names the recipes with fewer judged seeds than requested, if there are any."""
     judged = {spec.experiment: spec.judged for spec in specs}
     few = [f"{e} has {show_seeds(declared)}" for e, declared in judged.items() if len(declared) < seeds.count]
     return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []
@@ -150,8 +150,8 @@ def not_judged(specs: Sequence[RunSpec]) -> list[str]:
 
 def named_experiments(targets: Sequence[str]) -> list[str]:
     """The experiments that the targets mean, each once; all of them where none is named."""
-    found = [e for target in targets for e in _experiments_of(target)] if targets else experiments()
-    return list(dict.fromkeys(found))
+    names = [e for target in targets for e in _experiments_of(target)] if targets else experiments()
+    return list(dict.fromkeys(names))
 
 
 def _spec(
@@ -200,10 +200,10 @@ def _of_table(target: str) -> list[str]:
     cells = [
         (e, str(cell.get("table")), str(cell.get("row"))) for e in inside for cell in reproduced_cells(e)
     ]
-    found = [e for e, t, r in cells if t == table and (not row or r == row)]
-    if not found:
+    matches = [e for e, t, r in cells if t == table and (not row or r == row)]
+    if not matches:
         raise UserError(_no_such_table(target, paper, table, row, cells))
-    return found
+    return matches
 
 
 def reproduced_cells(experiment: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Networks: blocks put together. They return hidden states; losses belong to tasks."""
+"""Networks, composed of blocks. They return hidden states; losses belong to tasks."""
 
 from repro.models.body import Bert, Body, Gpt2, Recurrent, VisionTransformer
 from repro.models.classifier import Classifier

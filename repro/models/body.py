@@ -1,4 +1,4 @@
-"""Bodies: everything between vectors going in and hidden states coming out, whatever the task around them."""
+"""Bodies: everything between input vectors and output hidden states, independent of the task."""
 
 from collections.abc import Callable
 from functools import partial

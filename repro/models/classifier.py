@@ -1,4 +1,4 @@
-"""A body with a task's own input and output layer; what of it is trained is a declared set of modules."""
+"""A body with a task's own input and output layer; the trained part is a declared set of modules."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -72,10 +72,10 @@ class Classifier(nn.Module):
 
 
 def groups(net: Classifier) -> dict[str, list[nn.Module]]:
-    """The modules of a classifier by what they are for; every parameter of a body without recurrence is in one."""
+    """The modules of a classifier by purpose; every parameter of a body without recurrence is in one."""
     layers = net.body.stack.each()
     mixers = [layer["mix"].body for layer in layers if not isinstance(layer["mix"].body, NormedLSTM)]
-    found: dict[str, list[nn.Module]] = {
+    parts: dict[str, list[nn.Module]] = {
         "input": [net.input],
         "output": [net.head],
         "positions": [net.body.positions],
@@ -84,7 +84,7 @@ def groups(net: Classifier) -> dict[str, list[nn.Module]]:
         "last_attention": mixers[-1:],
         "feed_forward": [layer["feed_forward"].body for layer in layers if "feed_forward" in layer],
     }
-    return {name: modules for name, modules in found.items() if any(list(m.parameters()) for m in modules)}
+    return {name: modules for name, modules in parts.items() if any(list(m.parameters()) for m in modules)}
 
 
 def train_only(net: nn.Module, parts: dict[str, list[nn.Module]], names: list[Group]) -> None:
@@ -95,8 +95,10 @@ def train_only(net: nn.Module, parts: dict[str, list[nn.Module]], names: list[Gr
     """
     for name in names:
         if name not in parts or names.count(name) > 1:
-            there = ", ".join(n for n in get_args(Group) if n in parts)
-            raise ValueError(f"trained: {name!r} is not a group of this network, or twice; it has {there}")
+            known = ", ".join(n for n in get_args(Group) if n in parts)
+            raise ValueError(
+                f"trained: {name!r} is not a group of this network, or is repeated; it has {known}"
+            )
     net.requires_grad_(False)
     for name in names:
         for module in parts[name]:

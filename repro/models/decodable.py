@@ -1,4 +1,4 @@
-"""What every way of decoding shares: the model it drives, the state it starts from, the result it gives.
+"""Common parts of all decoding methods: the model's interface, the initial state, the result.
 
 Nothing here knows a mixer: a model continues sequences with ``decode(ids, state)``, its state is a tree of
 tensors, and hypotheses are rows of that tree. Decoding starts from a state that holds everything but the last
@@ -24,7 +24,7 @@ Rows = dict[str, Tensor]
 
 
 class Scoring(Protocol):
-    """What decoding needs of a vocabulary."""
+    """The interface of a vocabulary for decoding."""
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``."""
@@ -40,7 +40,7 @@ class Decodable(Protocol):
 
     @property
     def vocabulary(self) -> Scoring:
-        """What scores its hidden states."""
+        """The vocabulary, which scores the hidden states."""
         ...
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
@@ -108,7 +108,7 @@ def row_limits(max_new: int | Tensor, first: Tensor) -> tuple[Tensor, int]:
 
 
 def compact(still: Tensor, count: int) -> Tensor | None:
-    """The rows ``(count,)`` to go on with, or None while too few are done to be worth a copy.
+    """The rows ``(count,)`` to continue with, or None while too few are done to be worth a copy.
 
     Args:
         still: which rows are at work, boolean ``(B,)``.
@@ -119,24 +119,24 @@ def compact(still: Tensor, count: int) -> Tensor | None:
     return still.sort(descending=True, stable=True).indices[:count]
 
 
-def store(found: Rows, rows: Tensor, values: Rows) -> None:
-    """Writes the rows of ``values`` into rows ``rows`` of ``found``."""
-    for name, kept in found.items():
-        kept.index_copy_(0, rows, values[name])
+def store(results: Rows, rows: Tensor, values: Rows) -> None:
+    """Writes the rows of ``values`` into rows ``rows`` of ``results``."""
+    for name, result in results.items():
+        result.index_copy_(0, rows, values[name])
 
 
-def decoded(found: Rows) -> Decoded:
-    """Wraps up.
+def decoded(results: Rows) -> Decoded:
+    """The finished result.
 
     Raises:
         FloatingPointError: a score is not a number: the model's outputs are broken.
     """
-    broken = ~found["scores"].isfinite()
+    broken = ~results["scores"].isfinite()
     if broken.any():
         raise FloatingPointError(
             f"the model gives no finite log-probabilities in row {int(broken.int().argmax())}"
         )
-    return Decoded(**found)
+    return Decoded(**results)
 
 
 def top(values: Tensor, n: int) -> tuple[Tensor, Tensor]:

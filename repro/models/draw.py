@@ -1,4 +1,4 @@
-"""Drawing pictures value by value, and how long it takes."""
+"""Generates pictures value by value, and measures the time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ def draw(
         state = net.init_state(len(known), capacity=n - 1)
         if known.shape[1] > 1:
             state = net.decode(known[:, :-1], state).state
-    found = sample(net, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
-    return torch.cat([known, found.ids], dim=1)
+    drawn = sample(net, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
+    return torch.cat([known, drawn.ids], dim=1)
 
 
 def draw_by_recomputing(
@@ -56,7 +56,7 @@ def draw_by_recomputing(
     generator: torch.Generator | None = None,
     temperature: float = 1.0,
 ) -> Tensor:
-    """As :func:`draw`, without state: for every value the network reads everything before it anew.
+    """As :func:`draw`, without state: for every value the network reads everything before it again.
 
     Both draw the same pictures from the same random numbers, up to rounding, where a mixer's state loses nothing.
 
@@ -66,8 +66,8 @@ def draw_by_recomputing(
     """
     known = _checked(known, n)
     state, first = _read(known[:, :-1]), known[:, -1]
-    found = sample(_Anew(net), state, first, n - known.shape[1], None, temperature, generator=generator)
-    return torch.cat([known, found.ids], dim=1)
+    drawn = sample(_Anew(net), state, first, n - known.shape[1], None, temperature, generator=generator)
+    return torch.cat([known, drawn.ids], dim=1)
 
 
 def _checked(known: Tensor, n: int) -> Tensor:
@@ -101,7 +101,7 @@ def _read(ids: Tensor) -> State:
 
 @dataclass(frozen=True)
 class Drawing:
-    """How long drawing took.
+    """The time that drawing took.
 
     Attributes:
         images: pictures drawn side by side.
@@ -117,7 +117,7 @@ class Drawing:
 
     @property
     def extrapolated(self) -> bool:
-        """Whether only a part was timed and stands for the rest."""
+        """Whether only a part was timed and the rest extrapolated."""
         return self.measured < self.n_values - 1
 
     @property
@@ -182,7 +182,7 @@ def _runs(total: int, values: int | None) -> list[tuple[int, int]]:
         return [(0, total)]
     places = min(PLACES, values)
     lengths = [values // places + (i < values % places) for i in range(places)]
-    gap = (total - values) / places  # half of it lies before a run, half behind
+    gap = (total - values) / places  # half of it is before a run, half after it
     return [(sum(lengths[:i]) + int((i + 0.5) * gap), length) for i, length in enumerate(lengths)]
 
 
@@ -204,6 +204,6 @@ def _seconds(net: LanguageModel, ids: Tensor, run: tuple[int, int], cached: bool
 
 
 def _wait(like: Tensor) -> None:
-    """Until a GPU has done what it was told."""
+    """Waits until a GPU has finished."""
     if like.device.type == "cuda":
         torch.cuda.synchronize(like.device)

@@ -1,4 +1,4 @@
-"""From source sentences or prompts to token ids: what translation and text generation call.
+"""From source sentences or prompts to token ids, for translation and text generation.
 
 The searches themselves (:func:`greedy`, :func:`sample`, :func:`beam_search`) start from a state and know
 neither kind of model; see :mod:`repro.models.decodable`.
@@ -169,13 +169,13 @@ def continue_prompt(
         raise ValueError(f"prompt {sizes.index(0)} is empty; give at least one token")
     longest, device = max(sizes), next(model.parameters()).device
     ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
-    known = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed
+    lengths = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed
     bound = _Bound(model, settings)
     with evaluating(model):
         state = model.init_state(len(prompts), longest - 1 + max_new, settings)
         if longest > 1:
-            state = bound.decode(ids[:, :-1], state, known).state
-        first = ids.gather(1, known[:, None]).squeeze(1)
+            state = bound.decode(ids[:, :-1], state, lengths).state
+        first = ids.gather(1, lengths[:, None]).squeeze(1)
         return _texts(search(bound, state, first, max_new, eos), set() if eos is None else {eos})
 
 

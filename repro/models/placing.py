@@ -1,4 +1,4 @@
-"""Where the tensors of a pretrained body go in a network that has more than the body has."""
+"""The places of a pretrained body's tensors in a network that contains more than the body."""
 
 import re
 
@@ -13,8 +13,8 @@ from repro.nn.vocabularies.vocabulary import Vocabulary
 
 def layer_of(name: str) -> int:
     """The number of the layer that one of our tensors belongs to; -1 outside of layers."""
-    found = re.match(r"stack\.layers\.(\d+)\.", name)
-    return int(found[1]) if found else -1
+    match = re.match(r"stack\.layers\.(\d+)\.", name)
+    return int(match[1]) if match else -1
 
 
 def short_term(mixer: nn.Module) -> FullAttention:

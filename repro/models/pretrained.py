@@ -1,4 +1,4 @@
-"""Pretrained weights under our names: one table of names for each family of models, and how a network takes them."""
+"""Pretrained weights under our names: a table of names for each family of models, and loading into a network."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ TOKENS = "vocabulary.embedding.table.weight"
 
 @dataclass(frozen=True)
 class Family:
-    """How the tensors of a family of models are called.
+    """The names of the tensors of a family of models.
 
     Attributes:
         body: our body with the same layers.
@@ -42,7 +42,7 @@ class Family:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Beginnings of the names of what a body keeps as it is, since the weights have none."""
+        """Prefixes of the body's own parameters, which the weights do not have."""
         return () if POSITIONS in self.names.values() else ("positions.",)
 
     def pairs(self, n_layers: int) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def _named(template: str, layer: int, kind: str) -> str:
 
 
 def _layers(norm: str, names: dict[str, str]) -> dict[str, str]:
-    """Names of one layer: its parts in short, and the norm of each sublayer, which stands where ``norm`` says."""
+    """Names of one layer: its parts, and the norm of each sublayer, at the position given by ``norm``."""
     parts = {
         "qkv": "mix.body.qkv", "out": "mix.body.out", "mix norm": f"mix.{norm}",
         "inner": "feed_forward.body.inner", "outer": "feed_forward.body.outer", "ff norm": f"feed_forward.{norm}",
@@ -124,41 +124,43 @@ def translate(family: str, tensors: Tensors, n_layers: int | None = None) -> dic
         ValueError: a tensor that is missing, unknown or there twice, parts that do not fit each other, or too few
             layers.
     """
-    known = FAMILIES[family]
-    theirs = _plain(known, tensors)
-    there = _count_layers(known, theirs)
-    if there < (n_layers or 1):
-        raise ValueError(f"the weights have {there} layers, the network has {n_layers or 1}")
+    spec = FAMILIES[family]
+    theirs = _plain(spec, tensors)
+    n_stored = _count_layers(spec, theirs)
+    if n_stored < (n_layers or 1):
+        raise ValueError(f"the weights have {n_stored} layers, the network has {n_layers or 1}")
     parts: dict[str, dict[str, Tensor]] = {}
-    for official, ours in known.pairs(there):
+    for official, ours in spec.pairs(n_stored):
         if official not in theirs:
             raise ValueError(f"{official} is missing in the weights")
         tensor = theirs.pop(official)
-        flip = known.transposed and ours.startswith("stack.layers.") and tensor.dim() == 2
+        flip = spec.transposed and ours.startswith("stack.layers.") and tensor.dim() == 2
         parts.setdefault(ours, {})[official] = tensor.T if flip else tensor
     if theirs:
         name, surplus = next(iter(theirs.items()))
-        raise ValueError(f"{name} {list(surplus.shape)} is no known tensor of {family}")
-    return {name: _join(name, found) for name, found in parts.items() if layer_of(name) < (n_layers or there)}
+        raise ValueError(f"{name} {list(surplus.shape)} is not a known tensor of {family}")
+    return {
+        name: _join(name, pieces) for name, pieces in parts.items() if layer_of(name) < (n_layers or n_stored)
+    }
 
 
-def _plain(known: Family, tensors: Tensors) -> dict[str, Tensor]:
+def _plain(family: Family, tensors: Tensors) -> dict[str, Tensor]:
     """Tensors that matter, without the model's prefix, in the newer spelling of norms."""
-    found: dict[str, Tensor] = {}
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        plain = name.removeprefix(known.prefix)
+        plain = name.removeprefix(family.prefix)
         for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
             plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
-        if any(re.fullmatch(pattern, plain) for pattern in known.ignored):
+        if any(re.fullmatch(pattern, plain) for pattern in family.ignored):
             continue
-        if plain in found:
-            raise ValueError(f"{plain} is there twice in the weights")
-        found[plain] = tensor
-    return found
+        if plain in renamed:
+            raise ValueError(f"{plain} is repeated in the weights")
+        renamed[plain] = tensor
+    return renamed
 
 
-def _count_layers(known: Family, tensors: Tensors) -> int:
-    starts = (known.layer.replace("#", str(layer)) for layer in itertools.count())
+def _count_layers(family: Family, tensors: Tensors) -> int:
+    starts = (family.layer.replace("#", str(layer)) for layer in itertools.count())
     return next(n for n, start in enumerate(starts) if not any(name.startswith(start) for name in tensors))
 
 
@@ -196,7 +198,7 @@ def _redrawn(tensor: Tensor, key: str) -> Tensor:
 
 
 def fill(body: nn.Module, weights: Tensors, own: tuple[str, ...] = ()) -> None:
-    """Puts weights into a body in place: what is frozen stays frozen.
+    """Copies weights into a body in place; frozen parameters stay frozen.
 
     Args:
         body: any module.
@@ -206,15 +208,17 @@ def fill(body: nn.Module, weights: Tensors, own: tuple[str, ...] = ()) -> None:
     Raises:
         ValueError: a tensor that is missing, surplus or of another shape; names it, and both shapes.
     """
-    here = {name: value for name, value in body.state_dict().items() if not (own and name.startswith(own))}
-    for name, value in here.items():
+    own_tensors = {
+        name: value for name, value in body.state_dict().items() if not (own and name.startswith(own))
+    }
+    for name, value in own_tensors.items():
         if name not in weights:
             raise ValueError(f"{name} {list(value.shape)} is missing in the weights")
         if weights[name].shape != value.shape:
-            there = list(weights[name].shape)
-            raise ValueError(f"{name} is {there} in the weights and {list(value.shape)} in the network")
+            shape = list(weights[name].shape)
+            raise ValueError(f"{name} is {shape} in the weights and {list(value.shape)} in the network")
     for name in weights:
-        if name not in here:
+        if name not in own_tensors:
             raise ValueError(f"{name} {list(weights[name].shape)} is not in the network")
     body.load_state_dict({**body.state_dict(), **weights})
 
@@ -235,14 +239,14 @@ def begin_with(
         redraw: a seed; the network then gets the :func:`statistics` of the weights only.
 
     Raises:
-        ValueError: another network, number of heads or positions, or whatever else does not fit; it is as before.
+        ValueError: another network, number of heads or positions, or another mismatch; the network is unchanged.
     """
-    known = FAMILIES[family]
-    language_model = isinstance(net, DecoderLM) and known.body is Gpt2
+    spec = FAMILIES[family]
+    language_model = isinstance(net, DecoderLM) and spec.body is Gpt2
     if isinstance(net, DecoderLM) and language_model:
         require_gpt2(net)
-    elif not isinstance(net, known.body):
-        raise ValueError(f"{family} weights are for a body {known.body.__name__}, not {type(net).__name__}")
+    elif not isinstance(net, spec.body):
+        raise ValueError(f"{family} weights are for a body {spec.body.__name__}, not {type(net).__name__}")
     mixers = [layer["mix"].body for layer in net.stack.each()]
     heads = short_term(mixers[0]).n_heads
     if heads != n_heads:
@@ -255,4 +259,4 @@ def begin_with(
     if language_model:
         ours[TOKENS] = with_more_rows(ours[TOKENS], net.state_dict()[TOKENS])
     ours = {placed(name, mixers): value for name, value in ours.items()}
-    fill(net, ours, (*known.own, *memories(mixers)))
+    fill(net, ours, (*spec.own, *memories(mixers)))

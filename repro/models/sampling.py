@@ -133,22 +133,22 @@ def _extend(
         live = {"row": torch.arange(first.shape[0], device=first.device), "limit": limits}
         live["ids"] = torch.zeros(first.shape[0], longest, dtype=torch.long, device=first.device)
         live |= {"lengths": torch.zeros_like(limits), "open": torch.ones_like(limits, dtype=torch.bool)}
-        found: dict[str, Tensor] = {}
+        results: dict[str, Tensor] = {}
         last = first
         for at in range(longest):
             log_probs, state = step(model, last, state)
             last = choose(log_probs, live["row"], at)
             if at == 0:
                 live["log_probs"] = log_probs.new_zeros(first.shape[0])
-                found = {name: live[name].clone() for name in ("ids", "lengths", "log_probs")}
+                results = {name: live[name].clone() for name in ("ids", "lengths", "log_probs")}
             _note(live, log_probs, last, at, eos)
             keep = compact(live["open"], int(live["open"].sum()))  # the step's only synchronisation
             if keep is not None:
-                store(found, live["row"], live)
+                store(results, live["row"], live)
                 live, state, last = reorder(live, keep), reorder(state, keep), last[keep]
                 if not keep.shape[0]:
                     break
-        return decoded({**found, "scores": found["log_probs"].clone()})
+        return decoded({**results, "scores": results["log_probs"].clone()})
 
 
 def _note(live: dict[str, Tensor], log_probs: Tensor, token: Tensor, at: int, eos: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Attention weights, captured from outside while a network computes: no mixer knows of it."""
+"""Captures attention weights from outside while a network computes, without changes to mixers."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collects the weights of softmax attention of all calls of a model.
 
-    Only what goes through torch's fused attention is seen: exact attention in evaluation. Hashed, linear and relative
-    attention compute otherwise, and do not appear.
+    Only calls of torch's fused attention are captured: exact attention in evaluation. Hashed, linear and relative
+    attention compute otherwise and are not captured.
 
     Args:
         model: any module.
@@ -26,14 +26,14 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         By the name of the module that attends, the weights of its last call, ``(B, H, T, S)``; filled as modules are
         called, in the order of their calls.
     """
-    found: dict[str, Tensor] = {}
-    with on_attention(model, lambda name, weights: found.update({name: weights})):
-        yield found
+    captured: dict[str, Tensor] = {}
+    with on_attention(model, lambda name, weights: captured.update({name: weights})):
+        yield captured
 
 
 @contextmanager
 def on_attention(model: nn.Module, callback: Callable[[str, Tensor], object]) -> Iterator[None]:
-    """Gives every table of weights that :func:`capture_attention` collects, with its module's name, as it is made."""
+    """Passes every table of weights that :func:`capture_attention` collects, with its module's name, to a function."""
     inside: list[str] = []
 
     def enter(name: str, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""What torch hands from the forward pass of a function to its backward pass, with types."""
+"""The context that torch passes from the forward to the backward pass of a function, with types."""
 
 from torch import Tensor
 from torch.autograd.function import FunctionCtx

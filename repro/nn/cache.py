@@ -47,19 +47,19 @@ def append(
             where a check would synchronise).
     """
     length = state["length"]
-    held = state["slots"] if "slots" in state else state["past"]
-    new = {name: value.to(held[name].dtype) for name, value in new.items()}
+    cached = state["slots"] if "slots" in state else state["past"]
+    new = {name: value.to(cached[name].dtype) for name, value in new.items()}
     first = next(iter(new.values()))
     batch, steps = first.shape[:2]
     places = length[:, None] + torch.arange(steps, device=first.device)
     index = (torch.arange(batch, device=first.device)[:, None], places)
     if "slots" in state:
-        merged = {name: held[name].index_put_(index, value) for name, value in new.items()}
+        merged = {name: cached[name].index_put_(index, value) for name, value in new.items()}
     else:
-        merged = {name: _grow(held[name], value, index) for name, value in new.items()}
-    kept = length + (steps if layout.lengths is None else layout.lengths)
+        merged = {name: _grow(cached[name], value, index) for name, value in new.items()}
+    lengths = length + (steps if layout.lengths is None else layout.lengths)
     kind = "slots" if "slots" in state else "past"
-    return merged, {kind: merged, "length": kept}, _visible(merged, places, kept, layout.causal)
+    return merged, {kind: merged, "length": lengths}, _visible(merged, places, lengths, layout.causal)
 
 
 def _grow(past: Tensor, new: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
@@ -69,10 +69,10 @@ def _grow(past: Tensor, new: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
     return room.index_put(index, new)
 
 
-def _visible(merged: Mapping[str, Tensor], places: Tensor, kept: Tensor, causal: bool) -> Tensor:
+def _visible(merged: Mapping[str, Tensor], places: Tensor, lengths: Tensor, causal: bool) -> Tensor:
     size = next(iter(merged.values())).shape[1]
     keys = torch.arange(size, device=places.device)
     if causal:  # a valid query never reaches padding: its own place is below the row's length
         return keys <= places[:, None, :, None]
-    attention_mask = keys < kept.clamp(min=1)[:, None, None, None]
+    attention_mask = keys < lengths.clamp(min=1)[:, None, None, None]
     return attention_mask.expand(-1, -1, places.shape[1], -1)

@@ -1,7 +1,7 @@
-"""Four ways to connect the places of a sequence, as bare as can be: layers to compare, not to build networks from.
+"""Four minimal ways to connect the positions of a sequence: layers to compare, not to build networks from.
 
-Each turns ``(B, n, d)`` into ``(B, n, d)`` and sees both sides. None has projections, so that what it costs is what
-connecting costs; a gain for each channel is all that self-attention has to train.
+Each turns ``(B, n, d)`` into ``(B, n, d)`` and sees both sides. None has projections, so that its
+cost is that of connecting alone; self-attention trains only a gain for each channel.
 
 Source: Vaswani et al. 2017, section 4, table 1.
 """
@@ -18,7 +18,7 @@ class Connection(nn.Module, ABC):
     """A layer of table 1."""
 
     def deeper(self, depth: int, steps: int) -> "Connection":
-        """The layer that stands so deep in a stack of these over so many places; the same everywhere for most."""
+        """The layer at this depth of a stack of these over ``steps`` positions; for most, the same at every depth."""
         return self
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Convolution(Connection):
     def __init__(self, d_model: int, kernel: int = 3, dilation: int = 1) -> None:
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
-            raise ValueError(f"kernel must be odd, as many places before as behind, not {kernel}")
+            raise ValueError(f"kernel must be odd, with as many positions before as after, not {kernel}")
         self.dilation = dilation
         self.weight = nn.Parameter(torch.empty(d_model, d_model, kernel))
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))

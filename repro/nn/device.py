@@ -1,4 +1,4 @@
-"""What a kind of device lacks: the ``meta`` device has shapes only, no autocast and no random numbers."""
+"""Features that kinds of devices lack: the ``meta`` device has shapes only, no autocast and no random numbers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -53,7 +53,7 @@ class RandomStates:
         self.own: torch.Tensor | None = None if own is None else own.get_rng_state(device)
 
     def restore(self) -> None:
-        """Draws go on from there."""
+        """Restores the random states."""
         torch.set_rng_state(self.cpu)
         own = accelerator(self.device)
         if own is not None:

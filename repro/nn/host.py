@@ -1,4 +1,4 @@
-"""The one place where training waits for the device to say a number."""
+"""The only place where training waits for a number from the device."""
 
 from torch import Tensor
 

@@ -50,7 +50,7 @@ def normal_002(model: nn.Module, std: float = 0.02) -> None:
 
 
 def as_made(model: nn.Module) -> None:
-    """Leaves what the layers drew when they were made: torch's own beginnings.
+    """Keeps the values that the layers drew when they were made: torch's own initialisation.
 
     Source: Katharopoulos et al. 2020, code: nothing is initialised there.
     """

@@ -27,7 +27,7 @@ _Tree = TypeVar("_Tree")
 
 
 class MixerOutput(NamedTuple):
-    """What a mixer, a sublayer or a stack returns.
+    """The output of a mixer, a sublayer or a stack.
 
     Attributes:
         y: ``(B, T, D)``.
@@ -46,7 +46,7 @@ class MixerOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How the tokens of one call lie in their sequences. Tensors, not ints: an int recompiles at each step.
+    """The positions of the tokens of one call in their sequences. Tensors, not ints: an int recompiles at each step.
 
     Attributes:
         causal: whether a token sees only itself and the past.
@@ -77,7 +77,7 @@ class SequenceMixer(Protocol):
     """Mixes a sequence. Modules keep nothing on ``self`` between calls and register no memory as a buffer."""
 
     def __call__(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
-        """Mixes ``x (B, T, D)``; state None means no past and none wanted."""
+        """Mixes ``x (B, T, D)``; with state None there is no past, and no state is returned."""
         ...
 
     def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
@@ -98,7 +98,7 @@ class CrossMixer(Protocol):
         ...
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
-        """What is kept of ``memory (B, S, D)``, of which ``lengths (B,)`` are valid."""
+        """The state of attention to ``memory (B, S, D)``, of which ``lengths (B,)`` are valid."""
         ...
 
 
@@ -122,14 +122,14 @@ def _mapped(function: Callable[[Tensor], Tensor], tree: State) -> State:
 
 def leaves(tree: State) -> list[Tensor]:
     """Every tensor of a state, in order."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     tree_map(keep, tree)
-    return found
+    return tensors
 
 
 def detach(state: _Tree) -> _Tree:
@@ -143,7 +143,7 @@ def reorder(state: _Tree, rows: Tensor) -> _Tree:
 
 
 def reset_rows(state: _Tree, done: Tensor) -> _Tree:
-    """Zeroes the rows where ``done (B,)`` is true, lengths included: their sequence starts anew."""
+    """Zeroes the rows where ``done (B,)`` is true, lengths included: a new sequence begins there."""
     return tree_map(lambda t: torch.where(done.view(-1, *[1] * (t.dim() - 1)), torch.zeros_like(t), t), state)
 
 

@@ -28,7 +28,7 @@ class UnbiasedNorm(nn.LayerNorm):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., width)`` as it is."""
+        """Returns ``(..., width)`` unchanged."""
         variance, mean = torch.var_mean(x, dim=-1, keepdim=True)
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
@@ -73,8 +73,8 @@ class NormedLSTM(nn.Module):
         past = self._begin(x) if state is None else state
         h, c = past["h"], past["c"]
         outputs = []
-        for t, seen in enumerate(self.input_norm(self.from_input(x)).unbind(1)):
-            new = self._step(seen, h, c)
+        for t, projected in enumerate(self.input_norm(self.from_input(x)).unbind(1)):
+            new = self._step(projected, h, c)
             outputs.append(new[0])
             if state is None or layout.lengths is None:
                 h, c = new
@@ -89,9 +89,9 @@ class NormedLSTM(nn.Module):
         std = 1.0 / math.sqrt(self.d_model)  # Glorot's for D inputs and D outputs
         return {name: torch.randn_like(x[:, 0]) * std for name in ("h", "c")}
 
-    def _step(self, seen: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """One token; ``seen (B, 4 D)`` comes from the input."""
-        sums = seen + self.state_norm(self.from_state(h))
+    def _step(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """One token; ``projected (B, 4 D)`` comes from the input."""
+        sums = projected + self.state_norm(self.from_state(h))
         gates, proposed = sums.split([3 * self.d_model, self.d_model], dim=-1)
         enter, keep, leave = gates.sigmoid().chunk(3, dim=-1)
         c = self.cell_norm(keep * c + enter * proposed.tanh())

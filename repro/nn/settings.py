@@ -1,4 +1,4 @@
-"""Settings of one call: they travel with the call, and nothing is set on a module from outside."""
+"""Settings of one call: passed with the call, never set on a module from outside."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from repro.nn.attention.hashed.hashing import Hashing
 
 @dataclass(frozen=True)
 class MemorySettings:
-    """How much of the past a mixer keeps, and how it sees it.
+    """The length of the past that a mixer keeps, and its view of it.
 
     Args:
         mem_len: tokens of earlier calls that are kept, M.

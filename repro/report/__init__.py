@@ -1,1 +1,1 @@
-"""From records and published numbers to tables, plots and one page. Never imports torch."""
+"""Makes tables, plots and one page from records and published numbers. Never imports torch."""

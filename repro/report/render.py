@@ -38,12 +38,12 @@ def render_all(results: Path) -> dict[Path, bytes]:
 def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], str]:
     """The generated files, and the README's block."""
     comparison = compare()
-    found = claims(comparison)
-    return _files(comparison, found, results, check), _block(comparison, found)
+    judged = claims(comparison)
+    return _files(comparison, judged, results, check), _block(comparison, judged)
 
 
-def _files(comparison: Comparison, found: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
-    """The generated files. A figure that is there and shows the same data is taken as it is.
+def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
+    """The generated files. An existing figure that shows the same data is kept.
 
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
     """
@@ -58,10 +58,10 @@ def _files(comparison: Comparison, found: list[Claim], results: Path, check: boo
         files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
         files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
-    files[tables / "README.md"] = markdown.render(_overview(comparison, found)).encode()
-    files[tables / "claims.md"] = markdown.render(claims_document(found)).encode()
+    files[tables / "README.md"] = markdown.render(_overview(comparison, claims)).encode()
+    files[tables / "claims.md"] = markdown.render(claims_document(claims)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
-    files[results / "index.html"] = page.render(comparison, found, figures, drawn).encode()
+    files[results / "index.html"] = page.render(comparison, claims, figures, drawn).encode()
     return files
 
 
@@ -71,22 +71,22 @@ def render_headline() -> str:
     return _block(comparison, claims(comparison))
 
 
-def _block(comparison: Comparison, found: list[Claim]) -> str:
-    return markdown.render(summary(comparison, found), "results/plots", notice=False)
+def _block(comparison: Comparison, claims: list[Claim]) -> str:
+    return markdown.render(summary(comparison, claims), "results/plots", notice=False)
 
 
 def render_overview() -> str:
-    """``results/tables/README.md``: what the README's block says, and every result behind it."""
+    """``results/tables/README.md``: the content of the README's block, and every result behind it."""
     comparison = compare()
     return markdown.render(_overview(comparison, claims(comparison)))
 
 
-def _overview(comparison: Comparison, found: list[Claim]) -> Document:
-    return [Heading(1, "Overview"), *headline(comparison, found)]
+def _overview(comparison: Comparison, claims: list[Claim]) -> Document:
+    return [Heading(1, "Overview"), *headline(comparison, claims)]
 
 
 def write_tables() -> list[Path]:
-    """Writes every generated file that differs and removes generated files that no record asks for.
+    """Writes every generated file that differs and removes generated files that no record needs.
 
     Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
     results are the checkout's own.
@@ -117,16 +117,16 @@ def write_pdfs(folder: Path) -> list[Path]:
     """Writes every chart as PDF into a folder, which is made; returns the paths."""
     from repro.report.plots.drawing import pdf
 
-    found = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
-    paths = [(folder / plot.name).with_suffix(".pdf") for plot in found]
-    for path, plot in zip(paths, found, strict=True):
+    charts = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
+    paths = [(folder / plot.name).with_suffix(".pdf") for plot in charts]
+    for path, plot in zip(paths, charts, strict=True):
         assert isinstance(plot.content, Chart)
         write_atomic(path, pdf(plot.content))
     return paths
 
 
 def check_tables() -> list[str]:
-    """What is wrong with the records and their ledger, and which generated files differ; empty when all is in order."""
+    """Problems of the records and their ledger, and generated files that differ; empty when all is in order."""
     results = results_dir()
     validate_published()
     problems = check_records(results / "runs")
@@ -151,10 +151,10 @@ def _same(path: Path, data: bytes) -> bool:
     return path.is_file() and path.read_bytes() == data
 
 
-def _first_difference(there: bytes, wanted: bytes) -> str:
-    if wanted.startswith(b"\x89PNG"):
+def _first_difference(current: bytes, expected: bytes) -> str:
+    if expected.startswith(b"\x89PNG"):
         return ""  # of a picture, lines mean nothing
-    old, new = there.decode(errors="replace").split("\n"), wanted.decode(errors="replace").split("\n")
+    old, new = current.decode(errors="replace").split("\n"), expected.decode(errors="replace").split("\n")
     for i in range(min(len(old), len(new))):
         if old[i] != new[i]:
             return f" (line {i + 1})"
@@ -162,12 +162,12 @@ def _first_difference(there: bytes, wanted: bytes) -> str:
 
 
 def _leftovers(results: Path, files: dict[Path, bytes]) -> list[Path]:
-    there = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
-    return sorted(p for p in there if p not in files and p.suffix in _SUFFIXES)
+    existing = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
+    return sorted(p for p in existing if p not in files and p.suffix in _SUFFIXES)
 
 
 def _readme(block: str) -> tuple[Path, str, str] | None:
-    """The README with its text as it is and as it must be; None where it is not these results' README.
+    """The README's current and its required text; None where it is not these results' README.
 
     Raises:
         UserError: the README has not exactly one pair of markers.
@@ -175,9 +175,9 @@ def _readme(block: str) -> tuple[Path, str, str] | None:
     path = paths.PROJECT / "README.md"
     if not path.is_file() or results_dir().resolve() != (paths.PROJECT / "results").resolve():
         return None
-    there = path.read_text(encoding="utf-8")
-    before, begin, rest = there.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in before + after:
-        raise UserError(f"{path}: wants one line {BEGIN!r} and one line {END!r} below it")
-    return path, there, f"{before}{BEGIN}\n{block}{END}{after}"
+    current = path.read_text(encoding="utf-8")
+    before, begin, tail = current.partition(BEGIN)
+    _, end, after = tail.partition(END)
+    if not (begin and end) or BEGIN in tail or END in before + after:
+        raise UserError(f"{path}: needs one line {BEGIN!r} and one line {END!r} below it")
+    return path, current, f"{before}{BEGIN}\n{block}{END}{after}"

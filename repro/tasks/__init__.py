@@ -1,4 +1,4 @@
-"""LightningModules: what a network is trained for, how it is scored, and the callbacks around that."""
+"""LightningModules: the training objective and the scores of a network, and their callbacks."""
 
 from repro.tasks.classification import Classification
 from repro.tasks.costs.layer_costs import LayerCosts

@@ -1,4 +1,4 @@
-"""Classification of sequences: exact accuracies over whole splits, and a paper's small random samples beside them."""
+"""Classification of sequences: exact accuracies over whole splits, and those of a paper's small random samples."""
 
 from dataclasses import asdict
 from typing import Any, ClassVar, Protocol, cast
@@ -24,7 +24,7 @@ CONVERGED_WITHIN = 1.0  # points of accuracy
 
 
 class ClassData(Data, Protocol):
-    """What classification reads of its datamodule."""
+    """The attributes of the datamodule that classification uses."""
 
     seq_len: int
     n_classes: int
@@ -79,16 +79,16 @@ class Classification(ExampleTask[ClassifyingNetwork]):
     # --- evaluation ---------------------------------------------------------------------------------------------
 
     def tests(self) -> list[Evaluation]:
-        """Test and validation split, and what else was asked for."""
-        found = list(super().tests())
+        """Test and validation split, and further evaluations of the settings."""
+        evaluations = list(super().tests())
         if self.train_limit is not None:
-            found.append(Evaluation("train", selection=FirstExamples(self.train_limit)))
+            evaluations.append(Evaluation("train", selection=FirstExamples(self.train_limit)))
         if self.sampled is not None:
-            found.append(Evaluation("test", SAMPLED, self.sampled))
-        return found
+            evaluations.append(Evaluation("test", SAMPLED, self.sampled))
+        return evaluations
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How many examples, or which sample."""
+        """The number of examples, or the sample."""
         selection = scored.evaluation.selection
         return asdict(selection) if isinstance(selection, RandomBatches) else super().protocol(metric, scored)
 
@@ -105,10 +105,10 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         logits, targets = self._logits(examples), examples.targets
         nll = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").double().sum()
         metrics["likelihood"].update(nll, targets.numel())
-        found = logits.argmax(-1)
-        metrics["accuracy"].update(found, targets)
+        classes = logits.argmax(-1)
+        metrics["accuracy"].update(classes, targets)
         if examples.hidden is not None:
-            right = (found == targets) & examples.hidden
+            right = (classes == targets) & examples.hidden
             metrics["accuracy_hidden"].update(100.0 * right.sum(), examples.hidden.sum())
 
     def summary(self, scored: Scored) -> dict[str, float]:
@@ -133,8 +133,8 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         return [Measurement("val/converged_at", step, "gradient steps", self.data.split("val"), protocol)]
 
     def _sizes(self) -> list[Measurement]:
-        """How many parameters are trained, and how many of them inputs reach: all but positions behind their end."""
+        """Trained parameters, and those that inputs reach: all but positions beyond the longest input."""
         trained = sum(p.numel() for p in self.parameters() if p.requires_grad)
-        found = {"trained": trained, "reached": trained - idle_parameters(self, self.data.seq_len)}
+        counts = {"trained": trained, "reached": trained - idle_parameters(self, self.data.seq_len)}
         split = self.data.split("train")
-        return [Measurement(f"parameters/{name}", n, "parameters", split) for name, n in found.items()]
+        return [Measurement(f"parameters/{name}", n, "parameters", split) for name, n in counts.items()]

@@ -7,7 +7,7 @@ SIDE = 112  # pixels of the longer side of each picture, at least
 
 
 def sheet_of(outputs: str | None) -> bytes | None:
-    """A PNG file with all pictures of some outputs; None where a line is no picture, or there is none.
+    """A PNG file with all pictures of some outputs; None if a line is not a picture, or there is none.
 
     Args:
         outputs: as :meth:`repro.tasks.task.Task.outputs` gives them, one line each.

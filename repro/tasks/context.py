@@ -1,4 +1,4 @@
-"""How much context helps a language model: losses behind a given context, and the relative effective context length."""
+"""How much context helps a language model: losses after a given context, and the relative effective context length."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -26,7 +26,7 @@ Losses = Callable[[int], Tensor]
 def losses_with_context(net: DecoderLM, tokens: Integers, places: Integers, context: int) -> Tensor:
     """``-log p`` of single tokens, each given exactly the ``context`` tokens before it.
 
-    Every window is read by itself. A model with a memory goes without: its attention spans the window.
+    Every window is read by itself, without a memory: attention spans the window.
 
     Args:
         net: a :class:`~repro.models.DecoderLM`, in any mode; dropout is off meanwhile.
@@ -52,15 +52,15 @@ def losses_with_context(net: DecoderLM, tokens: Integers, places: Integers, cont
         )
     rows = max(1, min(TOKENS_AT_ONCE // context, PAIRS_AT_ONCE // context**2))
     device = next(net.parameters()).device
-    found = [torch.empty(0, dtype=torch.float64)]
+    losses = [torch.empty(0, dtype=torch.float64)]
     alone = CallSettings(memory=MemorySettings())
     with evaluating(net):
         for first in range(0, len(places), rows):
             window = places[first : first + rows, None] + np.arange(-context, 1)
             ids = torch.from_numpy(tokens[window].astype(np.int64)).to(device)
             hidden = net(ids[:, :-1], settings=alone).y[:, -1]
-            found.append(net.vocabulary.nll(hidden, ids[:, -1]).double().cpu())
-    return torch.cat(found)
+            losses.append(net.vocabulary.nll(hidden, ids[:, -1]).double().cpu())
+    return torch.cat(losses)
 
 
 def relative_gains(short: Tensor, long: Tensor, ratio: float) -> Tensor:
@@ -104,13 +104,13 @@ def relative_effective_context_length(
     The order of models makes no difference; their choice does: lengths of different groups do not compare.
 
     Args:
-        losses: from a context to losses in nats with it, ``(models, N)``, all at the same N places; it is asked once
+        losses: from a context to losses in nats with it, ``(models, N)``, all at the same N places; called once
             for each context.
         ratio: r, the share of hardest places that count, in (0, 1].
         start: the first, short context, at least 1.
-        step: by how much contexts grow, at least 1.
+        step: difference between successive contexts, at least 1.
         threshold: the least gain that counts, in parts of the perplexity.
-        longest: no context is longer.
+        longest: the longest context.
 
     Returns:
         For each model a number of tokens.
@@ -124,15 +124,15 @@ def relative_effective_context_length(
     """
     require_ladder(start, step, longest, (ratio,))
     table = cache(lambda context: checked(losses(context), context))
-    found = []
+    lengths = []
     for model in range(len(table(start))):
         context = start
         while context + step <= longest:
             if float(relative_gains(table(context), table(context + step), ratio)[model]) < threshold:
                 break
             context += step
-        found.append(context)
-    return found
+        lengths.append(context)
+    return lengths
 
 
 def checked(table: Tensor, context: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The curves of the training of which a task is part."""
+"""The training curves of the run that a task belongs to."""
 
 from typing import Protocol, runtime_checkable
 
@@ -16,4 +16,4 @@ class TrainingCurves(Protocol):
 def curves_of(trainer: Trainer) -> TrainingCurves | None:
     """The curves of a run, if it keeps any."""
     callbacks: list[object] = trainer.callbacks  # type: ignore[attr-defined]
-    return next((one for one in callbacks if isinstance(one, TrainingCurves)), None)
+    return next((callback for callback in callbacks if isinstance(callback, TrainingCurves)), None)

@@ -1,4 +1,4 @@
-"""Conversations about documents: perplexity of what is said, and replies that are compared with it."""
+"""Conversations about documents: perplexity of utterances, and generated replies compared with them."""
 
 from typing import Any, ClassVar, Protocol, cast
 
@@ -24,7 +24,7 @@ Place = tuple[int, int]  # of a reply: conversation, and number among its replie
 
 
 class DialogueData(Data, Protocol):
-    """What the task reads of its datamodule; see :class:`repro.data.dialogue.dialogue_rows.Marked`."""
+    """The attributes of the datamodule that the task uses; see :class:`repro.data.dialogue.dialogue_rows.Marked`."""
 
     seq_len: int
     score_all: bool
@@ -148,12 +148,12 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         self._said = {}
 
     def metrics(self, evaluation: Evaluation) -> Metrics:
-        """Loss and perplexity of what was said, and how close replies come to it where they are drawn."""
-        found: Metrics = {"likelihood": Likelihood("ppl")}
+        """Loss and perplexity of utterances, and scores of replies where they are sampled."""
+        metrics: Metrics = {"likelihood": Likelihood("ppl")}
         if self.generation is None or not self.replied(evaluation):
-            return found
+            return metrics
         meteor = Meteor(self.generation.synonyms)
-        return found | {
+        return metrics | {
             "f1": UnigramF1(),
             "rouge1": Rouge("rouge1"),
             "rougeL": Rouge("rougeL"),
@@ -161,7 +161,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         }
 
     def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
-        """Adds the likelihood of what was said."""
+        """Adds the likelihood of the utterances."""
         nll, count, _ = self._losses(examples)
         metrics["likelihood"].update(nll, count)
 
@@ -177,16 +177,16 @@ class DialogueModel(ExampleTask[TokenNetwork]):
                         self._said[which, place] = pair
 
     def _replies(self, examples: Examples, row: int, which: int) -> list[tuple[str, str]]:
-        """The replies in one conversation, each with what was said."""
+        """The replies in one conversation, each with its reference."""
         data, how = self.data, self.generation
         assert how is not None
         steps = examples.inputs.shape[1] if examples.lengths is None else int(examples.lengths[row])
         whole = [*examples.inputs[row, :steps].tolist(), int(examples.targets[row, steps - 1])]
-        wanted = turns(whole, data.doc_id, how.history)
-        before, ids, seed = [turn.before for turn in wanted], Ids(*data.ends, data.doc_id), (data.seed, which)
+        spoken = turns(whole, data.doc_id, how.history)
+        before, ids, seed = [turn.before for turn in spoken], Ids(*data.ends, data.doc_id), (data.seed, which)
         drawn = replies(self.net, before, ids, data.seq_len, self.remembers, how, seed)
         return [
-            (data.words(tokens), data.words(turn.said)) for turn, tokens in zip(wanted, drawn, strict=True)
+            (data.words(tokens), data.words(turn.said)) for turn, tokens in zip(spoken, drawn, strict=True)
         ]
 
     def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
@@ -199,10 +199,10 @@ class DialogueModel(ExampleTask[TokenNetwork]):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """The window; of replies, how they were drawn, from numbers that follow from the run's seed."""
-        said = {**super().protocol(metric, scored), "window": self.data.seq_len}
+        """The window; for replies, the settings of their sampling, whose random numbers follow from the run's seed."""
+        protocol = {**super().protocol(metric, scored), "window": self.data.seq_len}
         if metric not in TEXTS or self.generation is None:
-            return said
+            return protocol
         how = self.generation
         drawn = {
             "top_p": how.top_p,
@@ -210,7 +210,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
             "max_new": how.max_new,
             "history": how.history,
         }
-        return said | drawn | ({"synonyms": how.synonyms} if metric == "meteor" else {})
+        return protocol | drawn | ({"synonyms": how.synonyms} if metric == "meteor" else {})
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first replies of the test: column names and rows."""

@@ -1,4 +1,4 @@
-"""Scoring a model on whole splits: metrics over all ranks, and what the record says of them."""
+"""Scoring a model on whole splits: metrics over all ranks, and the measurements for the record."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Metrics = dict[str, Any]  # of torchmetrics, each with a `count` of what was add
 
 
 class Scored(NamedTuple):
-    """What an evaluation came to.
+    """The result of an evaluation.
 
     Attributes:
         evaluation: which.
@@ -54,7 +54,7 @@ class EvaluatedTask(Task[Net]):
 
     @abstractmethod
     def metrics(self, evaluation: Evaluation) -> Metrics:
-        """New metrics of one evaluation. One that computes several scores says their names itself."""
+        """New metrics of one evaluation. A metric that computes several scores names them itself."""
 
     @abstractmethod
     def score(self, batch: Any, evaluation: Evaluation, metrics: Metrics) -> None:
@@ -76,7 +76,7 @@ class EvaluatedTask(Task[Net]):
         return self.UNITS[metric]
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """What decides how a metric of an evaluation was measured, for the record."""
+        """The protocol by which a metric of an evaluation was measured, for the record."""
         return {"examples": scored.counts["examples"]}
 
     def counted(self, metric: str, scored: Scored) -> int:
@@ -107,7 +107,8 @@ class EvaluatedTask(Task[Net]):
 
     def _begin(self, evaluations: list[Evaluation]) -> None:
         self._evaluations = [
-            _UnderWay(one, self.metrics(one), Count()).to(self.device) for one in evaluations
+            _UnderWay(evaluation, self.metrics(evaluation), Count()).to(self.device)
+            for evaluation in evaluations
         ]
         self._current = (-1, 0.0)
 
@@ -117,9 +118,9 @@ class EvaluatedTask(Task[Net]):
         if which != self._current[0]:
             self._turn_to(which)
         if len(batch.indices):  # none on a rank without work of its own
-            one = self._evaluations[which]
-            self.score(batch, one.evaluation, one.metrics)
-            one.examples.update(len(batch.indices))
+            current = self._evaluations[which]
+            self.score(batch, current.evaluation, current.metrics)
+            current.examples.update(len(batch.indices))
 
     def _turn_to(self, which: int) -> None:
         """Stops the clock of the evaluation under way, and starts that of another."""
@@ -131,18 +132,18 @@ class EvaluatedTask(Task[Net]):
     def _end(self) -> list[Scored]:
         """Computes all metrics, and checks that everything was scored once."""
         self._turn_to(-1)
-        found = []
-        for one in self._evaluations:
-            scored = one.computed(self.data.split(one.evaluation.kind))
-            for what, expected in self.data.expected(one.evaluation).items():
-                if scored.counts[what] != expected:
+        results = []
+        for current in self._evaluations:
+            scored = current.computed(self.data.split(current.evaluation.kind))
+            for counted, expected in self.data.expected(current.evaluation).items():
+                if scored.counts[counted] != expected:
                     raise RuntimeError(
-                        f"{scored.split}: {scored.counts[what]} {what} scored, there are {expected}"
+                        f"{scored.split}: {scored.counts[counted]} {counted} scored, there are {expected}"
                     )
-            self.complete(one.evaluation, one.metrics)
-            found.append(scored)
+            self.complete(current.evaluation, current.metrics)
+            results.append(scored)
         self._evaluations = []
-        return found
+        return results
 
     def _log(self, scored: Scored) -> None:
         """Shows what an evaluation came to; not how fast, which a resumed run would not repeat."""
@@ -152,23 +153,25 @@ class EvaluatedTask(Task[Net]):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
-        """Every metric of every evaluation; a test score has the validation score of its setting beside it."""
+        """Every metric of every evaluation; a test score includes the validation score of its setting."""
         beside = {
-            one.evaluation.name: self.summary(one) for one in self.tested if one.evaluation.kind == "val"
+            scored.evaluation.name: self.summary(scored)
+            for scored in self.tested
+            if scored.evaluation.kind == "val"
         }
-        found = []
-        for one in self.tested:
-            if not self.reported(one.evaluation):
+        results = []
+        for scored in self.tested:
+            if not self.reported(scored.evaluation):
                 continue
-            validation = beside.get(one.evaluation.name, {}) if one.evaluation.kind == "test" else {}
-            for metric, value in self.summary(one).items():
-                found.append(
+            validation = beside.get(scored.evaluation.name, {}) if scored.evaluation.kind == "test" else {}
+            for metric, value in self.summary(scored).items():
+                results.append(
                     Measurement(
-                        one.evaluation.called(metric), value, self.unit(metric), one.split,
-                        self.protocol(metric, one), self.counted(metric, one), validation.get(metric),
+                        scored.evaluation.called(metric), value, self.unit(metric), scored.split,
+                        self.protocol(metric, scored), self.counted(metric, scored), validation.get(metric),
                     )
                 )  # fmt: skip
-        return [*found, *super().measurements()]
+        return [*results, *super().measurements()]
 
 
 @dataclass
@@ -190,8 +193,8 @@ class _UnderWay:
         values: dict[str, float] = {}
         counts = {"examples": int(self.examples.compute())}
         for name, metric in self.metrics.items():
-            found = metric.compute()
-            several = found if isinstance(found, dict) else {name: found}
+            result = metric.compute()
+            several = result if isinstance(result, dict) else {name: result}
             values |= {key: float(value) for key, value in several.items()}
             with metric.sync_context():
                 counts |= dict.fromkeys(several, int(metric.count))

@@ -1,4 +1,4 @@
-"""What tasks over examples share: a network draws the same numbers whenever it is scored."""
+"""Base of tasks over examples: a network draws the same random numbers in every evaluation."""
 
 import contextlib
 from abc import abstractmethod
@@ -29,11 +29,11 @@ class ExampleTask(EvaluatedTask[Net]):
         """Updates the metrics with some examples."""
 
     def settings(self, evaluation: Evaluation) -> CallSettings:
-        """Under which the network is scored; by default as it was built."""
+        """The settings under which the network is scored; by default as it was built."""
         return AS_BUILT
 
     def reported(self, evaluation: Evaluation) -> bool:
-        """Validation scores under further settings stand beside those of the test only."""
+        """Only test scores of further settings include the validation scores."""
         return evaluation.kind == "test" or not evaluation.name
 
     def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
@@ -44,7 +44,7 @@ class ExampleTask(EvaluatedTask[Net]):
 
 @contextlib.contextmanager
 def drawing_from(place: int, device: torch.device) -> Iterator[None]:
-    """Random numbers that depend on a place of a split alone; those of training go on as if nothing was drawn."""
+    """Random numbers that depend on a position of a split alone; those of training continue unchanged."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(EVALUATION_SEED + place)

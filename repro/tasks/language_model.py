@@ -23,7 +23,7 @@ IN_BITS = {"character": "bpc", "byte": "bpb"}  # all others are given as a perpl
 
 
 class StreamsData(Data, Interface):
-    """What a language model reads of its datamodule."""
+    """The attributes of the datamodule that a language model uses."""
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -71,12 +71,12 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         self.protocols = {"": protocol, **(protocols or {})}
         self.validation_protocol = validation or protocol
         if not knows_memory(net):
-            asked = max(one.mem_len for one in (*self.protocols.values(), self.validation_protocol))
-            if asked:
+            mem_len = max(item.mem_len for item in (*self.protocols.values(), self.validation_protocol))
+            if mem_len:
                 self.notes.append(
-                    f"no mixer of this network has a memory: mem_len {asked} of its protocols is left out"
+                    f"no mixer of this network has a memory: mem_len {mem_len} of its protocols is ignored"
                 )
-            self.protocols = {name: one.without_memory() for name, one in self.protocols.items()}
+            self.protocols = {name: item.without_memory() for name, item in self.protocols.items()}
             self.validation_protocol = self.validation_protocol.without_memory()
         self.token_unit = unit
         self.carries = has_memory(net)
@@ -84,8 +84,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         self.accuracy = accuracy
         self._memories: list[State] = []  # memories of this update's micro-batches
         self._memory: State = None  # of the evaluation under way
-        for one in {*self.protocols.values(), self.validation_protocol}:
-            self._require_fit(one)
+        for item in {*self.protocols.values(), self.validation_protocol}:
+            self._require_fit(item)
 
     def _require_fit(self, protocol: Protocol) -> None:
         """Refuses, before training, a protocol that the network could not follow behind it.
@@ -109,13 +109,13 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             UserError: there is one.
         """
         super().setup(stage)
-        for one in (self.validation(), *self.tests()) if self.data is not None else ():
-            mem_len, split = protocol_of(one).mem_len, self.data.split(one.kind)
-            there = self.data.counts[split]["tokens"]
-            if mem_len > there:
+        for evaluation in (self.validation(), *self.tests()) if self.data is not None else ():
+            mem_len, split = protocol_of(evaluation).mem_len, self.data.split(evaluation.kind)
+            tokens = self.data.counts[split]["tokens"]
+            if mem_len > tokens:
                 raise UserError(
-                    f"mem_len {mem_len} of a protocol is more than the {there} tokens of the split {split}; "
-                    f"set it to {there} or less"
+                    f"mem_len {mem_len} of a protocol is more than the {tokens} tokens of the split {split}; "
+                    f"set it to {tokens} or less"
                 )
 
     @property
@@ -150,7 +150,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         if batch.reset_memory:
             return self.net.init_state(len(batch.ids), settings=settings)
         if "memory" not in self.carried:
-            raise RuntimeError("a stream goes on, but its memory was not carried here")
+            raise RuntimeError("a stream continues, but its memory was not carried here")
         return tree_map(lambda rows: rows[batch.micro_batch :: self.micro_batches], self.carried["memory"])
 
     def _keep(self, state: State, batch: StreamBatch) -> None:
@@ -179,9 +179,9 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         ]
 
     def metrics(self, evaluation: Evaluation) -> Metrics:
-        """Loss, and a perplexity or bits; accuracy if asked for."""
-        found: Metrics = {"likelihood": Likelihood(IN_BITS.get(self.token_unit, "ppl"))}
-        return found | ({"accuracy": Accuracy(self.vocabulary_size)} if self.accuracy else {})
+        """Loss, and a perplexity or bits; accuracy if configured."""
+        metrics: Metrics = {"likelihood": Likelihood(IN_BITS.get(self.token_unit, "ppl"))}
+        return metrics | ({"accuracy": Accuracy(self.vocabulary_size)} if self.accuracy else {})
 
     def score(self, batch: StreamBatch, evaluation: Evaluation, metrics: Metrics) -> None:
         """Adds the likelihood of the targets, and whether they were the likeliest."""
@@ -191,7 +191,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             metrics["accuracy"].update(self.net.vocabulary.log_probs(hidden).argmax(-1), targets)
 
     def _read(self, batch: StreamBatch, protocol: Protocol) -> Tensor:
-        """Hidden states ``(B, T, D)`` of a batch; memory goes on from the batch before without ``reset_memory``."""
+        """Hidden states ``(B, T, D)`` of a batch; memory continues from the batch before without ``reset_memory``."""
         settings = protocol.settings
         if not protocol.mem_len:
             return self.net(batch.ids, settings=settings).y
@@ -220,7 +220,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         return units.get(metric, f"{'nats' if metric == 'loss' else 'bits'} per {self.token_unit}")
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How the split was cut, and the memory."""
+        """The cut of the split, and the memory."""
         return protocol_of(scored.evaluation).describe()
 
     def counted(self, metric: str, scored: Scored) -> int:

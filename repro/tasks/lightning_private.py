@@ -1,4 +1,4 @@
-"""All that this package uses of Lightning beyond its public interface; its tests say what breaks when that changes."""
+"""All uses of Lightning's private interface; their tests fail when it changes."""
 
 from typing import Any
 

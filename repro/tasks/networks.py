@@ -1,4 +1,4 @@
-"""What tasks call on their networks. :mod:`repro.models` has networks that fit; any other that does will do."""
+"""Interfaces of the networks that tasks use. :mod:`repro.models` has such networks; others with these methods work."""
 
 from typing import Protocol
 
@@ -30,7 +30,7 @@ class SmoothedVocabulary(Vocabulary, Protocol):
     """A vocabulary that is also trained with label smoothing."""
 
     def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:
-        """What a cross-entropy with label smoothing needs of every target."""
+        """The scores of every target that a cross-entropy with label smoothing needs."""
         ...
 
     def padded_score(self, hidden: Tensor, targets: Tensor, padding: int) -> PaddedScores:

@@ -22,7 +22,7 @@ UNITS = {
 
 
 class TreeData(PairData, Protocol):
-    """What parsing reads of its datamodule; its references are the right trees."""
+    """The attributes of the datamodule that parsing uses; its references are the right trees."""
 
     def targets(self, split: str) -> list[str]:
         """The rows of symbols that are predicted, a line each."""
@@ -54,7 +54,7 @@ class Parsing(Translation):
         return {"parses": ParseScores()}
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How trees were searched for and compared, or how a likelihood is measured."""
+        """How trees were searched and compared, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {
@@ -66,17 +66,17 @@ class Parsing(Translation):
 
     def measurements(self) -> list[Measurement]:
         """Bracket scores and likelihoods, each with the validation's of the same protocol; whether training failed."""
-        val = next(one for one in self.tested if one.evaluation == Evaluation("val"))
+        val = next(scored for scored in self.tested if scored.evaluation == Evaluation("val"))
         return [*EvaluatedTask.measurements(self), self.diverged(val, self.data.targets(val.split))]
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """The first trees of the test with those predicted; nothing of a treebank that is not public."""
+        """The first trees of the test with those predicted; none if the treebank is not public."""
         test = self.scores_of("test")
         if not self.data.public or not isinstance(test, ParseScores):
             return [], []
         pairs = zip(test.gold[:count], test.parses[:count], strict=True)
-        return ["tree", "predicted tree"], [[write_parse(one) for one in pair] for pair in pairs]
+        return ["tree", "predicted tree"], [[write_parse(parse) for parse in pair] for pair in pairs]
 
     def translated(self) -> list[tuple[str, str]]:
-        """Every sentence of the test and its row of symbols; nothing of a treebank that is not public."""
+        """Every sentence of the test and its row of symbols; none if the treebank is not public."""
         return super().translated() if self.data.public else []

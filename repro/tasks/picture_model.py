@@ -46,14 +46,14 @@ class Timing:
 
 
 class PictureData(Data, Protocol):
-    """What drawing reads of its datamodule: pictures as rows of values."""
+    """The attributes of the datamodule that drawing uses: pictures as rows of values."""
 
     seq_len: int
     shape: tuple[int, int, int]
 
     @property
     def whole(self) -> bool:
-        """Whether a 0 stands before the first value of every row."""
+        """Whether a 0 precedes the first value of every row."""
         ...
 
     def size(self, split: str) -> int:
@@ -61,7 +61,7 @@ class PictureData(Data, Protocol):
         ...
 
     def reader(self, split: str) -> Callable[[np.ndarray[Any, np.dtype[np.int64]], int | None], Examples]:
-        """What makes the examples of some pictures; see :class:`repro.data.core.examples.Reader`."""
+        """The reader of a split; see :class:`repro.data.core.examples.Reader`."""
         ...
 
 
@@ -132,19 +132,19 @@ class PictureModel(SequenceModel):
         which = np.arange(self.drawn, dtype=np.int64) % data.size(split)
         first = data.reader(split)(which, None).inputs[:, 0]
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
-        found = draw(self.net, first.to(self.device), data.seq_len + 1, generator)[:, int(data.whole) :]
-        pixels = found.to(torch.uint8).cpu().numpy().tobytes()
+        values = draw(self.net, first.to(self.device), data.seq_len + 1, generator)[:, int(data.whole) :]
+        pixels = values.to(torch.uint8).cpu().numpy().tobytes()
         return "\n".join(map(to_line, cut_up(data.shape, pixels))) + "\n"
 
     def _time(self, name: str, timing: Timing) -> list[Measurement]:
         """Pictures a second, and seconds a picture."""
-        found = timed_drawing(self.net, timing.images, self.data.seq_len + 1, timing.cached, timing.values)
+        measured = timed_drawing(self.net, timing.images, self.data.seq_len + 1, timing.cached, timing.values)
         protocol = {
-            "images": found.images, "cached": timing.cached, "timed_values": found.measured,
-            "extrapolated": found.extrapolated,
+            "images": measured.images, "cached": timing.cached, "timed_values": measured.measured,
+            "extrapolated": measured.extrapolated,
         }  # fmt: skip
         device = "gpu" if self.device.type == "cuda" else self.device.type
-        values = {"images_per_s": found.images_per_s, "seconds": found.seconds_per_image}
+        values = {"images_per_s": measured.images_per_s, "seconds": measured.seconds_per_image}
         units = {"images_per_s": "pictures per second", "seconds": "seconds per picture"}
         return [
             Measurement(

@@ -1,4 +1,4 @@
-"""How a language model is scored: what a published perplexity means."""
+"""How a language model is scored: the protocol of a published perplexity."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -9,7 +9,7 @@ from repro.nn.settings import CallSettings, MemorySettings
 
 @dataclass(frozen=True)
 class Protocol(TextCut):
-    """How a split is cut into inputs, and how far back each sees.
+    """The cut of a split into inputs, and the length of the past that each sees.
 
     Without a stride the model's memory goes from segment to segment; with a stride, every window stands alone.
 
@@ -42,7 +42,7 @@ class Protocol(TextCut):
 
     @property
     def settings(self) -> CallSettings:
-        """What mixers with a memory are told."""
+        """The settings for mixers with a memory."""
         return CallSettings(memory=MemorySettings(self.mem_len, self.clamp_len, self.same_length))
 
     @property

@@ -11,7 +11,7 @@ from repro.tasks.networks import TokenNetwork
 
 
 def token_types(ids: Tensor, first: int) -> Tensor:
-    """The mark that each token stands behind, which is itself for a mark: the token whose embedding GPT-2 adds.
+    """The last mark up to each token, itself included: the token whose embedding GPT-2 adds.
 
     Args:
         ids: whole rows ``(B, T)``, not blocks of them.
@@ -25,7 +25,7 @@ def token_types(ids: Tensor, first: int) -> Tensor:
 
 
 class Cut(NamedTuple):
-    """Where the blocks of rows lie. Rows are cut from their ends, so that only the first block may be shorter.
+    """The positions of the blocks of rows. Rows are cut from their ends, so that only the first block may be shorter.
 
     Rows that are shorter than others have empty blocks in front.
 
@@ -54,14 +54,14 @@ class Cut(NamedTuple):
         return cls(begins, ends - begins, window)
 
     def take(self, rows: Tensor) -> Tensor:
-        """The blocks ``(B, n, W, ...)`` of rows ``(B, T, ...)``; what lies behind a block's tokens means nothing."""
+        """The blocks ``(B, n, W, ...)`` of rows ``(B, T, ...)``; values after a block's tokens mean nothing."""
         steps = torch.arange(self.window, device=rows.device)
         places = (self.begins[..., None] + steps).clamp(max=rows.shape[1] - 1)
         row = torch.arange(len(rows), device=rows.device)[:, None, None]
         return rows[row, places]
 
     def places(self, row: Tensor, at: Tensor) -> Tensor:
-        """Where tokens lie among the flattened blocks ``(B·n·W,)``.
+        """Positions of tokens among the flattened blocks ``(B·n·W,)``.
 
         Args:
             row: of each token, ``(M,)``.
@@ -74,7 +74,7 @@ class Cut(NamedTuple):
 
 
 class ReadBlocks(NamedTuple):
-    """What a network makes of blocks.
+    """A network's outputs for blocks.
 
     Attributes:
         y: hidden states ``(B, n, W, D)``, meaningless behind a block's tokens.
@@ -114,7 +114,7 @@ def read_blocks(
         state = detach(mixed.state)
         hidden.append(mixed.y)
         losses.append(mixed.aux)
-    aux = None if losses[0] is None else torch.stack([one for one in losses if one is not None], 1)
+    aux = None if losses[0] is None else torch.stack([loss for loss in losses if loss is not None], 1)
     return ReadBlocks(torch.stack(hidden, 1), state, _mean(aux, cut))
 
 
@@ -133,5 +133,5 @@ def _mean(aux: Tensor | None, cut: Cut) -> Tensor | None:
     """The mean over the blocks of each row, of losses of all blocks in order."""
     if aux is None:
         return None
-    there = cut.sizes > 0
-    return (aux.view(there.shape) * there).sum(1) / there.sum(1).clamp(min=1)
+    present = cut.sizes > 0
+    return (aux.view(present.shape) * present).sum(1) / present.sum(1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Replies of a model of conversations: what it would say where somebody did, drawn from the nucleus."""
+"""Replies of a model of conversations to each turn, by nucleus sampling."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from repro.tasks.reading import Cut, empty_memory, read_blocks, token_types
 
 @dataclass(frozen=True)
 class Generation:
-    """How replies are drawn and compared.
+    """How replies are sampled and compared.
 
     Args:
         top_p: mass of the nucleus, in (0, 1].
@@ -64,7 +64,7 @@ class Ids(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """An utterance of a conversation: the row up to its speaker's mark, and what was said."""
+    """An utterance of a conversation: the row up to its speaker's mark, and its tokens."""
 
     before: list[int]
     said: list[int]
@@ -74,12 +74,12 @@ def turns(row: list[int], doc: int, history: int) -> list[Turn]:
     """The utterances of a whole row that have at least ``history`` others in front of them."""
     marks = [at for at, token in enumerate(row) if token > doc]
     ends = [*marks[1:], len(row)]
-    found = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
-    return found[history:]
+    spoken = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
+    return spoken[history:]
 
 
 class _Speaker:
-    """What sampling drives: a network that reads the last block of each row anew for every token.
+    """The model for sampling: a network that reads the last block of each row again for every token.
 
     So a drawn token has exactly the distribution that it has in training, whatever the mixers are. Its hidden states
     are log-probabilities already, with all ways to end as one, and none at the first token.
@@ -109,11 +109,11 @@ class _Speaker:
         """Of the next token ``(R, V)``, where a reply may not end at its ``first (R,)`` token."""
         pad, bos, eos, doc = self.ids
         end = torch.cat([log_probs[:, eos, None], log_probs[:, doc:]], -1).logsumexp(-1)
-        kept = log_probs.clone()
-        kept[:, [pad, bos]] = -torch.inf
-        kept[:, doc:] = -torch.inf
-        kept[:, eos] = end.masked_fill(first, -torch.inf)
-        return kept
+        scores = log_probs.clone()
+        scores[:, [pad, bos]] = -torch.inf
+        scores[:, doc:] = -torch.inf
+        scores[:, eos] = end.masked_fill(first, -torch.inf)
+        return scores
 
 
 def replies(
@@ -141,12 +141,12 @@ def replies(
     if not rows:
         return []
     device = next(net.parameters()).device
-    known = torch.tensor([len(row) - 1 for row in rows], device=device)
+    lengths = torch.tensor([len(row) - 1 for row in rows], device=device)
     longest = max(map(len, rows))
     padded = torch.tensor([[*row, *[ids.pad] * (longest - len(row))] for row in rows], device=device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
-    last = padded.gather(1, known[:, None])[:, 0]
-    cut = Cut.of(known + how.max_new, longest - 1 + how.max_new, window)
+    last = padded.gather(1, lengths[:, None])[:, 0]
+    cut = Cut.of(lengths + how.max_new, longest - 1 + how.max_new, window)
     earlier = Cut(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):
@@ -154,7 +154,7 @@ def replies(
         if remembers and earlier.sizes.shape[1]:
             memory = read_blocks(net, typed, earlier, True, ids.pad).state
         stream = {
-            "block": cut.take(typed)[:, -1], "length": known - begins, "first": known - begins,
+            "block": cut.take(typed)[:, -1], "length": lengths - begins, "first": lengths - begins,
             "speaker": last, "memory": memory,
         }  # fmt: skip
         state = {"stream": stream, "memory": {}}

@@ -24,7 +24,7 @@ from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
 class SequenceData(Data, Protocol):
-    """What a sequence model reads of its datamodule."""
+    """The attributes of the datamodule that a sequence model uses."""
 
     seq_len: int
 
@@ -34,7 +34,7 @@ class SequenceData(Data, Protocol):
 
 
 class SequenceModel(ExampleTask[TokenNetwork]):
-    """Trains and scores a model of what follows each token of a sequence that stands alone.
+    """Trains and scores a model of the next token of separate sequences.
 
     Only the targets that count are scored, and only for them the vocabulary is asked.
 
@@ -84,7 +84,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         return cast(SequenceData, super().data)
 
     def setup(self, stage: str) -> None:
-        """Refuses segments that do not fit the data; says where a continuous memory is never used."""
+        """Refuses segments that do not fit the data; notes a continuous memory that is never used."""
         super().setup(stage)
         if self.data is None:
             return
@@ -137,7 +137,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         return scored_places(mixed.y.flatten(0, -2), places), targets, mixed.aux
 
     def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[MixerOutput, int]:
-        """What the network makes of the last segment of ids ``(B, T)``, and where that begins."""
+        """The network's output for the last segment of ids ``(B, T)``, and the segment's first position."""
         first = last_segment(ids.shape[1], segment)
         settings = replace(settings, first_draw=self.first_draw)
         state = self.net.init_state(len(ids), settings=settings)
@@ -159,13 +159,13 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """How many examples; the hashing, as a point of a sweep over rounds, with its name where there are none."""
-        said, evaluation = super().protocol(metric, scored), scored.evaluation
+        protocol, evaluation = super().protocol(metric, scored), scored.evaluation
         if not evaluation.name:
-            return said
+            return protocol
         hashing = self.hashings[evaluation.name]
         of = replace(evaluation, name="").called(metric)
         return {
-            **said,
+            **protocol,
             **hashing.said(),
             "rounds": hashing.rounds or evaluation.name,
             "sweep": "rounds",
@@ -174,7 +174,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
 
 def last_segment(length: int, segment: int) -> int:
-    """Where the last segment of a sequence begins."""
+    """The first position of the last segment of a sequence."""
     return (length - 1) // segment * segment
 
 

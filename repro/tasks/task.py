@@ -1,4 +1,4 @@
-"""What every task shares: optimiser and schedule from the recipe, exact loss normalisation, exact sums."""
+"""Base of all tasks: optimiser and schedule from the recipe, exact loss normalisation, exact sums."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 
 class StepResult(TypedDict):
-    """What ``training_step`` returns.
+    """The output of ``training_step``.
 
     Attributes:
         loss: to differentiate, scalar.
@@ -40,7 +40,7 @@ class StepResult(TypedDict):
 
 
 class Task(LightningModule, Generic[Net]):
-    """Base of all tasks; a subclass names what it calls on its network (:mod:`repro.tasks.networks`).
+    """Base of all tasks; a subclass names the interface of its network (:mod:`repro.tasks.networks`).
 
     Args:
         net: the network.
@@ -84,11 +84,11 @@ class Task(LightningModule, Generic[Net]):
         return None
 
     def validation(self) -> Evaluation:
-        """How the model is scored during training."""
+        """The evaluation during training."""
         return Evaluation("val")
 
     def tests(self) -> Sequence[Evaluation]:
-        """How the final model is scored: each test score has the validation score of the same setting beside it."""
+        """The evaluations of the final model: each test score includes the validation score of the same setting."""
         return Evaluation("test"), Evaluation("val")
 
     def setup(self, stage: str) -> None:
@@ -111,7 +111,7 @@ class Task(LightningModule, Generic[Net]):
         profile(self)
 
     def trained_parameters(self) -> list[Any]:
-        """What the optimiser is given: parameters, or groups of them where some have a learning rate of their own.
+        """The optimiser's parameters, in groups where some have a learning rate of their own.
 
         Raises:
             ValueError: a rate for a part that the network does not have.
@@ -126,14 +126,14 @@ class Task(LightningModule, Generic[Net]):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_validation_end(self) -> None:
-        """Shows the latest validation to a schedule that goes by it."""
+        """Passes the latest validation score to a schedule that depends on it."""
         schedule, training = self.lr_schedulers(), self.trainer.state.fn == "fit"
         if not isinstance(schedule, Plateau) or not training or self.trainer.sanity_checking:
             return
         measured = self.trainer.callback_metrics
         if schedule.metric not in measured:
-            there = ", ".join(sorted(name for name in measured if name.startswith("val/")))
-            raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {there}")
+            names = ", ".join(sorted(name for name in measured if name.startswith("val/")))
+            raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {names}")
         schedule.observe(float(measured[schedule.metric]))
 
     def share_of_step(self, local_sum: Tensor, step_targets: int) -> Tensor:
@@ -166,7 +166,7 @@ class Task(LightningModule, Generic[Net]):
 
     @property
     def first_draw(self) -> int:
-        """Where numbered draws of the mixers begin: other numbers in each update of training, 0 in evaluation."""
+        """The first numbered draw of the mixers: different in each update of training, 0 in evaluation."""
         return self.global_step << 20 if self.training else 0
 
     def now(self) -> float:
@@ -190,7 +190,7 @@ class Task(LightningModule, Generic[Net]):
         return out
 
     def measurements(self) -> list[Measurement]:
-        """The numbers of the last test, for the record. Subclasses say which, and add what shortcuts began with."""
+        """The numbers of the last test, for the record. Subclasses define them, and add initial values of shortcuts."""
         return profiled(self.module)
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:

@@ -18,7 +18,7 @@ from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
 class TranscriptData(Data, Protocol):
-    """What transcription reads of its datamodule."""
+    """The attributes of the datamodule that transcription uses."""
 
     @property
     def symbols(self) -> list[str]:
@@ -32,7 +32,7 @@ class TranscriptData(Data, Protocol):
 
 
 class Transcription(ExampleTask[TranscribingNetwork]):
-    """Trains a transcriber by connectionist temporal classification, and counts what it gets wrong.
+    """Trains a transcriber by connectionist temporal classification, and counts its errors.
 
     The phoneme error rate is the number of insertions, deletions and substitutions that turn the likeliest class of
     each frame, repeats and blanks taken out, into the reference, per reference phoneme of the whole split, in percent.
@@ -52,7 +52,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         super().__init__(net, optimizer, schedule)
         self.transcripts: list[
             tuple[list[int], list[int]]
-        ] = []  # of the test split: what was heard, what was said
+        ] = []  # of the test split: hypotheses and references
         self._heard: list[list[int]] = []  # of the batch just scored
         self._gathered: dict[int, tuple[list[int], list[int]]] = {}
 
@@ -97,8 +97,8 @@ class Transcription(ExampleTask[TranscribingNetwork]):
 
     def on_test_epoch_end(self) -> None:
         super().on_test_epoch_end()
-        found = {index: pair for part in self.gather_objects(self._gathered) for index, pair in part.items()}
-        self.transcripts = [found[index] for index in sorted(found)]
+        pairs = {index: pair for part in self.gather_objects(self._gathered) for index, pair in part.items()}
+        self.transcripts = [pairs[index] for index in sorted(pairs)]
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -119,15 +119,16 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.split("train"), protocol)]
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """What was said and heard in the first recordings of the test split; nothing of data that are not public."""
+        """References and hypotheses of the first recordings of the test split; none if the data are not public."""
         if not self.data.public:
             return [], []
         return ["reference", "hypothesis"], [
-            [self._spelt(said), self._spelt(heard)] for heard, said in self.transcripts[:count]
+            [self._spelt(reference), self._spelt(hypothesis)]
+            for hypothesis, reference in self.transcripts[:count]
         ]
 
     def outputs(self) -> str | None:
-        """What was heard in each recording of the test split, one a line; None of data that are not public."""
+        """The hypothesis for each recording of the test split, one a line; None if the data are not public."""
         if not self.data.public:
             return None
         return "".join(f"{self._spelt(heard)}\n" for heard, _ in self.transcripts)

@@ -29,7 +29,7 @@ UNITS = {
 
 
 class Search(NamedTuple):
-    """How hypotheses are searched for.
+    """How hypotheses are searched.
 
     Attributes:
         beam: hypotheses kept; 1 is greedy.
@@ -43,7 +43,7 @@ class Search(NamedTuple):
 
 
 class PairData(Data, Protocol):
-    """What translation reads of its datamodule."""
+    """The attributes of the datamodule that translation uses."""
 
     target_language: str
 
@@ -148,12 +148,12 @@ class Translation(EvaluatedTask[PairNetwork]):
         search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
         nll, smooth = self._losses(batch)
         ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search)
-        wanted = data.references(split)
+        references = data.references(split)
         (scores,) = metrics.values()
         scores.update(
             batch.indices,
-            [data.tokenizer.decode(one) for one in ids],
-            [wanted[i] for i in batch.indices.tolist()],
+            [data.tokenizer.decode(row) for row in ids],
+            [references[i] for i in batch.indices.tolist()],
             nll.double().sum(1),
             smooth.double().sum(1),
             batch.target_lengths,
@@ -169,9 +169,9 @@ class Translation(EvaluatedTask[PairNetwork]):
             return {}
         tokenizer = self.data.tokenizer
         ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, self.search)
-        found = {i: tokenizer.decode(row) for i, row in zip(batch.indices.tolist(), ids, strict=True)}
-        self._predicted.update(found)
-        return found
+        translations = {i: tokenizer.decode(row) for i, row in zip(batch.indices.tolist(), ids, strict=True)}
+        self._predicted.update(translations)
+        return translations
 
     def on_predict_epoch_start(self) -> None:
         self._predicted = {}
@@ -189,11 +189,11 @@ class Translation(EvaluatedTask[PairNetwork]):
         return self.scores[Evaluation(kind)]
 
     def reported(self, evaluation: Evaluation) -> bool:
-        """Validation scores stand beside those of the test only."""
+        """Only test scores include the validation scores."""
         return evaluation.kind == "test"
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How hypotheses were searched for, or how a likelihood is measured."""
+        """How hypotheses were searched, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {**self.search._asdict(), **self.signature(metric, scored.evaluation)}
@@ -201,8 +201,8 @@ class Translation(EvaluatedTask[PairNetwork]):
     def signature(self, metric: str, evaluation: Evaluation) -> dict[str, str]:
         """How a BLEU was counted."""
         scores = self.scores[evaluation]
-        known = scores.signatures if isinstance(scores, TranslationScores) else {}
-        return {"signature": known[metric]} if metric in known else {}
+        signatures = scores.signatures if isinstance(scores, TranslationScores) else {}
+        return {"signature": signatures[metric]} if metric in signatures else {}
 
     def counted(self, metric: str, scored: Scored) -> int:
         """Tokens of a likelihood, sentences of all else."""
@@ -210,7 +210,7 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     def measurements(self) -> list[Measurement]:
         """BLEU, exact match, likelihoods, each with the validation's of the same protocol; whether training failed."""
-        val = next(one for one in self.tested if one.evaluation == Evaluation("val"))
+        val = next(scored for scored in self.tested if scored.evaluation == Evaluation("val"))
         lost = self.diverged(val, self.data.references(val.split))
         return [*super().measurements(), lost, failed(val.values["bleu"], lost)]
 
@@ -222,8 +222,8 @@ class Translation(EvaluatedTask[PairNetwork]):
     def forced(self, metric: str) -> dict[str, Any]:
         """How a likelihood is measured."""
         smoothing = self.label_smoothing if metric == "loss" else 0.0
-        said = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
-        return said | ({"divergence": True} if self.divergence and metric == "loss" else {})
+        protocol = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
+        return protocol | ({"divergence": True} if self.divergence and metric == "loss" else {})
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""

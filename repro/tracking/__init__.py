@@ -1,9 +1,9 @@
-"""Weights & Biases, which mirrors a run and never stands in its way. Needs neither package nor network.
+"""Weights & Biases, which mirrors a run and never blocks it. Needs neither package nor network.
 
 Each start of a run writes an offline fragment under the run's one id, through Lightning's ``WandbLogger`` in a thread
-(``background.py``). W&B's own tool brings fragments to the server: the newest while it is written, where one can be
+(``background.py``). W&B's own tool uploads fragments: the newest while it is written, where the server can be
 reached (``live.py``), all others afterwards (``sync.py``). Nothing here waits longer than ``Limits`` says, and no
-trouble of W&B's is an error.
+failure of W&B is an error.
 """
 
 import hashlib
@@ -77,10 +77,10 @@ def logger(
         about = _about(recipe, seed, folder, facts)
         (folder / "wandb").mkdir(parents=True, exist_ok=True)
         write_about(folder, about["id"], about["project"])
-        made = BackgroundLogger(about, folder.resolve() / "wandb", limits, online=how == "online")
+        result = BackgroundLogger(about, folder.resolve() / "wandb", limits, online=how == "online")
         if facts.get("data"):
-            made.log_artifact(labels.artifact("dataset", f"data-{facts['data']['name']}", facts["data"]))
-        return made
+            result.log_artifact(labels.artifact("dataset", f"data-{facts['data']['name']}", facts["data"]))
+        return result
     except Exception as error:  # W&B trouble of any kind never stops a run
         _off(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:160]}")
         return None
@@ -98,7 +98,7 @@ def _is_first_rank() -> bool:
 
 
 def _about(recipe: Recipe, seed: int, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """All that W&B is told of a run before its first row: no host, no user, no path."""
+    """All data sent to W&B before a run's first row: no host, no user, no path."""
     run_id = recipe.run_id(seed)
     return {
         "id": wandb_id(run_id),
@@ -113,33 +113,35 @@ def _about(recipe: Recipe, seed: int, folder: Path, facts: Mapping[str, Any]) ->
     }
 
 
-def url(made: "BackgroundLogger | None") -> str | None:
+def url(run_logger: "BackgroundLogger | None") -> str | None:
     """The run's address, or None where it is not sent while it runs."""
-    return None if made is None else made.url
+    return None if run_logger is None else run_logger.url
 
 
-def alert(made: "BackgroundLogger | None", title: str, text: str, level: str = "WARN") -> None:
-    """Tells whoever follows the run on W&B; nothing where there is none.
+def alert(run_logger: "BackgroundLogger | None", title: str, text: str, level: str = "WARN") -> None:
+    """Sends an alert to W&B, if the run is logged there.
 
     Args:
-        made: what ``logger`` returned.
+        run_logger: what ``logger`` returned.
         title: at most 64 characters.
         text: one line.
         level: ``INFO``, ``WARN`` or ``ERROR``.
     """
-    if made is not None:
-        made.alert(title, text, level)
+    if run_logger is not None:
+        run_logger.alert(title, text, level)
 
 
-def finish(made: "BackgroundLogger | None", limit_s: float = FINISH_S, exit_code: int = 0) -> str | None:
+def finish(
+    run_logger: "BackgroundLogger | None", limit_s: float = FINISH_S, exit_code: int = 0
+) -> str | None:
     """Ends the W&B run within about ``limit_s`` seconds; returns its address where it has one.
 
     Args:
-        made: what ``logger`` returned.
-        limit_s: what W&B has not taken by then lies in the run's folder, for `repro sync`.
+        run_logger: what ``logger`` returned.
+        limit_s: what W&B has not received by then stays in the run's folder, for `repro sync`.
         exit_code: of the run; W&B shows 0 as finished, 75 as preempting, all else as failed.
     """
-    if made is None:
+    if run_logger is None:
         return None
-    made.close(limit_s, exit_code)
-    return url(made)
+    run_logger.close(limit_s, exit_code)
+    return url(run_logger)

@@ -1,7 +1,7 @@
-"""Gives a run's rows to Lightning's ``WandbLogger`` in a thread of its own: training never waits for W&B.
+"""Passes a run's rows to Lightning's ``WandbLogger`` in a separate thread: training never waits for W&B.
 
 A call of W&B's client blocks for ever while its service is stopped, and raises when the service died. Here only the
-thread meets that. A service that died or hangs is replaced, and the rows go on in a new fragment of the same run.
+thread is affected. A service that died or hangs is replaced, and logging continues in a new fragment of the same run.
 """
 
 import io
@@ -125,7 +125,7 @@ class BackgroundLogger(Logger):
 
     @rank_zero_only
     def log_summary(self, values: Mapping[str, object]) -> None:
-        """Sets values of the run as a whole, whatever its rows say."""
+        """Sets values of the run as a whole, independent of its rows."""
         numbers = {name: _number(value) for name, value in values.items()}
         self._put(lambda run, _: run.summary.update(numbers))
 
@@ -136,9 +136,9 @@ class BackgroundLogger(Logger):
 
     @rank_zero_only
     def alert(self, title: str, text: str, level: str = "WARN") -> None:
-        """Tells whoever follows the run: a title of at most 64 characters, one line of at most 500."""
-        said = " ".join(text.split())[:500]
-        self._put(lambda run, _: run.alert(title[:64], said, level))
+        """Sends an alert: a title of at most 64 characters, one line of at most 500."""
+        line = " ".join(text.split())[:500]
+        self._put(lambda run, _: run.alert(title[:64], line, level))
 
     def close(self, limit_s: float, code: int = 0) -> None:
         """Ends the fragment within about ``limit_s`` seconds, with the run's exit code."""

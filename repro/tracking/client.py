@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STEP = "trainer/global_step"
 PREEMPTING = 75
-# Slurm sends these to all processes of a step. W&B's service would end at the first two; the run goes on.
+# Slurm sends these to all processes of a step. W&B's service would end at the first two; the run continues.
 SHIELDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 # Nothing of the machine but its load is logged: no command line, no host, no packages, no repository.
 SETTINGS: dict[str, Any] = {
@@ -42,7 +42,7 @@ def start(about: Mapping[str, Any]) -> "Run":
         about: ``id``, ``name``, ``dir``, ``project``, ``group``, ``job_type``, ``tags``, ``config``, ``summaries``.
 
     Raises:
-        ReproError: this process has a W&B run of somebody else.
+        ReproError: another W&B run is open in this process.
         Exception: whatever W&B's client raises.
     """
     import wandb
@@ -84,15 +84,15 @@ def reset() -> None:
         wandb.teardown()
 
 
-def artifact(said: Mapping[str, Any]) -> "Artifact":
+def artifact(spec: Mapping[str, Any]) -> "Artifact":
     """W&B's artifact for what :func:`repro.tracking.labels.artifact` returned."""
     import wandb
 
-    made = wandb.Artifact(said["name"], type=said["type"], metadata=said["metadata"])
-    for name, text in said["files"].items():
-        with made.new_file(name, mode="w", encoding="utf-8") as file:
+    result = wandb.Artifact(spec["name"], type=spec["type"], metadata=spec["metadata"])
+    for name, text in spec["files"].items():
+        with result.new_file(name, mode="w", encoding="utf-8") as file:
             file.write(text)
-    return made
+    return result
 
 
 def kill_service() -> None:
@@ -103,15 +103,15 @@ def kill_service() -> None:
 
 
 def services() -> list[int]:
-    """Processes of W&B's service that this process started, as Linux tells them; none elsewhere."""
-    found = []
+    """Processes of W&B's service that this process started, as Linux lists them; none on other systems."""
+    pids = []
     for tasks in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for pid in tasks.read_text().split():
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if Path(words[0].decode()).name.startswith("wandb-core"):
-                    found.append(int(pid))
-    return found
+                    pids.append(int(pid))
+    return pids
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Fragments: the folders in which W&B's client keeps what it was given of a run, one for each start of the run.
+"""Fragments: the folders in which W&B's client stores what a run logged, one for each start of the run.
 
 A fragment is ``offline-run-<time>-<id>/run-<id>.wandb``. W&B's own tool puts ``run-<id>.wandb.synced`` beside the log
 once the server has all of it. The log itself is W&B's: nothing here reads it.
@@ -26,6 +26,6 @@ def is_synced(log: Path) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """For W&B's tool in a process of its own: the user's, less what would keep it from the server."""
-    found = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
-    return {**found, "WANDB_ERROR_REPORTING": "false"}
+    """Environment for W&B's tool in a child process: the user's, without variables that would keep it offline."""
+    base = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
+    return {**base, "WANDB_ERROR_REPORTING": "false"}

@@ -1,4 +1,4 @@
-"""What runs are called and sorted by on W&B: groups, tags, names of artifacts. Standard library only."""
+"""Names of runs on W&B: groups, tags, names of artifacts. Standard library only."""
 
 import json
 import re
@@ -31,23 +31,23 @@ def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
         states: some of :data:`STATES`.
 
     Raises:
-        ValueError: a scale or a state that is on no list.
+        ValueError: an unknown scale or state.
     """
     for word, known in ((recipe.scale, SCALES), *((state, STATES) for state in states)):
         if word not in known:
-            raise ValueError(f"{word!r} is no tag; there are {', '.join(known)}")
+            raise ValueError(f"{word!r} is not a tag; tags are {', '.join(known)}")
     tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
     return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
 
 
 def states_of(facts: Mapping[str, object]) -> list[str]:
-    """The states that facts about a run come to: uncommitted changes, no commit, weights of another run."""
-    found = {
+    """The states that follow from a run's facts: uncommitted changes, no commit, weights of another run."""
+    applies = {
         "dirty": facts.get("dirty"),
         "no-commit": "commit" in facts and facts["commit"] is None,
         "warm-start": facts.get("start_from"),
     }
-    return [state for state in STATES if found[state]]
+    return [state for state in STATES if applies[state]]
 
 
 def artifact(
@@ -56,7 +56,7 @@ def artifact(
     facts: Mapping[str, object],
     files: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """An artifact of a run, before it is W&B's.
+    """The specification of an artifact of a run.
 
     Args:
         kind: ``dataset``, ``model`` or ``record``.
@@ -64,10 +64,10 @@ def artifact(
         facts: its metadata.
         files: text by file name; by default the facts, since W&B tells versions of an artifact apart by files alone.
     """
-    told = json.dumps(facts, sort_keys=True, indent=1, ensure_ascii=False, default=str) + "\n"
+    content = json.dumps(facts, sort_keys=True, indent=1, ensure_ascii=False, default=str) + "\n"
     return {
         "type": kind,
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name)[: 2 * MOST],
         "metadata": dict(facts),
-        "files": dict(files or {"facts.json": told}),
+        "files": dict(files or {"facts.json": content}),
     }

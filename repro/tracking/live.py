@@ -1,6 +1,6 @@
 """Sends a fragment to W&B while it is written, by ``wandb beta sync --live`` in a child process. Optional.
 
-Only the newest fragment is sent so, and only where the server has all earlier ones; all else is for `repro sync`.
+Only the newest fragment is sent this way, and only if the server has all earlier ones; `repro sync` sends the others.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ class LiveSync:
         self.log = log
         root = str(Path(__file__).resolve().parents[2])
         code = f"import sys; sys.path.insert(0, {root!r}); from repro.tracking.live import main; main()"
-        with (log.parent.parent / "live.log").open("ab") as said:
+        with (log.parent.parent / "live.log").open("ab") as output:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", code, str(log), str(os.getpid())],
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=fragments.environment(),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=fragments.environment(),
                 cwd=log.parent.parent, start_new_session=True,
             )  # fmt: skip
         self.url: str | None = None

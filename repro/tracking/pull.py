@@ -1,4 +1,4 @@
-"""Reads run records that others' runs uploaded to W&B as artifacts. What comes is bytes; nobody here believes them.
+"""Reads run records that others' runs uploaded to W&B as artifacts. They are untrusted bytes, validated before use.
 
 Files are read into memory, up to a limit, and never under the names that their uploaders gave them.
 """
@@ -78,10 +78,10 @@ def connect() -> "Api":
         raise UserError(f"no key for {host}; set WANDB_API_KEY or run `wandb login`")
     try:
         api = wandb.Api(timeout=TIMEOUT_S)
-        _ = api.default_entity  # asks the server
+        _ = api.default_entity  # sends a request to the server
         return api
     except Exception as error:
-        raise UserError(_said(error)) from None
+        raise UserError(_message(error)) from None
 
 
 def pull(target: str) -> Iterator[Pulled]:
@@ -113,9 +113,9 @@ def _read(artifact: "Artifact", api: "Api") -> Pulled:
         records = [f for f in files if f.name.endswith(".json") and "/" not in f.name]
         outputs = [f for f in files if f.name.endswith("outputs.txt") and "/" not in f.name]
         if len(records) != 1 or len(outputs) > 1:
-            found = f"{len(records)} JSON files and {len(outputs)} of outputs"
+            counts = f"{len(records)} JSON files and {len(outputs)} of outputs"
             return Pulled(
-                name, problem=f"holds {found}; a record is one JSON file, with its outputs or without"
+                name, problem=f"holds {counts}; a record is one JSON file, with its outputs or without"
             )
         record = _fetch(records[0], api, MAX_RECORD)
         return Pulled(name, record, _fetch(outputs[0], api, MAX_OUTPUTS) if outputs else None)
@@ -124,12 +124,12 @@ def _read(artifact: "Artifact", api: "Api") -> Pulled:
 
 
 def _listed(files: Iterable["File"]) -> list["File"]:
-    found = []
+    listed = []
     for file in files:
-        found.append(file)
-        if len(found) > MAX_FILES:
+        listed.append(file)
+        if len(listed) > MAX_FILES:
             raise UserError(f"holds more than {MAX_FILES} files")
-    return found
+    return listed
 
 
 def _fetch(file: "File", api: "Api", limit: int) -> bytes:
@@ -144,7 +144,7 @@ def _fetch(file: "File", api: "Api", limit: int) -> bytes:
     base = str(api.settings["base_url"])
     url = urljoin(base + "/", str(file.direct_url or file.url or ""))
     if urlsplit(url).scheme not in ("http", "https"):
-        raise UserError(f"{file.name} lies elsewhere, at an address that is not opened")
+        raise UserError(f"{file.name} is stored at an external address, which is not opened")
     try:
         data = _get(url, _key_for(url, base, api), limit)
     except (OSError, HTTPException, ValueError) as error:
@@ -196,19 +196,17 @@ def _key_for(url: str, base: str, api: "Api") -> str | None:
 
 
 @contextlib.contextmanager
-def plainly(what: str) -> Iterator[None]:
-    """Whatever W&B's client raises becomes one line."""
+def plainly(action: str) -> Iterator[None]:
+    """Turns any exception of W&B's client into a one-line error about ``action``."""
     try:
         yield
     except ReproError:
         raise
     except Exception as error:
-        raise ReproError(
-            f"{what}: W&B failed in between: {_first(error)}; run the same command again"
-        ) from None
+        raise ReproError(f"{action}: W&B failed: {_first(error)}; run the same command again") from None
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Why no connection came about. The client words a server that does not answer as a busy service of its own."""
     words = _first(error)
     if "did not respond in time" in words:

@@ -21,21 +21,21 @@ CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key fo
 
 
 def mode() -> Mode:
-    """``disabled``, ``offline`` or ``online``: as WANDB_MODE says, else online given a key and a network."""
+    """``disabled``, ``offline`` or ``online``: from WANDB_MODE, else online given a key and a network."""
     return decide()[0]
 
 
 def decide(probe_s: float = PROBE_S) -> tuple[Mode, str | None]:
-    """The mode, and why it is offline where nobody asked for that; takes at most ``probe_s`` seconds."""
-    asked = os.environ.get("WANDB_MODE", "").lower()
-    if asked in MODES:
-        return MODES[asked], None
+    """The mode, and why it is offline where the user did not ask for that; takes at most ``probe_s`` seconds."""
+    mode = os.environ.get("WANDB_MODE", "").lower()
+    if mode in MODES:
+        return MODES[mode], None
     base = os.environ.get("WANDB_BASE_URL") or CLOUD
     try:
         url = urlparse(base)
         host, port = _first_hop(url)
     except ValueError as error:
-        return "offline", f"WANDB_BASE_URL={base!r} is no address ({error})"
+        return "offline", f"WANDB_BASE_URL={base!r} is not an address ({error})"
     if not has_key(url.hostname or ""):
         return "offline", f"no key for {url.hostname} (set WANDB_API_KEY or run `wandb login`)"
     if not _reachable(host, port, probe_s):
@@ -49,19 +49,19 @@ def has_key(host: str) -> bool:
 
 
 def key_for(host: str) -> str | None:
-    """The key for the host, to be sent to it and shown to nobody; None where there is none."""
+    """The key for the host, which must never be printed; None if there is none."""
     if os.environ.get("WANDB_API_KEY"):
         return os.environ["WANDB_API_KEY"]
     try:
-        kept = netrc.netrc(os.environ.get("NETRC"))
+        logins = netrc.netrc(os.environ.get("NETRC"))
     except (OSError, netrc.NetrcParseError):
         return None
     names = CLOUD_HOSTS if host in CLOUD_HOSTS else (host,)
-    return next((found[2] for found in map(kept.authenticators, names) if found is not None), None)
+    return next((login[2] for login in map(logins.authenticators, names) if login is not None), None)
 
 
 def _first_hop(url: ParseResult) -> tuple[str, int]:
-    """Where a connection to the address goes first: its host, or the proxy that the environment names."""
+    """The first hop of a connection to the address: its host, or the proxy that the environment names."""
     host, proxy = url.hostname or "", urllib.request.getproxies().get(url.scheme)
     if proxy and not urllib.request.proxy_bypass(host):
         url = urlparse(proxy if "://" in proxy else f"http://{proxy}")

@@ -1,4 +1,4 @@
-"""Brings a run's fragments to W&B with W&B's own tool, in the order in which they were begun, as one run.
+"""Uploads a run's fragments to W&B with W&B's own tool, in order of their start, as one run.
 
 A fragment counts as sent once the tool has put its marker beside it. One of which the server had taken a part is sent
 again as a whole: each row is there at least once, and rows sent twice have the same ``trainer/global_step``. At last
@@ -31,7 +31,7 @@ RECORD_FILE = "record.json"
 
 @dataclass(frozen=True)
 class Synced:
-    """What became of a run.
+    """The outcome for a run.
 
     Attributes:
         run: its id.
@@ -51,37 +51,37 @@ class Synced:
     @property
     def line(self) -> str:
         """One line about it."""
-        said = {
+        summary = {
             "planned": f"would send {self.sent} of {self.held} fragments",
             "running": f"skipped: {self.why}",
             "complete": f"{self.sent} of {self.held} fragments sent, complete",
             "missing": f"{self.sent} of {self.held} fragments sent: {self.why}",
         }[self.state]
-        return f"{self.run}: {said}"
+        return f"{self.run}: {summary}"
 
 
 def sync(run: str, folder: Path, api: "Api | None", patience_s: float = PATIENCE_S) -> Synced:
-    """Sends what a run left to the server.
+    """Sends a run's remaining fragments to the server.
 
     Args:
         run: the run's id, for the line.
         folder: of the run.
-        api: W&B's public API; None: only say what would be sent.
-        patience_s: for one fragment, before sending is given up.
+        api: W&B's public API; None: only report what would be sent.
+        patience_s: time limit for one fragment.
     """
     with held(folder) as free:
         if not free:
             return Synced(run, "running", why="it is still running")
         logs = fragments_of(folder)
-        left = [log for log in logs if not is_synced(log)]
+        unsent = [log for log in logs if not is_synced(log)]
         if api is None:
-            return Synced(run, "planned", len(left), len(logs))
-        for number, log in enumerate(left):
+            return Synced(run, "planned", len(unsent), len(logs))
+        for number, log in enumerate(unsent):
             why = upload(log, patience_s)
             if why:  # a later one does not overtake it
                 return Synced(run, "missing", number, len(logs), why)
         why = set_summary(folder, api) if logs else ""
-        return Synced(run, "missing" if why else "complete", len(left), len(logs), why)
+        return Synced(run, "missing" if why else "complete", len(unsent), len(logs), why)
 
 
 def waits(folder: Path) -> bool:
@@ -102,14 +102,14 @@ def held(folder: Path) -> Iterator[bool]:
 
 
 def upload(log: Path, patience_s: float) -> str:
-    """Has W&B's own tool send a fragment; returns what went wrong, or nothing.
+    """Has W&B's own tool send a fragment; returns the error, or an empty string.
 
-    The tool exits with 0 also where the server refused all, so that only its marker counts.
+    The tool exits with 0 even if the server refused everything, so only its marker counts.
     """
     command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", str(log.parent)]
-    said = log.parent.parent / "sync.log"
+    log_file = log.parent.parent / "sync.log"
     limit_s = patience_s + log.stat().st_size / BYTES_PER_S
-    with said.open("ab") as out:
+    with log_file.open("ab") as out:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(), cwd=log.parent.parent,
             start_new_session=True,
@@ -123,7 +123,7 @@ def upload(log: Path, patience_s: float) -> str:
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)  # its service follows
             child.wait()
-    return "" if is_synced(log) else f"{log.parent.name}: {why}; {said} may say more"
+    return "" if is_synced(log) else f"{log.parent.name}: {why}; {log_file} may say more"
 
 
 def write_about(folder: Path, run: str, project: str) -> None:
@@ -132,7 +132,7 @@ def write_about(folder: Path, run: str, project: str) -> None:
 
 
 def set_summary(folder: Path, api: "Api") -> str:
-    """Sets the summary to the record's measurements, once; returns what went wrong, or nothing.
+    """Sets the summary to the record's measurements, once; returns the error, or an empty string.
 
     A fragment that comes later than a newer one leaves older values there.
     """
@@ -143,9 +143,9 @@ def set_summary(folder: Path, api: "Api") -> str:
         metrics = json.loads(record.read_text(encoding="utf-8"))["metrics"]
         where = json.loads(about.read_text(encoding="utf-8"))
         entity = os.environ.get("WANDB_ENTITY") or api.default_entity
-        there = api.run(f"{entity}/{where['project']}/{where['id']}")
+        remote = api.run(f"{entity}/{where['project']}/{where['id']}")
         # Of two measurements of one name the first counts, as in the tables.
-        there.summary.update({metric["name"]: metric["value"] for metric in reversed(metrics)})
+        remote.summary.update({metric["name"]: metric["value"] for metric in reversed(metrics)})
     except Exception as error:  # of W&B's client, or a file that was damaged
         return f"the summary is not set: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}"
     mark.touch()

@@ -1,4 +1,4 @@
-"""What is kept of training while it runs: curves and a status file."""
+"""Records kept of training while it runs: curves and a status file."""
 
 import json
 import os
@@ -103,13 +103,13 @@ class Curves(Callback):
         names = sorted(self._sums)
         double = partial(torch.as_tensor, dtype=torch.float64, device=pl_module.device)
         sums = pl_module.sum_over_ranks(torch.stack([double(self._sums[name]) for name in names])).tolist()
-        found = dict(zip(names, sums, strict=True))
+        totals = dict(zip(names, sums, strict=True))
         self._sums = {}
         now = time.monotonic()
         elapsed, self._since = now - self._since, now
-        tokens = found.pop("tokens")
+        tokens = totals.pop("tokens")
         self.tokens += round(tokens)
-        self.latest = {f"train/{name}": value / tokens for name, value in found.items()}
+        self.latest = {f"train/{name}": value / tokens for name, value in totals.items()}
         self.latest["train/tokens_per_s"] = tokens / elapsed
         self.latest["train/lr"] = self._lr
         self._keep(trainer.global_step, self.latest)
@@ -120,8 +120,8 @@ class Curves(Callback):
         self._since = time.monotonic()  # evaluation does not slow training down
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        found = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
-        self._keep(trainer.global_step, found)
+        scores = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+        self._keep(trainer.global_step, scores)
 
     def _keep(self, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -160,7 +160,7 @@ class StatusFile(Callback):
         self._written = 0.0
 
     def begin(self, resumed_from: int) -> None:
-        """Counts this start of the run and says so in the file."""
+        """Counts this start of the run and writes it to the file."""
         earlier = read_status(self.path)
         self.facts = {
             "attempt": int(earlier.get("attempt", 0)) + 1,
@@ -174,9 +174,9 @@ class StatusFile(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
-            left = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
+            seconds = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
             self.write(
-                "training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(left)
+                "training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(seconds)
             )
 
     def write(self, state: str, **values: object) -> None:
@@ -186,10 +186,10 @@ class StatusFile(Callback):
         self._put(state, body)
 
     def fail(self, message: str) -> None:
-        """Says why the run failed; any rank may. The first to say so is nearest to the cause."""
-        said = read_status(self.path)
-        if said.get("state") != "failed":
-            self._put("failed", {**said, "message": " ".join(message.split())[:500]})
+        """Writes why the run failed; any rank may. The first message is kept, as it is nearest to the cause."""
+        status = read_status(self.path)
+        if status.get("state") != "failed":
+            self._put("failed", {**status, "message": " ".join(message.split())[:500]})
 
     def _put(self, state: str, body: dict[str, Any]) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -198,12 +198,12 @@ class StatusFile(Callback):
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """What a status file says; empty where there is none or it cannot be read."""
+    """The content of a status file; empty where there is none or it cannot be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        status = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return status if isinstance(status, dict) else {}
 
 
 def slurm_job() -> str | None:

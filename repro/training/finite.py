@@ -47,16 +47,16 @@ class Finite(Callback):
             bad |= ~torch.nn.utils.get_total_norm(grads).isfinite()
         if not trainer.strategy.reduce_boolean_decision(bool(bad), all=False):
             return
-        found = pl_module.gather_objects(bad_loss(trainer, pl_module, losses, batches))
-        said = [f"rank {rank}: {what}" for rank, what in enumerate(found) if what] or [
+        by_rank = pl_module.gather_objects(bad_loss(trainer, pl_module, losses, batches))
+        causes = [f"rank {rank}: {cause}" for rank, cause in enumerate(by_rank) if cause] or [
             bad_gradient(pl_module)
         ]
         step = trainer.global_step + 1
-        raise NotFinite(f"step {step} is not finite, nothing was updated: {'; '.join(said)}")
+        raise NotFinite(f"step {step} is not finite, nothing was updated: {'; '.join(causes)}")
 
 
 def bad_loss(trainer: Trainer, task: LightningModule, losses: list[Tensor], batches: list[Any]) -> str | None:
-    """What is wrong with the loss of this rank, and in which module it began; None where the loss is finite."""
+    """The fault in the loss of this rank, and the module where it began; None where the loss is finite."""
     for loss, batch in zip(losses, batches, strict=True):
         if not loss.isfinite():
             with trainer.precision_plugin.train_step_context():
@@ -66,7 +66,7 @@ def bad_loss(trainer: Trainer, task: LightningModule, losses: list[Tensor], batc
 
 
 def bad_gradient(task: LightningModule) -> str:
-    """Which gradient is not finite while the loss is; gradients are the same on all ranks."""
+    """The gradient that is not finite while the loss is; gradients are the same on all ranks."""
     bad = [n for n, p in task.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
     if not bad:
         return "the loss is finite, the norm of the gradient overflows"
@@ -74,8 +74,8 @@ def bad_gradient(task: LightningModule) -> str:
     return f"the loss is finite, the gradient of {bad[-1]} is not"
 
 
-class _Found(Exception):
-    """Ends a forward pass at the module that was looked for."""
+class _BadModule(Exception):
+    """Ends a forward pass at the first module whose output is not finite."""
 
 
 @torch.no_grad()
@@ -83,9 +83,9 @@ def first_bad_module(task: LightningModule, batch: Any) -> str | None:
     """Repeats a micro-batch and names the first module whose output is not finite, or None."""
 
     def look(name: str, module: nn.Module) -> RemovableHandle:
-        def hook(_: nn.Module, given: object, output: object) -> None:
+        def hook(_: nn.Module, inputs: object, output: object) -> None:
             if not all(t.isfinite().all() for t in floats(output)):
-                raise _Found(f"{name} ({type(module).__name__})")
+                raise _BadModule(f"{name} ({type(module).__name__})")
 
         return module.register_forward_hook(hook)
 
@@ -95,8 +95,8 @@ def first_bad_module(task: LightningModule, batch: Any) -> str | None:
     hooks = [look(name, module) for name, module in task.named_modules() if name]
     try:
         task.training_step(batch, 0)
-    except _Found as found:
-        return str(found)
+    except _BadModule as stop:
+        return str(stop)
     finally:
         for hook in hooks:
             hook.remove()

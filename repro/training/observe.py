@@ -1,4 +1,4 @@
-"""What is logged beside the curves: norms, speed against the hardware's, waiting for data, memory."""
+"""Logged values besides the curves: norms, speed against the hardware's, waiting for data, memory."""
 
 import time
 from collections.abc import Callable
@@ -79,7 +79,7 @@ class Observer(Callback):
             self._forward = counter.total
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
-        """Takes norms while the gradients are there, unscaled and not clipped; they are the same on every rank."""
+        """Computes norms of the gradients, unscaled and not clipped; they are the same on every rank."""
         if looks(trainer) and point_follows(trainer, self.curves.every_steps):
             trained = [p for p in pl_module.parameters() if p.requires_grad]
             grads = [p.grad for p in trained if p.grad is not None]
@@ -105,18 +105,18 @@ class Observer(Callback):
 
     def _log(self, trainer: Trainer) -> None:
         speed = self._seen["train/tokens_per_s"]
-        found = {**self._norms, "train/tokens_per_s_per_device": speed / trainer.world_size}
+        values = {**self._norms, "train/tokens_per_s_per_device": speed / trainer.world_size}
         if self.flops_per_token is not None:
-            found["train/model_flops_per_s"] = speed * self.flops_per_token
+            values["train/model_flops_per_s"] = speed * self.flops_per_token
             most = peak_of(trainer)
             if most is not None:
-                found["train/mfu"] = found["train/model_flops_per_s"] / most
+                values["train/mfu"] = values["train/model_flops_per_s"] / most
         elapsed = time.monotonic() - self._since
-        found["train/data_wait"] = self._waited / elapsed if elapsed else 0.0
-        found["train/peak_memory_gib"] = self.peak_bytes() / GIB
+        values["train/data_wait"] = self._waited / elapsed if elapsed else 0.0
+        values["train/peak_memory_gib"] = self.peak_bytes() / GIB
         self._norms = {}
         for logger in trainer.loggers:
-            logger.log_metrics(found, step=trainer.global_step)
+            logger.log_metrics(values, step=trainer.global_step)
 
 
 def looks(trainer: Trainer) -> bool:
@@ -133,7 +133,7 @@ def point_follows(trainer: Trainer, every_steps: int) -> bool:
 
 
 def peak_of(trainer: Trainer) -> float | None:
-    """What all devices of a run can do at most, in floating-point operations a second; None where not known."""
+    """The peak of all devices of a run, in floating-point operations a second; None where not known."""
     device = trainer.strategy.root_device
     if device.type != "cuda":
         return None

@@ -17,7 +17,7 @@ class HasLatest(Protocol):
 
 
 class Progress(ProgressBar):
-    """A bar over all updates of the run with loss, tokens/s and time left; plain lines where there is no terminal.
+    """A bar over all updates of the run with loss, tokens/s and time left; plain lines without a terminal.
 
     Args:
         curves: where loss and speed come from.
@@ -31,7 +31,7 @@ class Progress(ProgressBar):
         self._enabled = True
         self._bar: Any = None
         self._began = (0.0, 0)
-        self._said = 0.0
+        self._printed_at = 0.0
 
     def enable(self) -> None:
         """Shows the bar from the next start of training on."""
@@ -63,8 +63,8 @@ class Progress(ProgressBar):
         if not self._bar.disable:
             self._bar.update(trainer.global_step - self._bar.n)
             self._bar.set_postfix_str(self._text(), refresh=False)
-        elif time.monotonic() - self._said > self.plain_every_s:
-            self._said = time.monotonic()
+        elif time.monotonic() - self._printed_at > self.plain_every_s:
+            self._printed_at = time.monotonic()
             step, total = trainer.global_step, trainer.max_steps
             left = self.seconds_left(step, total)
             print(f"step {step}/{total}  {self._text()}  {clock(left)} left", file=sys.stderr, flush=True)
@@ -72,8 +72,8 @@ class Progress(ProgressBar):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._bar is None or trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        found = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
-        text = "  ".join(f"{name} {value:.4g}" for name, value in sorted(found.items()))
+        scores = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+        text = "  ".join(f"{name} {value:.4g}" for name, value in sorted(scores.items()))
         self._bar.write(f"step {trainer.global_step}/{trainer.max_steps}  {text}", file=sys.stderr)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

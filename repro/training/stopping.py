@@ -1,4 +1,4 @@
-"""Leaving together: ranks agree at the end of an update whether one was asked to stop, save, and go."""
+"""Stopping together: ranks agree at the end of an update whether one was asked to stop, save, and exit."""
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -51,7 +51,7 @@ class Stopping(Callback):
         self._begin(trainer, trainer.num_test_batches)
 
     def _begin(self, trainer: Trainer, batches: list[int | float]) -> None:
-        """How many batches of each loader every rank has: only behind those do ranks meet."""
+        """The number of batches of each loader that every rank has: ranks synchronise only after those."""
         counts = torch.tensor([int(count) for count in batches], device=trainer.strategy.root_device)
         self._batches = trainer.strategy.reduce(-counts, reduce_op="max").neg().tolist()
 
@@ -86,5 +86,5 @@ class Stopping(Callback):
             state = "stopped" if by_user else "requeue"
             self.status.write(state, step=trainer.global_step, max_steps=trainer.max_steps)
         kind = Interrupted if by_user else Preempted
-        said = f"asked to stop; {where}, the same command goes on from there"
-        raise kind(said if trainer.is_global_zero else "")  # one of all ranks says it
+        message = f"asked to stop; {where}, the same command resumes from there"
+        raise kind(message if trainer.is_global_zero else "")  # one of all ranks says it

@@ -23,14 +23,14 @@ def stall_limit() -> float:
     Raises:
         UserError: the variable is no positive number.
     """
-    said = os.environ.get(LIMIT_VARIABLE, "")
+    setting = os.environ.get(LIMIT_VARIABLE, "")
     try:
-        limit = float(said) if said else LIMIT_S
+        limit = float(setting) if setting else LIMIT_S
     except ValueError:
         limit = 0.0
     if not 0 < limit < float("inf"):
         raise UserError(
-            f"{LIMIT_VARIABLE}={said!r} is not a number of seconds above 0; unset it for {LIMIT_S:.0f}"
+            f"{LIMIT_VARIABLE}={setting!r} is not a number of seconds above 0; unset it for {LIMIT_S:.0f}"
         )
     return limit
 
@@ -69,7 +69,7 @@ class Watchdog(Callback):
             del os.environ[LEADER_VARIABLE]
 
     def beat(self, doing: str) -> None:
-        """A sign of life; ``doing`` says what follows it."""
+        """A sign of life; ``doing`` names the next activity."""
         self._doing = doing
         self._quiet_ticks = 0
 

@@ -1,4 +1,4 @@
-"""Two records of one command: which numbers differ, and by more than seeds differ among themselves?"""
+"""Compares two records of one command: which numbers differ, and by more than seeds do?"""
 
 import json
 import math
@@ -60,7 +60,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing a record with its verification gave.
+    """The result of comparing a record with its verification.
 
     Attributes:
         outcome: one of :data:`repro.verify.kept.WORDS`.
@@ -147,18 +147,18 @@ def _outcome(facts: list[str], deviations: list[Deviation], same_weights: bool) 
 
 
 def measures_the_machine(measurement: Measurement) -> bool:
-    """Whether a number is a time, a rate or an amount of memory, or follows from one: no two runs agree in it."""
+    """Whether a number is a time, a rate, an amount of memory, or follows from one, so that it differs in every run."""
     words = set(re.findall(r"[A-Za-z]+", measurement.unit))
     if measurement.name.startswith(
         "cost/"
     ):  # exponents, crossings and lengths within a memory have other units
-        told = " ".join((measurement.name, *measurement.protocol))
-        return bool((words | set(re.findall(r"[A-Za-z]+", told.replace("_", " ")))) & _MACHINE_COST)
+        text = " ".join((measurement.name, *measurement.protocol))
+        return bool((words | set(re.findall(r"[A-Za-z]+", text.replace("_", " ")))) & _MACHINE_COST)
     return bool(words & _MACHINE)
 
 
 def allowance(values: Sequence[float]) -> float | None:
-    """How far two runs may lie apart: ``t(0.975, n - 1) * s * sqrt(2)``; None where n is below 2."""
+    """The most by which two runs may differ: ``t(0.975, n - 1) * s * sqrt(2)``; None where n is below 2."""
     if len(values) < 2:
         return None
     from scipy.special import stdtrit

@@ -41,7 +41,7 @@ class Outcome:
 
 
 def verified_file(results: Path) -> Path:
-    """Where the outcomes of a results folder are kept."""
+    """The file of the outcomes of a results folder."""
     return results / "runs" / "VERIFIED.tsv"
 
 
@@ -67,7 +67,7 @@ def keep(results: Path, outcome: Outcome) -> None:
 
 
 def outcomes(results: Path) -> list[Outcome]:
-    """All outcomes of a results folder, in the order in which they were kept; none where there is no file.
+    """All outcomes of a results folder, in order; none without a file.
 
     Raises:
         UserError: a line that is no outcome; names it.

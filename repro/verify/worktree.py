@@ -27,7 +27,7 @@ _START_FROM = re.compile(r"^start_from: (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Replay:
-    """How it went.
+    """The result of a replay.
 
     Attributes:
         record: what the run recorded, or None.
@@ -57,7 +57,7 @@ def refuse(record: RunRecord, checkout: Path) -> None:
         )
     words_of(record)
     if git(checkout, "rev-parse", "--git-dir") is None:
-        raise UserError(f"{checkout} is no git checkout, so {commit[:12]} cannot be run; use a clone")
+        raise UserError(f"{checkout} is not a git checkout, so {commit[:12]} cannot be run; use a clone")
     if git(checkout, "cat-file", "-e", f"{commit}^{{commit}}") is None:
         raise UserError(
             f"commit {commit} is not in this checkout; run `git fetch`, in a shallow clone with --unshallow"
@@ -69,12 +69,12 @@ def _refuse_hardware(record: RunRecord) -> None:
     device, nodes = record.hardware.get("device"), record.hardware.get("nodes", 1)
     if nodes != 1:
         raise UserError(f"{record.run_id} ran on {nodes} nodes ({device}); verify runs on one only")
-    if record.on_gpu and (there := gpus()) < (needed := int(record.hardware.get("count", 1))):
-        raise UserError(f"{record.run_id} ran on {needed} x {device}; PyTorch sees {there} GPUs here")
+    if record.on_gpu and (visible := gpus()) < (needed := int(record.hardware.get("count", 1))):
+        raise UserError(f"{record.run_id} ran on {needed} x {device}; PyTorch sees {visible} GPUs here")
 
 
 def gpus() -> int:
-    """How many GPUs PyTorch sees here; a process of its own asks, which takes seconds."""
+    """The number of GPUs that PyTorch sees here, from a separate process, which takes seconds."""
     words = [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return int(done.stdout) if done.returncode == 0 else 0
@@ -91,12 +91,12 @@ def words_of(record: RunRecord) -> list[str]:
     except ValueError:
         words = []
     if words[:2] != ["repro", "run"]:
-        raise UserError(f"{record.run_id} has the command {record.command!r}, which is no `repro run`")
+        raise UserError(f"{record.run_id} has the command {record.command!r}, which is not a `repro run`")
     return words[1:]
 
 
 def replay(record: RunRecord, checkout: Path, loud: bool) -> Replay:
-    """Runs the record's command with the code of its commit, first what it starts from.
+    """Runs the record's command with the code of its commit, after the runs that it starts from.
 
     Args:
         record: one that :func:`refuse` lets pass.
@@ -118,14 +118,14 @@ def replay(record: RunRecord, checkout: Path, loud: bool) -> Replay:
             first = _run(words, experiment, tree, env, loud)
             if first.record is None:
                 return first
-        made = _run(words_of(record), record.experiment, tree, env, loud)
-        if made.record is not None and made.record.commit != record.commit:
-            raise ReproError(f"the code of commit {made.record.commit} ran, not of {record.commit}")
-        return made
+        result = _run(words_of(record), record.experiment, tree, env, loud)
+        if result.record is not None and result.record.commit != record.commit:
+            raise ReproError(f"the code of commit {result.record.commit} ran, not of {record.commit}")
+        return result
 
 
 def chain(start: str | None, scale: str, tree: Path, env: dict[str, str]) -> list[str]:
-    """The experiments that must run first, in order, as the recipes of the commit say.
+    """The experiments that must run first, in order, from the recipes of the commit.
 
     Args:
         start: what the record starts from, or None.
@@ -136,18 +136,18 @@ def chain(start: str | None, scale: str, tree: Path, env: dict[str, str]) -> lis
     Raises:
         ReproError: a recipe cannot be read, or they start from one another in a circle.
     """
-    found: list[str] = []
+    experiments: list[str] = []
     while start is not None:
-        if start in found:
-            raise ReproError(f"{start} starts from itself, through {', '.join(found)}")
-        found.insert(0, start)
+        if start in experiments:
+            raise ReproError(f"{start} starts from itself, through {', '.join(experiments)}")
+        experiments.insert(0, start)
         words = [sys.executable, "-m", "repro", "config", start, "--scale", scale]
         done = subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ReproError(f"`repro config {start} --scale {scale}` failed: {done.stderr.strip()[-300:]}")
         match = _START_FROM.search(done.stdout)
         start = match[1] if match else None
-    return found
+    return experiments
 
 
 @contextlib.contextmanager
@@ -218,8 +218,8 @@ def _run(words: list[str], experiment: str, tree: Path, env: dict[str, str], lou
         return Replay(records[0])
     if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
         raise Interrupted(f"repro {shlex.join(words)} was asked to stop: nothing was compared or kept")
-    said = f": {last_lines[-1]}" if last_lines else ""
-    reason = f"repro {shlex.join(words)} ended with exit code {code} and {len(records)} records{said}"
+    last_line = f": {last_lines[-1]}" if last_lines else ""
+    reason = f"repro {shlex.join(words)} ended with exit code {code} and {len(records)} records{last_line}"
     return Replay(None, without_paths(reason, env), tuple(last_lines))
 
 

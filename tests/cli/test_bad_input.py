@@ -109,7 +109,7 @@ def test_settings(workshop: Workshop, key: str, value: str, parts: tuple[str, ..
         ("val_check_interval", "val_check_intervall", ("trainer has no key", "nearest: val_check_interval")),
         ("feed_forward:", "feedforward:", (f"{NET}.blocks", "'feedforward'", "feed_forward")),
         ("max_length: 60", "max_length: sixty", ("data.init_args.max_length", "int", "'sixty'")),
-        ("every_steps: 1,", "every_steps: 1, every_steps: 2,", ("'every_steps' stands twice", "line")),
+        ("every_steps: 1,", "every_steps: 1, every_steps: 2,", ("'every_steps' is given twice", "line")),
         ("  init_args:\n    beam", "  init_args: [\n    beam", ("tiny.yaml, line",)),
     ],
 )
@@ -147,7 +147,7 @@ def test_lightning_verbs_say_it_in_one_line_too(workshop: Workshop, verb: str) -
         ("    beam: 1", "    baem: 1", "model.init_args has no key 'baem'; nearest: beam"),
         ("max_steps: 2", "max_stepz: 2", "trainer has no key 'max_stepz'; nearest: max_steps"),
         ("title:", "titel:", "no key 'titel'; nearest: title"),
-        ("vocab_size: 300", "vocab_size: 300, vocab_size: 4", "'vocab_size' stands twice"),
+        ("vocab_size: 300", "vocab_size: 300, vocab_size: 4", "'vocab_size' is given twice"),
         ("{size: 300}", "{size: 301}", "301 entries"),
     ):
         workshop.recipe(RECIPE.replace(right, wrong))

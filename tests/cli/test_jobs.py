@@ -115,11 +115,11 @@ def test_cancel(full: FakeSlurm, workshop: Workshop) -> None:
     assert full.calls("scancel") == []
     done = call("cancel", SECOND)
     assert (done.code, done.out) == (0, f"cancelled: 12_1  {SECOND}  (pending)\n")
-    assert "save themselves" in call("cancel", "--all").out
+    assert "save a checkpoint first" in call("cancel", "--all").out
     assert full.calls("scancel") == [["scancel", "12_1"], ["scancel", "12_0", "12_1"]]
     full.queue()
     nothing = call("cancel", "--all")
-    assert (nothing.code, nothing.out) == (0, "nothing to cancel: none of it is in the queue\n")
+    assert (nothing.code, nothing.out) == (0, "nothing to cancel: no such run is in the queue\n")
     assert [row["state"] for row in call("status", "--json").json()] == ["cancelled", "cancelled"]
 
 

@@ -88,7 +88,7 @@ def test_a_key_that_is_refused_is_one_line(runs: list[Path], server: WandbServer
 
 def test_nothing_to_send_needs_no_server(workshop: Workshop) -> None:
     said = call("sync")
-    assert (said.code, said.out) == (0, "nothing to send: no run here has anything of W&B's\n")
+    assert (said.code, said.out) == (0, "nothing to send: no run here logged to W&B\n")
 
 
 def test_runs_are_sent_and_one_that_is_not_complete_fails(

@@ -86,7 +86,7 @@ def test_a_whole_store_is_kept_and_said_so(data_folder: Path, small: SentencePai
     inode = prepare("multi30k", folder, vocab_size=280, say=quiet).stat().st_ino
     said: list[str] = []
     assert prepare("multi30k", None, vocab_size=280, say=said.append).stat().st_ino == inode
-    assert said == ["kept multi30k/bpe280: it is there and whole"]
+    assert said == ["kept multi30k/bpe280: already prepared"]
 
 
 def test_the_vocabulary_is_learned_from_train_only(

@@ -104,7 +104,7 @@ def test_with_the_weights_alone_it_is_another_training(workshop: Workshop) -> No
 def test_a_training_that_cannot_go_on_is_refused(workshop: Workshop) -> None:
     _, first, second = stages(workshop)
     run(load_recipe(first, "cpu"), 1, "x")
-    with pytest.raises(UserError, match=r"goes on from step 7 .*set trainer\.max_steps above it, not to 7"):
+    with pytest.raises(UserError, match=r"continues from step 7 .*set trainer\.max_steps above it, not to 7"):
         run(load_recipe(second, "cpu", [("trainer.max_steps", 7)]), 1, "x")
     folder = load_recipe(first, "cpu").run_dir(1) / "checkpoints"
     with checkpoint_path(folder, 7).open("r+b") as file:

@@ -42,5 +42,5 @@ def test_a_cpu_run_costs_no_gpu(world: World) -> None:
 )  # fmt: skip
 def test_a_malformed_header_is_named(world: World, header: str) -> None:
     world.write("configs/gamma/bad.yaml", f"title: bad\nexpects: {{paper: {header}}}\n")
-    with pytest.raises(UserError, match=r"gamma/bad: `expects` gives"):
+    with pytest.raises(UserError, match=r"gamma/bad: `expects` must give"):
         expectation("gamma/bad", "paper")

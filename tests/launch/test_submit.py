@@ -234,7 +234,7 @@ def test_an_answer_that_was_lost_is_found_in_the_queue(world: World, cluster: Fa
 def test_an_answer_that_never_came(world: World, cluster: FakeCluster) -> None:
     """The job may yet appear: its folder stays, the entry says nothing, and the next submit looks."""
     cluster.refuses(1, complaint="Unable to contact slurm controller (connect failure)")
-    with pytest.raises(ReproError, match="the same command finds out"):
+    with pytest.raises(ReproError, match="the same command checks"):
         submit(request("alpha/base"), quiet)
     (entry,) = read_submissions()
     assert [j.job_id for j in entry.jobs] == [None]

@@ -186,7 +186,7 @@ def test_exactly_the_named_groups_are_trained(name: str, chosen: list[str] | Non
     ("name", "chosen", "said"),
     [
         ("gpt2", ["output", "norm"], "'norm' is not a group.*it has input, output, norms, positions, attention, feed_"),
-        ("gpt2", ["output", "input", "output"], "'output' is not a group of this network, or twice"),
+        ("gpt2", ["output", "input", "output"], "'output' is not a group of this network, or is repeated"),
         ("lstm", ["output", "positions"], "'positions' is not a group.*it has input, output, norms$"),
         ("lstm", ["attention"], "'attention' is not a group"),
     ],

@@ -204,6 +204,6 @@ def test_a_server_that_fails_in_between_leaves_what_came(api: WandbApi) -> None:
     coming = pull(TARGET)
     assert next(coming) == Pulled("a:v0", RECORD)
     api.fail(403)
-    with pytest.raises(ReproError, match="failed in between") as caught:
+    with pytest.raises(ReproError, match="W&B failed: ") as caught:
         list(coming)
     assert caught.value.exit_code == 1

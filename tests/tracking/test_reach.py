@@ -119,4 +119,4 @@ def test_an_address_that_is_none_is_said(bare: pytest.MonkeyPatch) -> None:
     mode, why = decide()
     assert mode == "offline"
     assert why is not None
-    assert why.startswith("WANDB_BASE_URL='http://host:port' is no address")
+    assert why.startswith("WANDB_BASE_URL='http://host:port' is not an address")

@@ -1,1 +1,1 @@
-"""What all data share: datamodules, batches, shares of ranks."""
+"""Common parts of all data: datamodules, batches, shares of ranks."""

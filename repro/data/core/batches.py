@@ -67,7 +67,7 @@ def token_batches(
 
 
 def _cut(widths: Lengths, budget: int) -> list[int]:
-    """Where batches begin and end in a list of descending widths; the first row of a batch is its widest."""
+    """Bounds of batches in a list of descending widths; the first row of a batch is its widest."""
     edges = [0]
     while edges[-1] < len(widths):
         edges.append(min(len(widths), edges[-1] + max(1, budget // int(widths[edges[-1]]))))

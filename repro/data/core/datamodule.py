@@ -1,4 +1,4 @@
-"""What all datamodules declare: to the run that seeds and records them, to the tasks, and to Lightning."""
+"""The interface of all datamodules to runs, tasks and Lightning."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -61,17 +61,17 @@ class DataModule(LightningDataModule, ABC):
         self._training: PlannedLoader[Any, Any] | None = None
         self._saved: dict[str, int] | None = None
 
-    # --- what each kind of data says ------------------------------------------------------------------------------
+    # --- interface of each kind of data ---------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def manifest_sha256(self) -> str:
-        """What tells the data apart from any other."""
+        """Identifies the data."""
 
     @property
     @abstractmethod
     def counts(self) -> dict[str, dict[str, int]]:
-        """How much the splits in use hold, and what training leaves out; by split and by what is counted."""
+        """Sizes of the splits in use, and what training leaves out; by split and quantity."""
 
     @abstractmethod
     def training_loader(self) -> PlannedLoader[Any, Any]:
@@ -86,16 +86,16 @@ class DataModule(LightningDataModule, ABC):
 
     @abstractmethod
     def expected(self, evaluation: Evaluation) -> Mapping[str, int]:
-        """What an exact evaluation counts over all ranks: ``examples``, ``tokens``, or both."""
+        """The counts that an exact evaluation must reach over all ranks: ``examples``, ``tokens``, or both."""
 
     @property
     def tokenizer(self) -> SavedTokenizer | None:
-        """What turned text into ids; None where there was no text."""
+        """The tokeniser of the data; None where there was no text."""
         return None
 
     @property
     def public(self) -> bool:
-        """Whether texts of the data may stand in records and outputs."""
+        """Whether texts of the data may appear in records and outputs."""
         return True
 
     def split(self, kind: Kind) -> str:
@@ -110,21 +110,21 @@ class DataModule(LightningDataModule, ABC):
         trainer = self.trainer
         return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
 
-    # --- what Lightning asks for ----------------------------------------------------------------------------------
+    # --- interface of Lightning -----------------------------------------------------------------------------------
 
     def evaluate_with(self, validation: Evaluation, tests: Sequence[Evaluation]) -> None:
-        """Says what the loaders of validation and test give.
+        """Sets the evaluations of the validation and test loaders.
 
         Args:
             validation: during training.
             tests: of the final model, one loader each.
 
         Raises:
-            ValueError: a selection that these data do not know.
+            ValueError: a selection that these data do not support.
         """
-        for one in (validation, *tests):
-            if one.selection is not None and not isinstance(one.selection, self.selections):
-                raise ValueError(f"{type(self).__name__} cannot select {one.selection} of a split")
+        for evaluation in (validation, *tests):
+            if evaluation.selection is not None and not isinstance(evaluation.selection, self.selections):
+                raise ValueError(f"{type(self).__name__} cannot select {evaluation.selection} of a split")
         self._validation, self._tests = validation, tests
 
     def train_dataloader(self) -> PlannedLoader[Any, Any]:

@@ -1,4 +1,4 @@
-"""Random numbers for data: the same on any machine and in any version of NumPy, whose distributions change."""
+"""Random numbers for data, the same on any machine and in any version of NumPy (whose own distributions change)."""
 
 from typing import Any
 

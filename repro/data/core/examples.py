@@ -1,4 +1,4 @@
-"""What classifiers train on: examples of a fixed number of targets, in batches of a fixed number of examples."""
+"""Data of classifiers: examples with a fixed number of targets, in batches of a fixed number of examples."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Build:
 
 
 class ExampleData(DataModule):
-    """Batches of examples, whatever they are; what all classifiers train on.
+    """Batches of examples of any kind; the data of all classifiers.
 
     An epoch has its examples in random order, the last ``size mod batch_size`` of them left out. Ranks and
     micro-batches take shares of the rows of a global batch.
@@ -97,10 +97,10 @@ class ExampleData(DataModule):
 
     @abstractmethod
     def reader(self, split: str) -> Reader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """How many targets of some examples count, ``(B,)``; the plan of training asks for whole epochs.
+        """Scored targets of some examples, ``(B,)``; the plan of training calls it for whole epochs.
 
         Args:
             split: name of the split.
@@ -112,13 +112,13 @@ class ExampleData(DataModule):
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Examples and targets of the splits in use, and the examples that an epoch of training leaves out."""
-        told = {}
+        counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             n = self.size(split)
             dropped = n % self.batch_size if split == self.train_split else 0
             targets = int(self.targets_of(split, np.arange(n, dtype=np.int64), None).sum())
-            told[split] = {"examples": n, "targets": targets, "dropped": dropped}
-        return told
+            counts[split] = {"examples": n, "targets": targets, "dropped": dropped}
+        return counts
 
     @property
     def steps_per_epoch(self) -> int:

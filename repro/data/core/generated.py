@@ -1,4 +1,4 @@
-"""What generated examples share: raw random numbers, the same on any machine, and datamodules without a store."""
+"""Base of generated examples: raw random numbers, the same on any machine, and datamodules without a store."""
 
 import hashlib
 import json
@@ -91,6 +91,6 @@ class GeneratedData(ExampleData):
 
     @cached_property
     def manifest_sha256(self) -> str:
-        """SHA-256 over the generator's version and settings, which are all there is."""
-        said = {"generator": GENERATOR_VERSION, "name": self.store_name, **self.settings, "sizes": self.sizes}
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        """SHA-256 over the generator's version and settings, which determine the data."""
+        spec = {"generator": GENERATOR_VERSION, "name": self.store_name, **self.settings, "sizes": self.sizes}
+        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

@@ -72,7 +72,7 @@ class FixedLoader(Generic[Item, Batch]):
 
 
 class PlannedLoader(Generic[Item, Batch]):
-    """Batches planned anew for each epoch, with a position that can be saved.
+    """Batches planned for each epoch, with a position that can be saved.
 
     Each pass is one epoch, the next pass the next epoch; a pass cut short is continued by the next.
     ``state_dict`` is ``{"epoch", "batch", "parts"}``: ``batch`` batches of ``epoch`` have been handed out.

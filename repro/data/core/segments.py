@@ -1,4 +1,4 @@
-"""Batches of a language model and what they are built from: segments of a flat array of tokens.
+"""Batches of a language model, built from segments of a flat array of tokens.
 
 Token ``i + 1`` is *target* ``i``: it is predicted from the tokens up to ``i``, so N tokens have N - 1 targets and the
 first token is never one. A *segment* is a table of targets, ``(rows, length)``; planning is arithmetic on their
@@ -23,7 +23,7 @@ UNSCORED = -1
 
 @dataclass(frozen=True)
 class Segment:
-    """What one batch is built from.
+    """The tokens of one batch.
 
     Attributes:
         targets: numbers of the targets, ``(B, T)``.
@@ -43,7 +43,7 @@ class Segment:
 
 
 class Lazy(Sequence[Item], Generic[Item]):
-    """A sequence whose items are made when they are asked for; a slice is lazy too."""
+    """A sequence whose items are made on access; slices are lazy too."""
 
     def __init__(self, make: Callable[[int], Item], span: range) -> None:
         self._make = make
@@ -77,15 +77,15 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
     places = None
     if segment.skip is not None or scored is not None:
         places = torch.from_numpy(np.flatnonzero(targets != UNSCORED).astype(np.int64, copy=False))
-    here = targets.size if places is None else len(places)
+    n_scored = targets.size if places is None else len(places)
     return StreamBatch(
         ids=torch.from_numpy(np.asarray(tokens[at], np.int64)),
         targets=torch.from_numpy(targets),
-        scored=None if here == targets.size else places,
+        scored=None if n_scored == targets.size else places,
         indices=torch.from_numpy(np.asarray(segment.indices, np.int64)),
         reset_memory=segment.reset_memory,
         micro_batch=segment.micro_batch,
-        step_targets=here if segment.step_targets is None else segment.step_targets,
+        step_targets=n_scored if segment.step_targets is None else segment.step_targets,
     )
 
 

@@ -1,4 +1,4 @@
-"""How ranks and micro-batches share the rows of a global batch."""
+"""Division of the rows of a global batch among ranks and micro-batches."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ class Share(NamedTuple):
     world: int = 1
     micro_batches: int = 1
 
-    def check_even(self, rows: int, what: str) -> None:
+    def check_even(self, rows: int, label: str) -> None:
         """Refuses rows of a global batch that ranks and micro-batches cannot share evenly.
 
         Args:
             rows: of a global batch.
-            what: they are, for the message.
+            label: names the rows in the message.
 
         Raises:
             UserError: names the numbers that divide them.
@@ -28,7 +28,7 @@ class Share(NamedTuple):
         if rows % (self.world * self.micro_batches):
             fitting = ", ".join(str(n) for n in range(1, rows + 1) if rows % n == 0)
             raise UserError(
-                f"{what} cannot be shared evenly by {self.world} ranks x {self.micro_batches} micro-batches; "
+                f"{label} cannot be shared evenly by {self.world} ranks x {self.micro_batches} micro-batches; "
                 f"ranks x micro-batches must be one of {fitting}"
             )
 

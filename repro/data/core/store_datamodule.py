@@ -1,4 +1,4 @@
-"""What datamodules over a prepared store share: opening it, checking it, its tokeniser where it has one."""
+"""Base of datamodules over a prepared store: opens and checks it, and loads its tokeniser if it has one."""
 
 from functools import cached_property
 
@@ -73,5 +73,5 @@ class TokenStoreDataModule(StoreDataModule):
 
     @cached_property
     def tokenizer(self) -> AnyTokenizer:
-        """What turned the text into tokens."""
+        """The tokeniser of the text."""
         return load_tokenizer(self.store.tokenizer_path)

@@ -1,4 +1,4 @@
-"""What all language models train on: a flat array of tokens for each split, in streams, blocks or sentences."""
+"""Data of all language models: a flat array of tokens for each split, in streams, blocks or sentences."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class Column:
 
 
 class StreamData(DataModule):
-    """Batches of a flat array of tokens, whatever it holds; what all language models train on.
+    """Batches of a flat array of tokens of any kind; the data of all language models.
 
     The global batch is stated in tokens: ``batch_tokens // seq_len`` rows, of which ranks and micro-batches take
     shares. Every epoch has equally many batches whatever ``seq_len`` is, so a stage changes neither the number of
@@ -134,11 +134,11 @@ class StreamData(DataModule):
         """All tokens of a split, ``(N,)``."""
 
     def scored(self, split: str) -> Bools | None:
-        """Which tokens of a split count where they are targets, ``(N,)`` bool; None is all of them."""
+        """The tokens of a split that count as targets, ``(N,)`` bool; None is all of them."""
         return None
 
     def sentences(self, split: str) -> Int64s | None:
-        """Where sentences begin (see :func:`repro.data.core.streams.sentence_order`); None where they are not known."""
+        """First tokens of sentences (see :func:`repro.data.core.streams.sentence_order`); None if not known."""
         return None
 
     def column(self, split: str) -> Column:
@@ -167,14 +167,14 @@ class StreamData(DataModule):
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Tokens and targets of the splits in use, and the targets that an epoch of training leaves out."""
-        told = {}
+        counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
             used = self.shards * self.steps_per_epoch * self.batch_tokens
             dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
-            told[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
-        return told
+            counts[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
+        return counts
 
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
@@ -199,7 +199,7 @@ class StreamData(DataModule):
         return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
-        """This rank's batches of a split, cut as the evaluation says."""
+        """This rank's batches of a split, cut according to the evaluation."""
         column, share = self.column(self.split(evaluation.kind)), self.share
         cut, tokens = self._cut(evaluation)
         planned = cut.plan(_at_most(column.n_targets, tokens), share.rank, share.world)
@@ -209,11 +209,11 @@ class StreamData(DataModule):
         """Scored targets over all ranks."""
         column = self.column(self.split(evaluation.kind))
         cut, tokens = self._cut(evaluation)
-        wanted = _at_most(column.n_targets, tokens)
-        return {"tokens": column.counted(wanted - cut.dropped(wanted))}
+        considered = _at_most(column.n_targets, tokens)
+        return {"tokens": column.counted(considered - cut.dropped(considered))}
 
     def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
-        """Streams with memory, or with a stride windows that stand alone; and how many targets are scored at most."""
+        """Streams with memory, or independent windows where there is a stride; and the most targets to score."""
         how = evaluation.selection
         how = how if isinstance(how, TextCut) else TextCut(self.seq_len)
         if how.stride is None:
@@ -221,5 +221,5 @@ class StreamData(DataModule):
         return Windows(how.seq_len, how.stride, how.rows), how.tokens
 
 
-def _at_most(there: int, wanted: int | None) -> int:
-    return there if wanted is None else min(there, wanted)
+def _at_most(available: int, limit: int | None) -> int:
+    return available if limit is None else min(available, limit)

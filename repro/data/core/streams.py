@@ -1,4 +1,4 @@
-"""How a flat array of tokens is laid into the batches of an epoch: streams with memory, shuffled blocks, sentences.
+"""Plans of an epoch over a flat array of tokens: streams with memory, shuffled blocks, sentences.
 
 Every rank plans the same global batches, a pure function of (seed, epoch, step), and takes its rows of them.
 """
@@ -45,16 +45,16 @@ def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
 
 
 class Order(Protocol):
-    """Where the rows of each step lie."""
+    """Positions of the rows of each step."""
 
     def targets(self, step: int, rows: Int64s) -> Int64s:
         """Targets ``(B, T)`` of some rows of a step."""
 
     def indices(self, step: int, rows: Int64s) -> Int64s:
-        """Which stream or block some rows of a step are, ``(B,)``."""
+        """The number of the stream or block of some rows of a step, ``(B,)``."""
 
     def reset_memory(self, step: int) -> bool:
-        """Whether memories start anew with this step."""
+        """Whether memories are empty at this step."""
 
 
 @dataclass(frozen=True)

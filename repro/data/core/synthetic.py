@@ -1,4 +1,4 @@
-"""Generated streams whose right answers are known. Made from (seed, split) alone, the same on any machine."""
+"""Generated streams with known answers. Functions of (seed, split) alone, the same on any machine."""
 
 import hashlib
 import json
@@ -43,13 +43,13 @@ class Echo:
         """The first ``n`` tokens of a split, ``(n,)``; splits share nothing."""
         numbers = stream(GENERATOR_VERSION, SPLITS.index(split), self.symbols, self.lag)
         drawn = numbers.random_raw(n) >> np.uint64(11)
-        found = (drawn % np.uint64(self.symbols)).astype(np.uint16)
+        tokens = (drawn % np.uint64(self.symbols)).astype(np.uint16)
         answers = self.answers(n)
-        found[answers] = found[np.flatnonzero(answers) - self.lag]
-        return found
+        tokens[answers] = tokens[np.flatnonzero(answers) - self.lag]
+        return tokens
 
     def answers(self, n: int) -> Bools:
-        """Which of ``n`` tokens repeat an earlier one: those at odd places, once there is one so far back."""
+        """Which of ``n`` tokens repeat an earlier one: those at odd positions that have one so far back."""
         places: Int64s = np.arange(n, dtype=np.int64)
         return (places % 2 == 1) & (places >= self.lag)
 
@@ -101,11 +101,11 @@ class EchoData(StreamData):
 
     @cached_property
     def manifest_sha256(self) -> str:
-        """SHA-256 over the generator's version and settings, which are all there is."""
-        said = {
+        """SHA-256 over the generator's version and settings, which determine the data."""
+        spec = {
             "generator": GENERATOR_VERSION,
             "symbols": self.vocab_size,
             "lag": self.echo.lag,
             **self.sizes,
         }
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

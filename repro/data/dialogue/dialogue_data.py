@@ -44,17 +44,17 @@ class DialogueReader:
 
     @cached_property
     def turns(self) -> Int64s:
-        """Where each conversation begins among the utterances, ``(N + 1,)``."""
+        """Offsets of the conversations among the utterances, ``(N + 1,)``."""
         return self.store.offsets(self.split, "speakers")
 
     @cached_property
     def words(self) -> Int64s:
-        """Where each conversation begins among the tokens of the utterances, ``(N + 1,)``."""
+        """Offsets of the conversations among the tokens of the utterances, ``(N + 1,)``."""
         return np.asarray(self.store.offsets(self.split, "utterances")[self.turns])
 
     @cached_property
     def context(self) -> Int64s:
-        """Tokens of what stands before the utterances of each conversation, ``(N,)``."""
+        """Numbers of tokens before the utterances of each conversation, ``(N,)``."""
         topics = self.store.tokens(self.split, "topics")
         lengths = [len(self.document(place)) for place in range(int(topics.max()) + 1)]
         return np.array(lengths, np.int64)[topics]
@@ -71,7 +71,7 @@ class DialogueReader:
         return np.diff(self.words)[indices].astype(np.int64)
 
     def document(self, place: int) -> Int64s:
-        """What stands before the utterances where a document is talked about, ``(S,)``."""
+        """The tokens before the utterances of a conversation about a document, ``(S,)``."""
         if self.seen == "none":
             return np.zeros(0, np.int64)
         begin, end = self.store.offsets(self.split, "documents")[place : place + 2]
@@ -171,24 +171,24 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
         """
         if tuple(store.manifest.parts) != PARTS:
             raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not conversations")
-        there = store.manifest.tokenizer["size"] + len(MARKS)
-        if there != self.vocab_size:
+        size = store.manifest.tokenizer["size"] + len(MARKS)
+        if size != self.vocab_size:
             raise UserError(
-                f"store {store.name} and {len(MARKS)} marks make a vocabulary of {there}, not {self.vocab_size}; "
+                f"store {store.name} and {len(MARKS)} marks make a vocabulary of {size}, not {self.vocab_size}; "
                 "set data.vocab_size"
             )
 
     @cached_property
     def tokenizer(self) -> Subwords | Gpt2Bpe:
-        """What turned the text into tokens."""
+        """The tokeniser of the text."""
         return cast(Subwords | Gpt2Bpe, load_tokenizer(self.store.tokenizer_path))
 
     @property
     def ends(self) -> Ends:
-        """The tokeniser's; GPT-2's one special symbol is padding too."""
-        said = self.tokenizer
-        pad = said.eos_id if said.pad_id is None else said.pad_id
-        return Ends(pad, said.bos_id, said.eos_id)
+        """The tokeniser's special symbols; GPT-2's only one is also padding."""
+        tokenizer = self.tokenizer
+        pad = tokenizer.eos_id if tokenizer.pad_id is None else tokenizer.pad_id
+        return Ends(pad, tokenizer.bos_id, tokenizer.eos_id)
 
     def words(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
@@ -199,9 +199,9 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
         return len(self.reader(split).turns) - 1
 
     def reader(self, split: str) -> DialogueReader:
-        """What makes the rows of a split."""
+        """The reader of a split, which makes its rows."""
         return DialogueReader(self.store, split, self.document, self.seq_len, self.ends, self.score_all)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """How many targets of some conversations count, ``(B,)``."""
+        """Scored targets of some conversations, ``(B,)``."""
         return self.reader(split).targets_of(indices, epoch)

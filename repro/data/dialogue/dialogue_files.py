@@ -98,14 +98,16 @@ def read_conversations(folder: Path, split: str, documents: dict[int, str]) -> C
     """
     records, digest = _records(folder, f"Conversations/{FOLDERS[split]}")
     read = [_conversation(record, where, documents) for where, record in records]
-    found = [one for one, _ in read if one.utterances]
-    if not found:
-        raise UserError(f"--from {folder}: nobody says anything in {split}; use the original files")
-    return Conversations(found, sum(empty for _, empty in read), digest)
+    conversations = [conversation for conversation, _ in read if conversation.utterances]
+    if not conversations:
+        raise UserError(
+            f"--from {folder}: no conversation in {split} has an utterance; use the original files"
+        )
+    return Conversations(conversations, sum(empty for _, empty in read), digest)
 
 
 def _records(folder: Path, name: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-    """Where each of a folder's files lies and what it holds, and the SHA-256 of them all."""
+    """Path and content of each file of a folder, and the SHA-256 of all of them."""
     paths = glob_packed(folder / name, "*.json")
     if not paths:
         raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
@@ -145,13 +147,13 @@ def _conversation(record: dict[str, Any], where: str, documents: dict[int, str])
     topic, history = _topic(record, where), record.get("history")
     if topic not in documents:
         raise UserError(f"{where}: no document has wikiDocumentIdx {topic}; use the original files")
-    if not isinstance(history, list) or not all(isinstance(said, dict) for said in history):
+    if not isinstance(history, list) or not all(isinstance(utterance, dict) for utterance in history):
         raise UserError(f"{where}: no utterances under 'history'; use the original files")
     speakers, utterances = [], []
-    for said in history:
-        if said.get("uid") not in SPEAKERS:
-            raise UserError(f"{where}: uid {said.get('uid')!r} is not {' or '.join(SPEAKERS)}")
-        if text := _text(said, "text", where):
-            speakers.append(SPEAKERS.index(said["uid"]))
+    for utterance in history:
+        if utterance.get("uid") not in SPEAKERS:
+            raise UserError(f"{where}: uid {utterance.get('uid')!r} is not {' or '.join(SPEAKERS)}")
+        if text := _text(utterance, "text", where):
+            speakers.append(SPEAKERS.index(utterance["uid"]))
             utterances.append(text)
     return Conversation(topic, speakers, utterances), len(history) - len(utterances)

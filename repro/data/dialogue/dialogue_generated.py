@@ -52,7 +52,7 @@ class Talk:
 
     @property
     def words(self) -> int:
-        """Symbols that are no marks: the special ones, names of sections, words of topics."""
+        """Number of symbols that are not marks: special ones, names of sections, words of topics."""
         return SPECIALS + self.sections + self.topics * self.topic_words
 
     @property
@@ -96,7 +96,7 @@ class GeneratedDialogue:
         return every if self.score_all and epoch is not None else self.talk.spoken
 
     def row(self, index: int, epoch: int | None) -> tuple[Int64s, Int64s]:
-        """What stands before the utterances, and these behind their speakers' marks."""
+        """The tokens before the utterances, and the utterances, each after its speaker's mark."""
         talk = self.talk
         counts = [talk.sections, talk.sections * talk.section_words, talk.questions]
         drawn = raw(sum(counts) + talk.questions * talk.answer_words, DIALOGUE, self.split, epoch, index)
@@ -106,11 +106,11 @@ class GeneratedDialogue:
         )  # word of each section
         names = SPECIALS + np.arange(talk.sections)
         text = first[:, None] + below(word, talk.topic_words).reshape(talk.sections, -1)
-        asked = below(question, talk.sections)
-        said = first[asked][:, None] + below(answer, talk.topic_words).reshape(talk.questions, -1)
+        sections = below(question, talk.sections)
+        answers = first[sections][:, None] + below(answer, talk.topic_words).reshape(talk.questions, -1)
         speakers = np.tile(talk.words + np.array([1, 2]), (talk.questions, 1))
         utterances = np.concatenate(
-            [speakers[:, :1], names[asked][:, None], speakers[:, 1:], said], 1
+            [speakers[:, :1], names[sections][:, None], speakers[:, 1:], answers], 1
         ).ravel()
         document = np.concatenate([names[:, None], text], 1).ravel()
         if not self.shown:
@@ -175,7 +175,7 @@ class GeneratedDialogueData(Marked, GeneratedData):
         return replace(self.table, split=split)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """How many targets of some conversations count, ``(B,)``."""
+        """Scored targets of some conversations, ``(B,)``."""
         return np.full(len(indices), self.table.targets_of(epoch), np.int64)
 
     @property

@@ -1,4 +1,4 @@
-"""What all conversations share: marks, and rows of ids with what follows each."""
+"""Common parts of all conversations: marks, and rows of ids with their targets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Ends(NamedTuple):
 
 
 class Marked(ABC):
-    """Base of datamodules of conversations, beside what says where these come from.
+    """Base of datamodules of conversations; combined with a class for their source.
 
     Attributes:
         n_classes: ids there are, the marks among them.
@@ -59,7 +59,7 @@ def lay_out(rows: Sequence[tuple[Int64s, Int64s]], first_mark: int, pad: int, sc
     """Conversations as rows of a language model.
 
     Args:
-        rows: of each what stands before the utterances, and these, behind their speakers' marks.
+        rows: for each, the tokens before the utterances, and the utterances, each after its speaker's mark.
         first_mark: the lowest id of a mark.
         pad: id of padding.
         score_all: every token counts that follows another; else the words of utterances alone.
@@ -67,11 +67,11 @@ def lay_out(rows: Sequence[tuple[Int64s, Int64s]], first_mark: int, pad: int, sc
     Returns:
         Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count.
     """
-    lengths = np.array([len(before) + len(said) - 1 for before, said in rows], np.int64)
+    lengths = np.array([len(before) + len(spoken) - 1 for before, spoken in rows], np.int64)
     inputs = np.full((len(rows), int(lengths.max(initial=1))), pad, np.int64)
     targets = np.full_like(inputs, -1)
-    for row, (before, said) in enumerate(rows):
-        ids = np.concatenate([before, said])
+    for row, (before, spoken) in enumerate(rows):
+        ids = np.concatenate([before, spoken])
         following = ids[1:].copy()
         if not score_all:
             following[: len(before)] = -1

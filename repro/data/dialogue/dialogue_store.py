@@ -35,12 +35,14 @@ def fill_dialogues(data_set: SubwordSet, writer: StoreWriter, variant: str, opti
     splits = {split: read_conversations(folder, split, documents) for split in data_set.splits}
     for split, read in splits.items():
         data_set.compare(split, read.sha256, f"--from {folder}, conversations of {split}")
-    said = (text for talk in splits[TRAIN].found for text in talk.utterances)
+    utterances = (text for talk in splits[TRAIN].found for text in talk.utterances)
     tokenizer: Subwords | Gpt2Bpe
     if variant == GPT2 and options.tokenizer is not None:
         tokenizer = load_gpt2(options.tokenizer)
     else:
-        tokenizer = subwords(options.tokenizer, chain(documents.values(), said), data_set.learned(options))
+        tokenizer = subwords(
+            options.tokenizer, chain(documents.values(), utterances), data_set.learned(options)
+        )
     counts = {
         split: _write_split(writer, split, documents, read.found, tokenizer) for split, read in splits.items()
     }

@@ -41,10 +41,10 @@ def read_archive(data_set: PictureArchives, folder: Path, split: str) -> Iterato
         raise UserError(f"--from {folder}: neither {tar.name} (not packed any further) nor a folder {stem}")
     where = tar if tar.is_file() else below
     files = sorted(_in_tar(tar) if tar.is_file() else _in_folder(below))
-    wanted = data_set.examples[split]
-    if len(files) != wanted:
+    expected = data_set.examples[split]
+    if len(files) != expected:
         raise UserError(
-            f"{where}: {len(files):,} pictures, {data_set.name} has {wanted:,} in {split}; get it again"
+            f"{where}: {len(files):,} pictures, {data_set.name} has {expected:,} in {split}; get it again"
         )
     for name, content in _contents(where, files):
         yield _decoded(f"{where}, {name}", content, data_set.shape)
@@ -96,11 +96,11 @@ def _decoded(where: str, content: bytes, shape: tuple[int, int, int]) -> _Bytes:
     height, width, _ = shape
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
-            found, mode = image.size, image.mode
-            if found == (width, height) and mode in ("RGB", "L"):
+            size, mode = image.size, image.mode
+            if size == (width, height) and mode in ("RGB", "L"):
                 return np.asarray(image.convert("RGB"))
-    except Exception as error:  # what is damaged may raise anything
+    except Exception as error:  # a damaged file may raise anything
         raise UserError(f"{where}: no PNG that can be read ({error or type(error).__name__})") from None
-    if found != (width, height):
-        raise UserError(f"{where}: a picture of {found[1]} x {found[0]}, not {height} x {width}")
+    if size != (width, height):
+        raise UserError(f"{where}: a picture of {size[1]} x {size[0]}, not {height} x {width}")
     raise UserError(f"{where}: a picture of mode {mode}, neither in colour nor grey")

@@ -1,4 +1,4 @@
-"""Files of pictures as people have them: MNIST's idx files, CIFAR-10 as flat bytes or as its original pickles."""
+"""Common files of pictures: MNIST's idx files, CIFAR-10 as flat bytes or as its original pickles."""
 
 import hashlib
 import io
@@ -51,30 +51,30 @@ def read_mnist(folder: Path, shape: Shape) -> Splits:
         UserError: one is missing, damaged, or holds something else.
     """
     height, width, _ = shape
-    found = {}
+    splits = {}
     for split, stem in _IDX.items():
         images = _read_idx(folder, f"{stem}-images-idx3-ubyte", (height, width))
         labels = _read_idx(folder, f"{stem}-labels-idx1-ubyte", ())
-        found[split] = Labelled(images.reshape(-1, *shape), labels)
-    return found
+        splits[split] = Labelled(images.reshape(-1, *shape), labels)
+    return splits
 
 
-def _read_idx(folder: Path, stem: str, wanted: tuple[int, ...]) -> Bytes:
-    """Items of the shape wanted, ``(N, *wanted)``."""
+def _read_idx(folder: Path, stem: str, item_shape: tuple[int, ...]) -> Bytes:
+    """Items ``(N, *item_shape)``."""
     path, content = _open(folder, stem)
-    axes = 1 + len(wanted)
+    axes = 1 + len(item_shape)
     header = 4 + 4 * axes
     magic, *shape = struct.unpack_from(f">{1 + axes}I", content.ljust(header, b"\0"))
     if magic != _magic(axes):
         raise UserError(
             f"{path}: begins with the number {magic}, {stem} begins with {_magic(axes)}; use the original file"
         )
-    if tuple(shape[1:]) != wanted:
-        said = " x ".join(map(str, shape[1:]))
-        raise UserError(f"{path}: pictures of {said}, not {' x '.join(map(str, wanted))}")
-    told = header + int(np.prod(shape, dtype=object))
-    if len(content) != told:
-        raise UserError(f"{path}: {len(content):,} bytes, its header says {told:,}; get the file again")
+    if tuple(shape[1:]) != item_shape:
+        dimensions = " x ".join(map(str, shape[1:]))
+        raise UserError(f"{path}: pictures of {dimensions}, not {' x '.join(map(str, item_shape))}")
+    expected = header + int(np.prod(shape, dtype=object))
+    if len(content) != expected:
+        raise UserError(f"{path}: {len(content):,} bytes, its header says {expected:,}; get the file again")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -89,7 +89,7 @@ def _idx_content(items: Bytes) -> bytes:
 
 
 def mnist_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
-    """What the four files hold, by their names."""
+    """Contents of the four files by name."""
     for split, stem in _IDX.items():
         yield f"{stem}-images-idx3-ubyte", _idx_content(splits[split].images[..., 0])
         yield f"{stem}-labels-idx1-ubyte", _idx_content(splits[split].labels)
@@ -127,12 +127,12 @@ def read_cifar10(folder: Path, shape: Shape) -> Splits:
 
 
 def _read_flat(folder: Path, stem: str, shape: Shape) -> Bytes:
-    """Pictures of a file of nothing but pixels, channels last."""
+    """Pictures of a file that holds only pixels, channels last."""
     path, content = _open(folder, f"{stem}.u8")
     size = int(np.prod(shape))
     if not content or len(content) % size:
-        said = " x ".join(map(str, shape))
-        raise UserError(f"{path}: {len(content):,} bytes are no pictures of {said} = {size:,}")
+        dimensions = " x ".join(map(str, shape))
+        raise UserError(f"{path}: {len(content):,} bytes are not pictures of {dimensions} = {size:,}")
     return np.frombuffer(content, np.uint8).reshape(-1, *shape)
 
 
@@ -146,13 +146,13 @@ def _read_pickle(folder: Path, stem: str, shape: Shape) -> Labelled:
     height, width, channels = shape
     try:
         batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # what is damaged may raise anything
+    except Exception as error:  # a damaged file may raise anything
         raise UserError(f"cannot read {path}: {error or type(error).__name__}; get the file again") from None
     rows, labels = (batch.get(key) for key in ("data", "labels")) if isinstance(batch, dict) else (None, None)
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (math.prod(shape),):
-        raise UserError(f"{path}: its data are no rows of {math.prod(shape):,} bytes; use the original file")
-    if not isinstance(labels, list) or not all(isinstance(one, int) for one in labels):
-        raise UserError(f"{path}: its labels are no list of numbers; use the original file")
+        raise UserError(f"{path}: its data are not rows of {math.prod(shape):,} bytes; use the original file")
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+        raise UserError(f"{path}: its labels are not a list of numbers; use the original file")
     planes = rows.reshape(-1, channels, height, width)
     classes = np.array(labels, np.int64).clip(-1, 255).astype(np.uint8)
     return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), classes)
@@ -162,7 +162,7 @@ class _Unpickler(Unpickler):
     """Loads plain values and NumPy arrays. A file that names anything else is refused, so none of its code runs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a pickled array names: its maker, its class, its type, and how its bytes are written."""
+        """The names in a pickled array: its constructor, its class, its type, and the encoding of its bytes."""
         if f"{module}.{name}" == "_codecs.encode":
             return str.encode
         if module.partition(".")[0] == "numpy" and name in _ARRAYS:
@@ -171,7 +171,7 @@ class _Unpickler(Unpickler):
 
 
 def cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
-    """What the flat files hold, by their names."""
+    """Contents of the flat files by name."""
     for n, part in enumerate(np.array_split(splits["train"].images, TRAIN_FILES), 1):
         yield f"train-images-{n}", part.tobytes()
     yield "train-labels", splits["train"].labels.tobytes()
@@ -180,7 +180,7 @@ def cifar10_contents(splits: Splits) -> Iterator[tuple[str, bytes]]:
 
 
 def in_file_order(hashes: Mapping[str, str], train: Labelled) -> Labelled:
-    """Puts the five files of training pictures of CIFAR-10 into their order; leaves what is not they as it is.
+    """Puts the five files of training pictures of CIFAR-10 into their order; leaves other data unchanged.
 
     Args:
         hashes: known SHA-256 of each.
@@ -188,9 +188,9 @@ def in_file_order(hashes: Mapping[str, str], train: Labelled) -> Labelled:
     """
     parts = np.array_split(train.images, TRAIN_FILES)
     known = [hashes.get(f"train-images-{n}") for n in range(1, 1 + TRAIN_FILES)]
-    found = [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
-    if set(known) != set(found):
+    actual = [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
+    if set(known) != set(actual):
         return train
-    order = [found.index(str(digest)) for digest in known]
+    order = [actual.index(str(digest)) for digest in known]
     labels = np.array_split(train.labels, TRAIN_FILES)
     return Labelled(np.concatenate([parts[n] for n in order]), np.concatenate([labels[n] for n in order]))

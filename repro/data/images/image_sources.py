@@ -58,7 +58,7 @@ class LabelledPictures(PictureSet):
 
     @abstractmethod
     def contents(self, splits: "Splits") -> Iterator[tuple[str, bytes]]:
-        """What the known files would hold if they had these pictures, by their keys."""
+        """Contents of the known files if they had these pictures, by key."""
 
     def arranged(self, splits: "Splits") -> "Splits":
         """The pictures of the hub in the order of the original files."""

@@ -33,15 +33,15 @@ def fill_pictures(
     else:
         where, origin = f"--from {options.from_dir}", data_set.origin()
         splits = data_set.read(options.from_dir)
-    for split, one in splits.items():
-        _check(f"{where}, {split}", one, data_set.n_classes)
+    for split, pictures in splits.items():
+        _check(f"{where}, {split}", pictures, data_set.n_classes)
     origin.update(_compare(data_set, splits, where))
     counts: dict[str, dict[str, Any]] = {}
-    for split, one in splits.items():
+    for split, pictures in splits.items():
         with writer.stream(images_file(split)) as opened:
-            opened.write(np.ascontiguousarray(one.images).data)
-        writer.write(labels_file(split), one.labels.tobytes())
-        counts[split] = {"examples": len(one.labels), "shape": list(one.images.shape[1:])}
+            opened.write(np.ascontiguousarray(pictures.images).data)
+        writer.write(labels_file(split), pictures.labels.tobytes())
+        counts[split] = {"examples": len(pictures.labels), "shape": list(pictures.images.shape[1:])}
     return Manifest.of(data_set, variant, origin, counts, {})
 
 
@@ -55,7 +55,7 @@ def fill_archives(data_set: PictureArchives, writer: StoreWriter, variant: str, 
         file, n = images_file(split), 0
         with writer.stream(file) as opened:
             images = read_archive(data_set, options.folder, split)
-            # a bar only where somebody looks at it
+            # a progress bar only on a terminal
             for image in tqdm(images, split, data_set.examples[split], unit=" pictures", disable=None):
                 opened.write(image.tobytes())
                 n += 1
@@ -76,10 +76,10 @@ def labels_file(split: str) -> str:
 
 
 def _from_hub(data_set: LabelledPictures) -> tuple[Splits, dict[str, Any]]:
-    found, origin = download(data_set)
+    downloaded, origin = download(data_set)
     image, label = data_set.columns
     splits = {}
-    for split, rows in found.items():
+    for split, rows in downloaded.items():
         labels = np.array(list(rows[label]), np.int64).clip(-1, 255).astype(np.uint8)
         splits[split] = Labelled(_pixels(data_set, rows[image]), labels)
     return data_set.arranged(splits), origin
@@ -88,31 +88,31 @@ def _from_hub(data_set: LabelledPictures) -> tuple[Splits, dict[str, Any]]:
 def _pixels(data_set: LabelledPictures, column: Iterable[object]) -> Bytes:
     """Pictures ``(N, H, W, C)`` of a column of the hub."""
     shape, where = data_set.shape, on_hub(data_set)
-    found: list[Bytes] = []
+    pictures: list[Bytes] = []
     try:
         for picture in column:
-            found.append(np.asarray(picture))  # noqa: PERF401  # a bad one is named by its number
+            pictures.append(np.asarray(picture))  # noqa: PERF401  # a bad one is named by its number
     except ImportError:
         raise UserError(f"the package `Pillow` is not installed; install it, or {remedy(data_set)}") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{where}: picture {len(found)}: {error}") from None
-    for n, one in enumerate(found):
-        if one.dtype != np.uint8 or one.shape not in (shape, shape[:2] if shape[2] == 1 else shape):
-            raise UserError(f"{where}: picture {n} has {one.shape} {one.dtype}, not {shape}")
-    return np.stack(found).reshape(-1, *shape) if found else np.zeros((0, *shape), np.uint8)
+        raise UserError(f"{where}: picture {len(pictures)}: {error}") from None
+    for n, array in enumerate(pictures):
+        if array.dtype != np.uint8 or array.shape not in (shape, shape[:2] if shape[2] == 1 else shape):
+            raise UserError(f"{where}: picture {n} has {array.shape} {array.dtype}, not {shape}")
+    return np.stack(pictures).reshape(-1, *shape) if pictures else np.zeros((0, *shape), np.uint8)
 
 
-def _check(where: str, one: Labelled, n_classes: int) -> None:
-    if len(one.images) != len(one.labels) or not len(one.labels):
-        raise UserError(f"{where}: {len(one.images):,} pictures and {len(one.labels):,} labels")
-    wrong = np.flatnonzero(one.labels >= n_classes)
+def _check(where: str, pictures: Labelled, n_classes: int) -> None:
+    if len(pictures.images) != len(pictures.labels) or not len(pictures.labels):
+        raise UserError(f"{where}: {len(pictures.images):,} pictures and {len(pictures.labels):,} labels")
+    wrong = np.flatnonzero(pictures.labels >= n_classes)
     if len(wrong):
-        said = f"label {one.labels[wrong[0]]} of picture {wrong[0]}"
-        raise UserError(f"{where}: {said} is not below {n_classes}; use the original files")
+        example = f"label {pictures.labels[wrong[0]]} of picture {wrong[0]}"
+        raise UserError(f"{where}: {example} is not below {n_classes}; use the original files")
 
 
 def _compare(data_set: LabelledPictures, splits: Splits, where: str) -> dict[str, Any]:
-    """Compares every known hash; what of the pictures is not known to be the original."""
+    """Compares every known hash; returns the facts about pictures that are not known to be the original."""
     lossy, unpinned = 0, []
     for key, content in data_set.contents(splits):
         digest = sha256_of([content])
@@ -122,5 +122,5 @@ def _compare(data_set: LabelledPictures, splits: Splits, where: str) -> dict[str
             lossy += data_set.lossy[digest]
         else:
             unpinned.append(key)
-    found: dict[str, Any] = {"lossy_test_images": lossy} if lossy else {}
-    return {**found, "unpinned": unpinned} if unpinned else found
+    facts: dict[str, Any] = {"lossy_test_images": lossy} if lossy else {}
+    return {**facts, "unpinned": unpinned} if unpinned else facts

@@ -1,6 +1,6 @@
 """Reading pictures of a prepared store: which of them a split has, and how training changes them.
 
-What models make of them, patches or sequences of pixels, lies elsewhere.
+Their forms for models, patches or sequences of pixels, are in other modules.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from repro.errors import UserError
 AUGMENTATION_VERSION = 1
 HELD_OUT = 10  # key of the random choice of validation pictures, the same for every seed
 ANGLES = 4096  # how finely angles are drawn
-_ONE = 30  # bits behind the point of sines and cosines
+_ONE = 30  # fractional bits of sines and cosines
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Shifts(NamedTuple):
-    """How each picture of a batch is changed, all ``(B,)``.
+    """The transformation of each picture of a batch, all ``(B,)``.
 
     Attributes:
         top: row of the padded picture at which the cut-out begins.
@@ -71,14 +71,14 @@ class Augmentation:
         return self.moved(images, self.draw(numbers, epoch))
 
     def draw(self, numbers: Int64s, epoch: int) -> Shifts:
-        """How each picture is changed in an epoch."""
+        """The transformation of each picture in an epoch."""
         drawn = [stream(AUGMENTATION_VERSION, self.seed, epoch, int(n)).random_raw(4) for n in numbers]
         raw = (np.array(drawn, np.uint64).reshape(-1, 4) >> np.uint64(11)).astype(np.int64)
         places = 2 * self.padding + 1
         return Shifts(raw[:, 0] % places, raw[:, 1] % places, raw[:, 2] % 2 == 1, raw[:, 3] % ANGLES)
 
     def moved(self, images: Bytes, shifts: Shifts) -> Bytes:
-        """Pictures ``(B, H, W, C)`` that are changed as given: goes back from each new pixel to the old one."""
+        """Transforms pictures ``(B, H, W, C)``, by the old position of each new pixel."""
         height, width = images.shape[1:3]
         rows, columns = turned(height, width, shifts.angle, self.degrees)
         inside = _within(rows, height) & _within(columns, width)
@@ -87,8 +87,8 @@ class Augmentation:
         columns = columns + (shifts.left - self.padding)[:, None, None]
         inside &= _within(rows, height) & _within(columns, width)
         which = np.arange(len(images))[:, None, None]
-        found = images[which, rows.clip(0, height - 1), columns.clip(0, width - 1)]
-        return np.where(inside[..., None], found, np.uint8(0))
+        pixels = images[which, rows.clip(0, height - 1), columns.clip(0, width - 1)]
+        return np.where(inside[..., None], pixels, np.uint8(0))
 
 
 def _within(places: Int64s, size: int) -> Bools:
@@ -99,12 +99,12 @@ def _within(places: Int64s, size: int) -> Bools:
 def angles(degrees: float) -> tuple[Int64s, Int64s]:
     """Cosines and sines of ``ANGLES`` equally spaced angles in ``(-degrees, degrees)``, times 2^30, rounded."""
     at = np.deg2rad(degrees * ((2 * np.arange(ANGLES) + 1) / ANGLES - 1))
-    one = 2.0**_ONE
-    return np.rint(np.cos(at) * one).astype(np.int64), np.rint(np.sin(at) * one).astype(np.int64)
+    unit = 2.0**_ONE
+    return np.rint(np.cos(at) * unit).astype(np.int64), np.rint(np.sin(at) * unit).astype(np.int64)
 
 
 def turned(height: int, width: int, which: Int64s, degrees: float) -> tuple[Int64s, Int64s]:
-    """Where the pixels of a picture turned about its centre come from; they may lie outside.
+    """Source positions of the pixels of a picture turned about its centre; they may be outside.
 
     Args:
         height: of the picture.
@@ -116,7 +116,7 @@ def turned(height: int, width: int, which: Int64s, degrees: float) -> tuple[Int6
         Rows and columns, ``(B, height, width)``.
     """
     cosine, sine = (table[which][:, None, None] for table in angles(degrees))
-    # twice the distance from the centre, which lies between pixels
+    # twice the distance from the centre, which is between pixels
     down = 2 * np.arange(height, dtype=np.int64)[:, None] - (height - 1)
     right = 2 * np.arange(width, dtype=np.int64)[None, :] - (width - 1)
     columns = (cosine * right - sine * down + (width << _ONE)) >> (_ONE + 1)
@@ -138,7 +138,7 @@ def bordered(images: Bytes, side: int) -> Bytes:
 
 
 def held_out(n: int, val_examples: int) -> tuple[Int64s, Int64s]:
-    """Which of ``n`` training pictures are for training and which for validation, both in rising order.
+    """The indices of ``n`` training pictures for training and for validation, both ascending.
 
     The same on any machine and for any seed; fewer validation pictures are some of the more.
     """
@@ -148,7 +148,7 @@ def held_out(n: int, val_examples: int) -> tuple[Int64s, Int64s]:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of one split, read from disk as they are asked for. Cheap to send to a worker process.
+    """Pictures of one split, read from disk on access. Cheap to send to a worker process.
 
     Args:
         folder: of the store.
@@ -156,7 +156,7 @@ class Pictures:
         shape: of the split's pictures there, ``(N, H, W, C)``.
         chosen: which of them these are, ``(M,)``.
         grey: colours are turned into grey.
-        side: of the square in whose middle each is put; None leaves them as they are.
+        side: of the square in which each is centred; None leaves them unchanged.
         augmentation: how training changes them, if it does.
     """
 
@@ -214,7 +214,7 @@ def open_pictures(
         split: ``train``, ``val``, ``test``.
         val_examples: pictures of ``val``.
         grey: colours are turned into grey.
-        side: of the square in whose middle each is put; None leaves them as they are.
+        side: of the square in which each is centred; None leaves them unchanged.
         augmentation: how training changes them, if it does.
 
     Raises:
@@ -223,8 +223,8 @@ def open_pictures(
     stored = "train" if split == "val" and val_examples else split
     counts = store.manifest.counts[store.split(stored)]
     n, (height, width, channels) = counts["examples"], counts["shape"]
-    rest, val = held_out(n, val_examples if stored == "train" else 0)
-    chosen = val if split == "val" and val_examples else rest  # a store may have a split of that name
+    train, val = held_out(n, val_examples if stored == "train" else 0)
+    chosen = val if split == "val" and val_examples else train  # a store may have a split of that name
     return Pictures(store.path, stored, (n, height, width, channels), chosen, grey, side, augmentation)
 
 

@@ -156,7 +156,7 @@ class PatchData(StoreDataModule, ExampleData):
         return len(self.pictures(split))
 
     def pictures(self, split: str) -> Pictures:
-        """The pictures of a split, those of training augmented if asked for."""
+        """The pictures of a split; those of training are augmented if configured."""
         augmented = self.augment and split == self.train_split
         return self._opened(self.store, split, augmentation=Augmentation(self.seed) if augmented else None)
 
@@ -166,14 +166,14 @@ class PatchData(StoreDataModule, ExampleData):
 
 
 def look_of(store_name: str) -> PictureSet:
-    """What the pictures of a data set are.
+    """The picture data set of that name.
 
     Raises:
         UserError: no such data set, or it holds no pictures.
     """
     data_set = find_data_set(store_name)
     if not isinstance(data_set, PictureSet):
-        those = ", ".join(one.name for one in DATA_SETS.values() if isinstance(one, PictureSet))
+        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PictureSet))
         raise UserError(f"{data_set.name} holds no pictures; data sets that do: {those}")
     return data_set
 
@@ -191,8 +191,8 @@ def _seen(name: str, look: PictureSet, grey: bool, size: int | None) -> tuple[in
 def _check_scale(mean: list[float] | None, std: list[float] | None, channels: int) -> None:
     if (mean is None) != (std is None):
         raise UserError("mean and std go together: give both or neither")
-    for name, given in (("mean", mean), ("std", std)):
-        if given is not None and len(given) != channels:
-            raise UserError(f"{name} {given} has {len(given)} numbers for {channels} channels")
+    for name, numbers in (("mean", mean), ("std", std)):
+        if numbers is not None and len(numbers) != channels:
+            raise UserError(f"{name} {numbers} has {len(numbers)} numbers for {channels} channels")
     if std is not None and min(std) <= 0:
         raise UserError(f"std {std} must be above 0")

@@ -1,4 +1,4 @@
-"""Pictures as sequences of single values, row by row: what models that draw them are trained on."""
+"""Pictures as sequences of single values, row by row, for generative models."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -118,12 +118,12 @@ class PixelData(StoreDataModule, ExampleData):
     def pictures(self, split: str) -> Pictures:
         """The pictures of a split."""
         if split == self.test_split:  # the store may know it by another name, which here means something else
-            found = open_pictures(self.store, self.store.split(split), 0)
+            pictures = open_pictures(self.store, self.store.split(split), 0)
         else:
-            found = open_pictures(self.store, split, self.val_examples)
+            pictures = open_pictures(self.store, split, self.val_examples)
         if split == self.train_split:
-            return found
-        return dataclasses.replace(found, chosen=found.chosen[: self.eval_examples])
+            return pictures
+        return dataclasses.replace(pictures, chosen=pictures.chosen[: self.eval_examples])
 
     def reader(self, split: str) -> Reader:
         """The sequences of a split."""

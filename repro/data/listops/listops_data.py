@@ -1,4 +1,4 @@
-"""Trees of operators over digits as examples of a classifier: read a tree, say its value."""
+"""Trees of operators over digits as examples of a classifier: the input is a tree, the target its value."""
 
 import hashlib
 import json
@@ -55,8 +55,8 @@ class TreeReader:
             inputs[row, : len(ids)] = ids
             lengths[row] = len(ids)
         targets = torch.from_numpy(trees.values[indices].astype(np.int64))[:, None]
-        known = torch.from_numpy(lengths) if self.tokens == "lra" else None
-        return Examples(torch.from_numpy(inputs), targets, lengths=known)
+        given_lengths = torch.from_numpy(lengths) if self.tokens == "lra" else None
+        return Examples(torch.from_numpy(inputs), targets, lengths=given_lengths)
 
 
 class ListOpsData(StoreDataModule, ExampleData):
@@ -135,7 +135,7 @@ class ListOpsData(StoreDataModule, ExampleData):
             raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not trees")
 
     def trees(self, split: str) -> Callable[[], Trees]:
-        """What opens the trees of a split."""
+        """Opens the trees of a split."""
         return (
             partial(_opened, self.store, split)
             if self.generated is None
@@ -147,16 +147,16 @@ class ListOpsData(StoreDataModule, ExampleData):
         return len(self.trees(split)().values)
 
     def reader(self, split: str) -> Reader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
         return TreeReader(self.trees(split), self.tokens, self.seq_len)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """As of all classifiers, and how many trees of each split are cut."""
-        told = super().counts
-        for split, counts in told.items():
+        """Counts as for all classifiers, and how many trees of each split are cut."""
+        by_split = super().counts
+        for split, counts in by_split.items():
             counts["cut"] = self._cut(split)
-        return told
+        return by_split
 
     def _cut(self, split: str) -> int:
         trees = self.trees(split)()

@@ -32,25 +32,25 @@ def fill_trees(data_set: DataSet, writer: StoreWriter, variant: str, options: Op
         splits, hashes = _from_files(data_set, options.from_dir)
         origin = data_set.origin(sha256=hashes)
     counts, dtype = {}, token_dtype(len(SYMBOLS))
-    for split, one in splits.items():
-        writer.write(f"{split}.trees.tokens.bin", one.tokens.astype(dtype).tobytes())
-        writer.write(f"{split}.trees.offsets.bin", one.offsets.astype("<i8").tobytes())
-        writer.write(f"{split}.values.tokens.bin", one.values.astype(dtype).tobytes())
-        counts[split] = {"examples": len(one.values), "tokens": {"trees": len(one.tokens)}}
+    for split, split_trees in splits.items():
+        writer.write(f"{split}.trees.tokens.bin", split_trees.tokens.astype(dtype).tobytes())
+        writer.write(f"{split}.trees.offsets.bin", split_trees.offsets.astype("<i8").tobytes())
+        writer.write(f"{split}.values.tokens.bin", split_trees.values.astype(dtype).tobytes())
+        counts[split] = {"examples": len(split_trees.values), "tokens": {"trees": len(split_trees.tokens)}}
     symbols = {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
     return Manifest.of(data_set, variant, origin, counts, symbols)
 
 
 def _from_files(data_set: DataSet, folder: Path) -> tuple[dict[str, Trees], dict[str, str]]:
     """Every split, and the SHA-256 of each file's content."""
-    found, hashes = {}, {}
+    splits, hashes = {}, {}
     for split, file in zip(data_set.splits, data_set.files, strict=True):
         path = need_packed(folder, file, f"needed: {', '.join(data_set.files)}")
         content = read_packed(path)
         hashes[split] = sha256_of([content])
         data_set.compare(file, hashes[split], str(path))
-        found[split] = read_trees(content, str(path))
-    return found, hashes
+        splits[split] = read_trees(content, str(path))
+    return splits, hashes
 
 
 def read_trees(content: bytes, where: str) -> Trees:

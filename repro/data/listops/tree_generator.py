@@ -18,7 +18,7 @@ _FRUITLESS = 64  # blocks
 
 @dataclass(frozen=True)
 class TreeRules:
-    """How random trees grow, and which are kept. The defaults are those of the Long Range Arena.
+    """Rules by which random trees grow and are kept. The defaults are those of the Long Range Arena.
 
     The root has depth 1. A node is an operator with its probability, and always a digit at the greatest depth. Number
     of arguments, operator and digit are uniform. A digit is one token, an operator two: itself and its bracket.
@@ -118,16 +118,16 @@ def generate(rules: TreeRules, count: int) -> Trees:
     while len(seen) < count:
         if fruitless == _FRUITLESS:
             raise UserError(f"found {len(seen)} different trees, not {count}, of {rules}")
-        found = grow(rules, block)
+        grown = grow(rules, block)
         before = len(seen)
-        for i in range(len(found.values)):
-            row = found.tokens[found.offsets[i] : found.offsets[i + 1]]
+        for i in range(len(grown.values)):
+            row = grown.tokens[grown.offsets[i] : grown.offsets[i + 1]]
             digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
             if digest not in seen and len(seen) < count:
                 seen.add(digest)
                 tokens.append(row)
                 lengths.append(len(row))
-                values.append(found.values[i])
+                values.append(grown.values[i])
         block += 1
         fruitless = 0 if len(seen) > before else fruitless + 1
     return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
@@ -197,7 +197,7 @@ def _written(levels: list[_Level]) -> Trees:
         is_operator = level.args > 0
         tokens[(at + sizes[depth] - 1)[is_operator]] = CLOSE
         if depth + 1 < len(levels):
-            # an argument begins where those before it end; the first behind the operator
+            # an argument begins where the one before it ends; the first, after the operator
             ends = np.cumsum(sizes[depth + 1])
             starts = ends - sizes[depth + 1]
             args = level.args[is_operator]
@@ -209,10 +209,10 @@ def _written(levels: list[_Level]) -> Trees:
 def _evaluated(level: _Level, values: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     """Values of nodes and tokens of their subtrees, given those of the nodes below."""
     is_operator = level.args > 0
-    found = np.where(is_operator, 0, level.symbols.astype(np.int64) - ZERO)
-    total = np.ones(len(found), np.int64)
+    results = np.where(is_operator, 0, level.symbols.astype(np.int64) - ZERO)
+    total = np.ones(len(results), np.int64)
     if not is_operator.any():
-        return found, total
+        return results, total
     args, symbols = level.args[is_operator], level.symbols[is_operator]
     starts = offsets_of(args)[:-1]
     total[is_operator] = 2 + np.add.reduceat(sizes, starts)
@@ -225,5 +225,5 @@ def _evaluated(level: _Level, values: Ints, sizes: Ints) -> tuple[Ints, Ints]:
         (low + high) // 2,
         np.add.reduceat(values, starts) % 10,
     ]
-    found[is_operator] = np.choose(symbols - FIRST_OPERATOR, answers)
-    return found, total
+    results[is_operator] = np.choose(symbols - FIRST_OPERATOR, answers)
+    return results, total

@@ -1,8 +1,8 @@
 """Trees of operators over digits whose value is one digit: their tokens, and reading and evaluating them.
 
 A tree is written with an opening operator, its arguments and a closing bracket: ``[MAX 3 [MIN 7 4 ] ]``. The round
-brackets of the published files say nothing more and are dropped. Ids: 0 padding, 1 to 10 the digits 0 to 9, 11 to 14
-the operators, 15 the closing bracket: whoever leaves brackets out has ids 0 to 14.
+brackets of the published files are redundant and are dropped. Ids: 0 padding, 1 to 10 the digits 0 to 9, 11 to 14
+the operators, 15 the closing bracket: without brackets, ids are 0 to 14.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Trees(NamedTuple):
 
 
 def offsets_of(lengths: Ints | Sequence[int]) -> Ints:
-    """Where rows of some lengths begin, and where the last one ends."""
+    """Offsets of rows of some lengths, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -70,11 +70,11 @@ def value_of(ids: Sequence[int]) -> int:
     """
     operators: list[int] = []
     open_args: list[list[int]] = [[]]
-    for place, one in enumerate(ids, 1):
-        if ZERO <= one < FIRST_OPERATOR:
-            open_args[-1].append(one - ZERO)
-        elif one != CLOSE:
-            operators.append(one)
+    for place, token in enumerate(ids, 1):
+        if ZERO <= token < FIRST_OPERATOR:
+            open_args[-1].append(token - ZERO)
+        elif token != CLOSE:
+            operators.append(token)
             open_args.append([])
         elif not operators:
             raise ValueError(f"the closing bracket at token {place} closes nothing")

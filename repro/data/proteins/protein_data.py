@@ -1,4 +1,4 @@
-"""Proteins as examples of a classifier: read the amino acids, name the fold."""
+"""Proteins as examples of a classifier: the input is amino acids, the target the fold."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ class ProteinReader:
 
     @cached_property
     def kept(self) -> Int64s:
-        """Which proteins of the split are used."""
+        """Indices of the proteins of the split that are used."""
         lengths = np.diff(self.store.offsets(self.split, "residues"))
         return np.flatnonzero(lengths <= self.max_length).astype(np.int64)
 
@@ -118,14 +118,14 @@ class HomologyData(StoreDataModule, ExampleData):
         return len(ProteinReader(self.store, split, self.seq_len).kept)
 
     def reader(self, split: str) -> Reader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
         return ProteinReader(self.store, split, self.seq_len)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """As of all classifiers, and how many proteins of each split are too long."""
-        told = super().counts
-        for split, counts in told.items():
-            there = len(self.store.offsets(split, "residues")) - 1
-            counts["left_out"] = there - counts["examples"]
-        return told
+        """Counts as for all classifiers, and how many proteins of each split are too long."""
+        by_split = super().counts
+        for split, counts in by_split.items():
+            stored = len(self.store.offsets(split, "residues")) - 1
+            counts["left_out"] = stored - counts["examples"]
+        return by_split

@@ -2,7 +2,7 @@
 
 A store of proteins has two parts: ``residues``, the ids of each sequence between ``<cls>`` and ``<sep>``, and
 ``folds``, a class for each. TAPE has every split as a list in JSON (its raw release) and as an LMDB of pickles, which
-nothing here reads: a pickle may run anything.
+is not read: a pickle may run any code.
 """
 
 import json
@@ -58,31 +58,31 @@ def fill_proteins(data_set: DataSet, writer: StoreWriter, variant: str, options:
 def _from_json(content: bytes, where: str) -> Iterator[Any]:
     """The items of a list one by one: a whole file has hundreds of megabytes, most of it about things not needed."""
     text = decoded(content, where)
-    decoder, at, wanted = json.JSONDecoder(), 0, "["
+    decoder, at, allowed = json.JSONDecoder(), 0, "["
     while True:
-        found = _NEXT.match(text, at)
-        if found is None or found[1] not in wanted:
+        match = _NEXT.match(text, at)
+        if match is None or match[1] not in allowed:
             raise UserError(f"{where} is not a whole list in JSON, see byte {at:,}; get the file again")
-        if found[1] == "]":
+        if match[1] == "]":
             return
         try:
-            item, at = decoder.raw_decode(text, found.end())
+            item, at = decoder.raw_decode(text, match.end())
         except ValueError as error:
             raise UserError(f"{where} is not JSON: {error}; get the file again") from None
         yield item
-        wanted = ",]"
+        allowed = ",]"
 
 
 def _read(record: object, where: str) -> tuple[list[int], int]:
     """Ids of a record's sequence, ``<cls>`` first and ``<sep>`` last, and its fold."""
-    found = record if isinstance(record, dict) else {}
-    sequence, fold = found.get("primary"), found.get("fold_label")
+    fields = record if isinstance(record, dict) else {}
+    sequence, fold = fields.get("primary"), fields.get("fold_label")
     if not isinstance(sequence, str) or not sequence:
         raise UserError(f"{where}: no sequence under 'primary'; use TAPE's files")
     unknown = sorted(set(sequence) - set(AMINO_ACIDS))
     if unknown:
         raise UserError(f"{where}: unknown amino acid {unknown[0]!r}; there are {AMINO_ACIDS}")
-    told = np.asarray(fold)
-    if told.size != 1 or told.dtype.kind not in "iu" or not 0 <= told.item() < N_FOLDS:
+    number = np.asarray(fold)
+    if number.size != 1 or number.dtype.kind not in "iu" or not 0 <= number.item() < N_FOLDS:
         raise UserError(f"{where}: fold_label is {fold!r}, not a number below {N_FOLDS:,}")
-    return [CLS, *(_IDS[letter] for letter in sequence), SEP], int(told.item())
+    return [CLS, *(_IDS[letter] for letter in sequence), SEP], int(number.item())

@@ -46,24 +46,24 @@ class BitMemory:
         """Examples ``((strings + 1) bits / patch, patch)`` with ``bits`` targets."""
         fresh = indices + (epoch or 0) * self.per_epoch
         drawn = np.stack([self._draw(int(i)) for i in fresh]) if len(fresh) else self._draw(0)[None][:0]
-        known, shown = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
+        memories, shown = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
         which = self._queries(fresh)
-        wanted = known[np.arange(len(fresh)), which]
-        signs = known.astype(np.float32) * 2 - 1
+        answers = memories[np.arange(len(fresh)), which]
+        signs = memories.astype(np.float32) * 2 - 1
         query = np.where(shown, signs[np.arange(len(fresh)), which], np.float32(0))
         tokens = (self.strings + 1) * self.bits // self.patch
         inputs = np.concatenate([signs, query[:, None]], axis=1).reshape(len(fresh), tokens, self.patch)
-        targets, hidden = torch.from_numpy(wanted.astype(np.int64)), torch.from_numpy(~shown)
+        targets, hidden = torch.from_numpy(answers.astype(np.int64)), torch.from_numpy(~shown)
         return Examples(torch.from_numpy(inputs), targets, hidden)
 
     def _draw(self, index: int) -> Bits:
-        """``(strings + 1, bits)`` random bits; the last string says what is shown."""
+        """``(strings + 1, bits)`` random bits; the last string marks the bits that are shown."""
         count = (self.strings + 1) * self.bits
         raw = _generator(self.split, index).random_raw(-(-count // 64))
         return np.unpackbits(raw.astype("<u8").view(np.uint8))[:count].reshape(-1, self.bits)
 
     def _queries(self, indices: Int64s) -> Int64s:
-        # the first number behind the bits' own generator: jumped, so that it is none of theirs
+        # the first number of the bits' generator after a jump, so that it is none of theirs
         drawn = [int(_generator(self.split, int(i)).jumped().random_raw()) >> 11 for i in indices]
         return np.array(drawn, np.int64) % self.strings
 
@@ -147,7 +147,7 @@ class BitMemoryData(ExampleData):
 
     @cached_property
     def manifest_sha256(self) -> str:
-        """SHA-256 over the generator's version and settings, which are all there is."""
+        """SHA-256 over the generator's version and settings, which determine the data."""
         return _digest({**self.settings, **self.sizes})
 
 
@@ -183,7 +183,7 @@ class BitXorData(ExampleData):
         self.n_targets = bits
 
     def size(self, split: str) -> int:
-        """``4^bits``, whatever the split."""
+        """``4^bits`` for every split."""
         return int(4**self.table.bits)
 
     def reader(self, split: str) -> Reader:
@@ -197,5 +197,5 @@ class BitXorData(ExampleData):
 
 
 def _digest(settings: dict[str, int]) -> str:
-    said = {"generator": GENERATOR_VERSION, **settings}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    facts = {"generator": GENERATOR_VERSION, **settings}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

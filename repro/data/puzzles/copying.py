@@ -1,4 +1,4 @@
-"""Generated puzzles over symbols: say a sequence again. Next-token data, the same on any machine."""
+"""Generated puzzles over symbols: copy a sequence. Next-token data, the same on any machine."""
 
 from dataclasses import asdict, dataclass
 
@@ -114,7 +114,7 @@ class Copy:
     symbols: int
 
     def lengths(self, indices: Int64s, epoch: int | None) -> Int64s:
-        """How many symbols each example has before its copy, ``(B,)``."""
+        """Number of symbols of each example before its copy, ``(B,)``."""
         return lengths_between(self.shortest, self.longest, COPY_LENGTH, self.split, indices, epoch)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:

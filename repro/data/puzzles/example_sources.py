@@ -34,10 +34,10 @@ class ListOps(OneStore):
         if self.default_variant in variants(self.name):
             from repro.data.store.store import open_store
 
-            kept = open_store(self.name, self.default_variant)
-            if kept.manifest.source["kind"] == "generated":
-                place = f"delete {kept.path} to put {options.from_dir} in its place"
-                raise UserError(f"{kept.name} is there already, generated; {place}")
+            stored = open_store(self.name, self.default_variant)
+            if stored.manifest.source["kind"] == "generated":
+                place = f"delete {stored.path} to put {options.from_dir} in its place"
+                raise UserError(f"{stored.name} is already prepared, from generated data; {place}")
 
     def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
         from repro.data.listops.listops_store import fill_trees

@@ -1,4 +1,4 @@
-"""Random vectors and random pictures: data for what is measured, not learned."""
+"""Random vectors and random pictures: data for measurements without learning."""
 
 import math
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ class Sorting:
     fixed: bool
 
     def tokens(self, index: int, epoch: int | None) -> Int64s:
-        """What stands before the separator of one example, ``(length,)``."""
+        """The symbols before the separator of one example, ``(length,)``."""
         n, symbols = self.length, self.symbols
         drawn = raw(2 * symbols + n, SORTING, self.split, None if self.fixed else epoch, index)
         weights = 1 + below(drawn[: 2 * symbols].reshape(2, symbols), LARGEST_WEIGHT)
@@ -67,7 +67,7 @@ class Sorting:
         last = ((halves >> _HALF) * np.uint64(n) < places << _HALF).astype(np.int64)
         totals = weights.sum(1)
         point = ((halves & _LOW) * totals.astype(np.uint64)[last] >> _HALF).astype(np.int64)
-        # of both distributions, each symbol as often as its weight says
+        # of both distributions, each symbol repeated by its weight
         table = np.repeat(np.tile(np.arange(symbols), 2), weights.ravel())
         return table[point + totals[0] * last]
 

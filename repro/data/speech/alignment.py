@@ -1,4 +1,4 @@
-"""Generated stand-in for speech: which symbols were said, one after another, and not when. The same on any machine."""
+"""Generated substitute for speech: the symbols in order, without their times. The same on any machine."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Said(NamedTuple):
-    """What an utterance consists of, all ``(N,)``.
+    """The parts of an utterance, all ``(N,)``.
 
     Attributes:
         phonemes: ids, from 1.
@@ -70,19 +70,19 @@ class Utterances:
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
         counts = self.lengths(indices, epoch)
-        made = [self._utterance(int(i), int(n), epoch) for i, n in zip(indices, counts, strict=True)]
-        lengths = np.array([len(frames) for frames, _ in made], np.int64)
-        inputs = np.zeros((len(made), int(lengths.max(initial=1)), CHANNELS), np.float32)
-        targets = np.full((len(made), int(counts.max(initial=1))), -1, np.int64)
-        for row, (frames, said) in enumerate(made):
+        utterances = [self._utterance(int(i), int(n), epoch) for i, n in zip(indices, counts, strict=True)]
+        lengths = np.array([len(frames) for frames, _ in utterances], np.int64)
+        inputs = np.zeros((len(utterances), int(lengths.max(initial=1)), CHANNELS), np.float32)
+        targets = np.full((len(utterances), int(counts.max(initial=1))), -1, np.int64)
+        for row, (frames, phonemes) in enumerate(utterances):
             inputs[row, : len(frames)] = frames
-            targets[row, : len(said)] = said
+            targets[row, : len(phonemes)] = phonemes
         return Examples(
             torch.from_numpy(inputs), torch.from_numpy(targets), lengths=torch.from_numpy(lengths)
         )
 
     def said(self, index: int, count: int, epoch: int | None) -> Said:
-        """What an utterance of ``count`` phonemes consists of."""
+        """The parts of an utterance of ``count`` phonemes."""
         drawn = raw(3 * count, SPEECH, self.split, epoch, index).reshape(3, count)
         phonemes = 1 + below(drawn[0], self.phonemes)
         pauses = below(drawn[1], LONGEST_PAUSE + 1)
@@ -90,12 +90,12 @@ class Utterances:
         return Said(phonemes, pauses, SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1))
 
     def _utterance(self, index: int, count: int, epoch: int | None) -> tuple[Floats, Int64s]:
-        said = self.said(index, count, epoch)
-        runs = np.stack([said.pauses, said.durations], axis=1).ravel()
-        ids = np.repeat(np.stack([np.zeros_like(said.phonemes), said.phonemes], axis=1).ravel(), runs)
+        spoken = self.said(index, count, epoch)
+        runs = np.stack([spoken.pauses, spoken.durations], axis=1).ravel()
+        ids = np.repeat(np.stack([np.zeros_like(spoken.phonemes), spoken.phonemes], axis=1).ravel(), runs)
         noise = bell(raw(3 * count + len(ids) * CHANNELS, SPEECH, self.split, epoch, index)[3 * count :])
         frames = self.templates()[ids] + noise.reshape(-1, CHANNELS) * np.float32(self.noise)
-        return frames, said.phonemes
+        return frames, spoken.phonemes
 
     def templates(self) -> Floats:
         """The vectors of silence and of each phoneme, ``(phonemes + 1, 40)``."""
@@ -114,7 +114,7 @@ def bell(numbers: Raw) -> Floats:
 
 
 class AlignmentData(GeneratedData):
-    """:class:`Utterances`, for networks that learn to transcribe without being told which frame is what.
+    """:class:`Utterances`, for networks that learn to transcribe without an alignment of frames.
 
     Args:
         batch_size: utterances of the global batch.

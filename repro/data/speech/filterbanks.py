@@ -40,7 +40,7 @@ def filterbanks(samples: Samples) -> Floats:
         return np.zeros((0, CHANNELS))
     frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::STEP].astype(np.float64)
     frames -= frames.mean(axis=1, keepdims=True)
-    before = np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)  # the first sample stands before itself
+    before = np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)  # the first sample precedes itself
     spectrum = np.fft.rfft((frames - PRE_EMPHASIS * before) * window(), POINTS)
     energies = (spectrum.real**2 + spectrum.imag**2) @ mel_bands().T
     return np.log(np.maximum(energies, FLOOR))

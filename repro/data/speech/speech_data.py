@@ -1,4 +1,4 @@
-"""Recorded speech as examples of a transcriber: hear frames, write phonemes."""
+"""Recorded speech as examples of a transcriber: inputs are frames, targets phonemes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,13 +43,13 @@ class SpeechReader:
 
     @cached_property
     def usable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which utterances are neither too long nor too short for CTC to have a path, ``(N,)``."""
+        """Whether each utterance is neither too long nor too short for CTC to have a path, ``(N,)``."""
         ids, offsets = self.store.tokens(self.split, "phonemes"), self.store.offsets(self.split, "phonemes")
         return (self.frames <= self.longest) & (self.frames >= needed_frames(ids, offsets))
 
     @cached_property
     def kept(self) -> Int64s:
-        """Which utterances of the split are used."""
+        """Indices of the utterances of the split that are used."""
         return np.flatnonzero(self.usable).astype(np.int64)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
@@ -132,10 +132,10 @@ class SpeechData(StoreDataModule, ExampleData):
         """
         if tuple(store.manifest.parts) != PARTS:
             raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not speech")
-        there = store.manifest.tokenizer["size"] - 1
-        if there != self.n_classes - 1:
+        n_phonemes = store.manifest.tokenizer["size"] - 1
+        if n_phonemes != self.n_classes - 1:
             raise UserError(
-                f"store {store.name} has {there} phonemes, not {self.n_classes - 1}; set data.phonemes"
+                f"store {store.name} has {n_phonemes} phonemes, not {self.n_classes - 1}; set data.phonemes"
             )
         if not SpeechReader(store, self.train_split, self.seq_len).usable.any():
             raise UserError(
@@ -155,7 +155,7 @@ class SpeechData(StoreDataModule, ExampleData):
         return len(self.reader(split).kept)
 
     def reader(self, split: str) -> SpeechReader:
-        """What makes the examples of a split."""
+        """The reader of a split, which makes its examples."""
         return SpeechReader(self.store, split, self.seq_len)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
@@ -170,8 +170,8 @@ class SpeechData(StoreDataModule, ExampleData):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """As of all examples, and how many utterances of each split cannot be used."""
-        told = super().counts
-        for split, counts in told.items():
+        """Counts as for all examples, and how many utterances of each split cannot be used."""
+        by_split = super().counts
+        for split, counts in by_split.items():
             counts["left_out"] = len(self.reader(split).frames) - counts["examples"]
-        return told
+        return by_split

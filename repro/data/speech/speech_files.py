@@ -13,7 +13,7 @@ from repro.errors import UserError
 
 @dataclass(frozen=True)
 class Utterance:
-    """One recording and what is said in it.
+    """One recording and its transcript.
 
     Attributes:
         name: of the utterance.
@@ -37,14 +37,14 @@ def read_split(folder: Path, split: str) -> list[Utterance]:
         UserError: a file is missing or says something unclear; names file, line and remedy.
     """
     script, text = folder / split / "wav.scp", folder / split / "text"
-    wavs, said = dict(_lines(script)), dict(_lines(text))
-    for here, there, first, second in ((wavs, said, script, text), (said, wavs, text, script)):
-        alone = sorted(here.keys() - there.keys())
+    wavs, texts = dict(_lines(script)), dict(_lines(text))
+    for one_side, other_side, first, second in ((wavs, texts, script, text), (texts, wavs, text, script)):
+        alone = sorted(one_side.keys() - other_side.keys())
         if alone:
             raise UserError(f"{first}: {alone[0]} is not in {second}; both must name the same utterances")
     if not wavs:
         raise UserError(f"{script}: no utterances in it")
-    return [Utterance(name, _wav(folder, script, name, wavs[name]), _said(text, name, said[name]))
+    return [Utterance(name, _wav(folder, script, name, wavs[name]), _phonemes(text, name, texts[name]))
             for name in sorted(wavs)]  # fmt: skip
 
 
@@ -65,20 +65,20 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
         yield name, "".join(rest).strip()
 
 
-def _wav(folder: Path, script: Path, name: str, told: str) -> Path:
-    if told.endswith("|"):
+def _wav(folder: Path, script: Path, name: str, entry: str) -> Path:
+    if entry.endswith("|"):
         raise UserError(
             f"{script}: {name} is a command, which nothing here runs; convert the recordings to RIFF files first "
             "(sph2pipe -f wav) and name those"
         )
-    path = folder / told
-    if not told or not path.is_file():
-        raise UserError(f"{script}: no file {told!r} for {name}; paths are absolute or relative to {folder}")
+    path = folder / entry
+    if not entry or not path.is_file():
+        raise UserError(f"{script}: no file {entry!r} for {name}; paths are absolute or relative to {folder}")
     return path
 
 
-def _said(text: Path, name: str, told: str) -> tuple[str, ...]:
-    phonemes = tuple(told.split())
+def _phonemes(text: Path, name: str, entry: str) -> tuple[str, ...]:
+    phonemes = tuple(entry.split())
     if not phonemes:
         raise UserError(f"{text}: no phonemes for {name}; leave it out of wav.scp and text")
     return phonemes
@@ -92,16 +92,16 @@ def read_wav(path: Path) -> Samples:
     """
     try:
         with wave.open(str(path), "rb") as opened:
-            found = opened.getframerate(), 8 * opened.getsampwidth(), opened.getnchannels()
+            audio_format = opened.getframerate(), 8 * opened.getsampwidth(), opened.getnchannels()
             content = opened.readframes(opened.getnframes())
-            told = opened.getnframes()
+            n_samples = opened.getnframes()
     except (OSError, EOFError, wave.Error) as error:
         raise UserError(f"{path} is not a RIFF file that can be read: {error or 'it is cut off'}") from None
-    if found != (RATE, 16, 1):
-        rate, bits, channels = found
+    if audio_format != (RATE, 16, 1):
+        rate, bits, channels = audio_format
         raise UserError(
             f"{path} has {rate} Hz, {bits} bits and {channels} channels; needed: {RATE} Hz, 16 bits, 1 channel"
         )
-    if len(content) != 2 * told:
-        raise UserError(f"{path} is cut off: {len(content) // 2} of {told} samples; convert it again")
+    if len(content) != 2 * n_samples:
+        raise UserError(f"{path} is cut off: {len(content) // 2} of {n_samples} samples; convert it again")
     return np.frombuffer(content, "<i2").astype(np.int16)

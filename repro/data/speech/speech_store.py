@@ -1,4 +1,4 @@
-"""From recordings and what is said in them to the files of a store. Needs no torch.
+"""From recordings and their transcripts to the files of a store. Needs no torch.
 
 A store of speech has two parts: ``frames``, the filterbanks of :mod:`repro.data.speech.filterbanks` with mean 0 and
 variance 1 in each utterance, as 16-bit floats, whose offsets count frames; and ``phonemes``, ids from 1. The
@@ -29,7 +29,7 @@ def fill_speech(data_set: DataSet, writer: StoreWriter, variant: str, options: O
     folder = options.folder
     splits = {split: read_split(folder, split) for split in data_set.splits}
     train = data_set.splits[0]
-    symbols = [BLANK, *sorted({phoneme for one in splits[train] for phoneme in one.phonemes})]
+    symbols = [BLANK, *sorted({phoneme for utterance in splits[train] for phoneme in utterance.phonemes})]
     if len(symbols) > 2**16:
         raise UserError(f"{folder / train}: {len(symbols) - 1:,} different phonemes; are these words?")
     counts, hashes = {}, {}
@@ -46,21 +46,25 @@ def fill_speech(data_set: DataSet, writer: StoreWriter, variant: str, options: O
 def _ids(utterances: list[Utterance], symbols: list[str], where: str) -> list[list[int]]:
     """The phonemes of each utterance."""
     ids = {symbol: i for i, symbol in enumerate(symbols) if i}
-    for one in utterances:
-        unknown = [phoneme for phoneme in one.phonemes if phoneme not in ids]
+    for utterance in utterances:
+        unknown = [phoneme for phoneme in utterance.phonemes if phoneme not in ids]
         if unknown:
-            raise UserError(f"{where}: {one.name} has the phoneme {unknown[0]!r}, which training never has")
-    return [[ids[phoneme] for phoneme in one.phonemes] for one in utterances]
+            raise UserError(
+                f"{where}: {utterance.name} has the phoneme {unknown[0]!r}, which training never has"
+            )
+    return [[ids[phoneme] for phoneme in utterance.phonemes] for utterance in utterances]
 
 
 def _write_frames(writer: StoreWriter, part: str, utterances: list[Utterance]) -> int:
     """Writes the filterbanks one utterance after another. Returns how many frames there are."""
     lengths = []
     with writer.stream(frames_file(part)) as opened:
-        for one in utterances:
-            features = filterbanks(read_wav(one.wav))
+        for utterance in utterances:
+            features = filterbanks(read_wav(utterance.wav))
             if not len(features):
-                raise UserError(f"{one.wav} is shorter than one frame of 25 ms; leave {one.name} out")
+                raise UserError(
+                    f"{utterance.wav} is shorter than one frame of 25 ms; leave {utterance.name} out"
+                )
             opened.write(normalised(features).astype(FRAME_DTYPE).tobytes())
             lengths.append(len(features))
     writer.write_offsets(part, lengths)
@@ -82,5 +86,5 @@ def needed_frames(phonemes: np.ndarray[Any, Any], offsets: Int64s) -> Int64s:
     same = np.zeros(len(phonemes), np.int64)
     same[1:] = phonemes[1:] == phonemes[:-1]
     total = np.cumsum(same)
-    # up to each utterance's last phoneme, from behind its first one, whose neighbour is another utterance's
+    # from each utterance's second phoneme to its last: the first one's neighbour belongs to another utterance
     return np.diff(offsets) + total[offsets[1:] - 1] - total[offsets[:-1]]

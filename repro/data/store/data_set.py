@@ -1,4 +1,4 @@
-"""What every data set is asked: its facts, its stores, the options of ``repro data prepare``. Standard library only.
+"""The interface of every data set: its facts, its stores, the options of ``repro data prepare``. Standard library only.
 
 A kind of data is a subclass with a few fields of its own; :mod:`repro.data.registry` has the data sets themselves.
 """
@@ -21,7 +21,7 @@ TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Hub:
-    """Where a data set is on the hub.
+    """The location of a data set on the hub.
 
     Attributes:
         id: of the data set there.
@@ -80,7 +80,7 @@ class DataSet(ABC):
 
     @property
     def obtained(self) -> str:
-        """How it comes here: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
+        """How the data are obtained: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
         return "generated" if self.generated else "hub or --from" if self.hub else "--from"
 
     @property
@@ -92,12 +92,12 @@ class DataSet(ABC):
 
     @property
     def default_variant(self) -> str:
-        """The store that the name alone stands for."""
+        """The store that the name alone refers to."""
         return self.variant(Options())
 
     @abstractmethod
     def variant(self, options: Options) -> str:
-        """The store that these options ask for.
+        """The store that these options refer to.
 
         Raises:
             UserError: a given tokeniser cannot be read.
@@ -180,7 +180,7 @@ class DataSet(ABC):
             key: what the known one is called.
             digest: in hexadecimal.
             where: it came from, for people.
-            also: other contents that will do.
+            also: hashes of other accepted contents.
 
         Raises:
             UserError: it is not the known content.
@@ -193,28 +193,28 @@ class DataSet(ABC):
             )
 
     def origin(self, **more: object) -> dict[str, Any]:
-        """Of what comes from files, for the manifest."""
-        found = (
+        """The origin of data from files, for the manifest."""
+        hub = (
             {"id": self.hub.id, "revision": self.hub.revision} if self.hub else {"id": None, "revision": None}
         )
-        return {"kind": "files", **found, **more}
+        return {"kind": "files", **hub, **more}
 
     def generated_origin(self, revision: str, **more: object) -> dict[str, Any]:
         """Of what is generated, for the manifest."""
         return {"kind": "generated", "id": self.name, "revision": revision, **more}
 
-    # --- what is said of a new store
+    # --- report on a new store
 
     def told(self, counts: dict[str, Any]) -> str:
         """The size of a split, from the manifest's counts."""
         return f"{counts['examples']:,}"
 
     def news(self, manifest: "Manifest") -> list[str]:
-        """What to say of a new store, in lines."""
+        """The report about a new store, in lines."""
         sizes = (f"{split} {self.told(counts)}" for split, counts in manifest.counts.items())
-        made = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
+        lines = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
         missing = manifest.missing_splits
-        return [*made, f"not at hand, left out: {', '.join(missing)}"] if missing else made
+        return [*lines, f"not available, left out: {', '.join(missing)}"] if missing else lines
 
 
 @dataclass(frozen=True, kw_only=True)

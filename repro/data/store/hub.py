@@ -1,4 +1,4 @@
-"""What comes from the hub, through the libraries ``datasets`` and ``huggingface_hub``, imported when they are used."""
+"""Downloads from the hub, through the libraries ``datasets`` and ``huggingface_hub``, imported when they are used."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,23 +14,23 @@ _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 def remedy(data_set: DataSet) -> str:
-    """What to do when the hub is of no help."""
+    """What to do when the hub fails, for messages."""
     return f"put the files into a folder and give it: repro data prepare {data_set.name} --from DIR"
 
 
 def on_hub(data_set: DataSet) -> str:
-    """Where its content came from, for people."""
+    """The origin of the content, for messages."""
     return f"{_hub(data_set).id} on the hub"
 
 
 def unreachable(data_set: DataSet, error: Exception) -> UserError:
-    """What to raise when the hub fails, in one line."""
-    said = str(error).strip().split("\n", 1)[0]
-    return UserError(f"cannot get {_hub(data_set).id} from the hub ({said:.160}); {remedy(data_set)}")
+    """The error to raise when the hub fails, in one line."""
+    message = str(error).strip().split("\n", 1)[0]
+    return UserError(f"cannot get {_hub(data_set).id} from the hub ({message:.160}); {remedy(data_set)}")
 
 
 def library(name: str, data_set: DataSet) -> ModuleType:
-    """A library that the hub is asked with.
+    """A library for access to the hub.
 
     Raises:
         UserError: it is not installed.
@@ -58,16 +58,16 @@ def download(data_set: DataSet, streaming: bool = False) -> tuple[dict[str, Any]
     which = (hub.id,) if hub.config is None else (hub.id, hub.config)
     how = {"streaming": True} if streaming else {}
     try:
-        # a stream does not tell which revision it is of, so that is asked first
+        # a stream does not give its revision, so that is looked up first
         revision = hub.revision or (_latest(hub) if streaming else None)
-        found = datasets.load_dataset(*which, revision=revision, **how)
+        loaded = datasets.load_dataset(*which, revision=revision, **how)
     except Exception as error:  # the library raises many kinds: offline, not found, damaged download
         raise unreachable(data_set, error) from None
-    absent = [split for split, theirs in hub.splits.items() if theirs not in found]
+    absent = [split for split, theirs in hub.splits.items() if theirs not in loaded]
     if absent:
         raise UserError(f"{on_hub(data_set)} has no split {absent[0]}; {remedy(data_set)}")
-    origin = {"kind": "hub", "id": hub.id, "revision": revision or _resolved(found)}
-    return {split: found[theirs] for split, theirs in hub.splits.items()}, origin
+    origin = {"kind": "hub", "id": hub.id, "revision": revision or _resolved(loaded)}
+    return {split: loaded[theirs] for split, theirs in hub.splits.items()}, origin
 
 
 def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
@@ -82,7 +82,7 @@ def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
         path = Path(huggingface_hub.hf_hub_download(hub.id, file, revision=hub.revision))
     except Exception as error:  # the library raises many kinds: offline, not found, no space
         raise unreachable(data_set, error) from None
-    # it keeps files below snapshots/<revision>/, whichever was asked for
+    # it keeps files below snapshots/<revision>/, also for a branch or tag
     came = path.parent.name if _REVISION.fullmatch(path.parent.name) else None
     return path, {"kind": "hub", "id": hub.id, "revision": hub.revision or came}
 
@@ -112,9 +112,9 @@ def _latest(hub: Hub) -> str | None:
     return HfApi().dataset_info(hub.id).sha
 
 
-def _resolved(found: Mapping[str, object]) -> str | None:
-    """The revision that was downloaded, as far as the library says: ``hf://datasets/<id>@<revision>/...``."""
-    for rows in found.values():
+def _resolved(loaded: Mapping[str, object]) -> str | None:
+    """The downloaded revision, if the library reports it: ``hf://datasets/<id>@<revision>/...``."""
+    for rows in loaded.values():
         for url in getattr(getattr(rows, "info", None), "download_checksums", None) or ():
             match = re.search(rf"@({_REVISION.pattern})/", str(url))
             if match:

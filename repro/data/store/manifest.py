@@ -1,4 +1,4 @@
-"""The manifest of a store: where the data came from, what it holds, and how to tell that it is whole."""
+"""The manifest of a store: the origin of its data, its content, and the hashes that prove it complete."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,7 @@ STORE_SCHEMA = 1
 
 @dataclass
 class Manifest:
-    """What a store says about itself.
+    """The description of a store, kept in the store.
 
     Attributes:
         name: of the data set.

@@ -1,4 +1,4 @@
-"""The options of ``repro data prepare``, and which stores of subwords they stand for. Standard library only."""
+"""The options of ``repro data prepare``, and the stores of subwords that they name. Standard library only."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,9 @@ class Options:
     def __str__(self) -> str:
         """As on the command line."""
         names = ("level", "vocab_size", "size", "tokenizer", "from_dir")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        flags = {name: "--" + name.removesuffix("_dir").replace("_", "-") for name in given}
-        return " ".join(f"{flags[name]} {value}" for name, value in given.items())
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        flags = {name: "--" + name.removesuffix("_dir").replace("_", "-") for name in values}
+        return " ".join(f"{flags[name]} {value}" for name, value in values.items())
 
     @property
     def folder(self) -> Path:
@@ -63,5 +63,5 @@ def given_variant_of(options: Options) -> str | None:
         return None
     from repro.data.tokenizers.tokenizer import load_subwords
 
-    given = load_subwords(options.tokenizer)
-    return given_variant(given.kind, given.size, given.sha256)
+    tokenizer = load_subwords(options.tokenizer)
+    return given_variant(tokenizer.kind, tokenizer.size, tokenizer.sha256)

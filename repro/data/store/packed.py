@@ -1,4 +1,4 @@
-"""Files as people have them: plain or packed, found, opened and hashed; every refusal."""
+"""Plain and packed files: finding, opening and hashing them, with all errors."""
 
 import contextlib
 import hashlib
@@ -70,16 +70,16 @@ def need_packed(folder: Path, name: str, remedy: str) -> Path:
 
 def glob_packed(folder: Path, pattern: str) -> list[Path]:
     """The files of a pattern, sorted by their plain names; of several forms of one file the first of ``FORMS``."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for form in FORMS:
         for path in folder.glob(pattern + form):
             if path.is_file():
-                found.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
-    return [found[name] for name in sorted(found)]
+                paths.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
+    return [paths[name] for name in sorted(paths)]
 
 
 def plain_name(path: Path) -> str:
-    """A file's name without what it is packed with."""
+    """A file's name without the suffix of its packing."""
     return path.stem if path.suffix in FORMS else path.name
 
 
@@ -92,7 +92,7 @@ def sha256_of(pieces: Iterable[bytes]) -> str:
 
 
 def sha256_of_file(path: Path) -> str:
-    """SHA-256 of a file as it lies on disk."""
+    """SHA-256 of a file on disk."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

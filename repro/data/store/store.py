@@ -26,7 +26,7 @@ Tokens = np.ndarray[Any, np.dtype[Any]]
 
 
 class Store:
-    """An opened store. Arrays are memory-mapped when asked for and read-only.
+    """An opened store. Arrays are memory-mapped on access and read-only.
 
     Args:
         path: the store's folder.
@@ -59,11 +59,11 @@ class Store:
         Raises:
             UserError: no such split; names those there are.
         """
-        found = self.manifest.aliases.get(name, name)
-        if found not in self.manifest.counts:
-            there = ", ".join([*self.splits, *self.manifest.aliases])
-            raise UserError(f"{self.manifest.name} has no split {name!r} here; it has: {there}")
-        return found
+        split = self.manifest.aliases.get(name, name)
+        if split not in self.manifest.counts:
+            names = ", ".join([*self.splits, *self.manifest.aliases])
+            raise UserError(f"{self.manifest.name} has no split {name!r} here; it has: {names}")
+        return split
 
     def part(self, split: str, part: str) -> str:
         """The common stem of the files of one column, ``train.en``; splits may be aliases."""
@@ -72,7 +72,7 @@ class Store:
         return f"{self.split(split)}.{part}"
 
     def offsets(self, split: str, part: str) -> Int64s:
-        """Where each example begins among the tokens, ``(N + 1,)``."""
+        """Offsets of the examples among the tokens, ``(N + 1,)``."""
         return self._map(f"{self.part(split, part)}.offsets.bin", np.dtype("<i8"))
 
     def has_offsets(self, split: str, part: str) -> bool:
@@ -138,14 +138,14 @@ def open_store(name: str, variant: str) -> Store:
 
 
 def _wrong_sizes(store: Store) -> Iterator[str]:
-    for file, told in store.manifest.files.items():
+    for file, entry in store.manifest.files.items():
         try:
-            found = (store.path / file).stat().st_size
+            size = (store.path / file).stat().st_size
         except OSError:
             yield f"{file} is missing"
             continue
-        if found != told["bytes"]:
-            yield f"{file} has {found} bytes, its manifest says {told['bytes']}"
+        if size != entry["bytes"]:
+            yield f"{file} has {size} bytes, its manifest says {entry['bytes']}"
 
 
 def verify(store: Store) -> None:
@@ -154,14 +154,14 @@ def verify(store: Store) -> None:
     Raises:
         UserError: the first file that differs, with the command that makes the store again.
     """
-    for file, told in store.manifest.files.items():
+    for file, entry in store.manifest.files.items():
         try:
-            found = sha256_of_file(store.path / file)
+            digest = sha256_of_file(store.path / file)
         except OSError as error:
-            found = f"unreadable ({error.strerror})"
-        if found != told["sha256"]:
+            digest = f"unreadable ({error.strerror})"
+        if digest != entry["sha256"]:
             command = prepare_command(store.manifest.name, store.manifest.variant)
             raise UserError(
-                f"store {store.name} is corrupt: sha256 of {file} is {found:.16}…, its manifest says "
-                f"{told['sha256']:.16}…; make it again: `{command}`"
+                f"store {store.name} is corrupt: sha256 of {file} is {digest:.16}…, its manifest says "
+                f"{entry['sha256']:.16}…; make it again: `{command}`"
             )

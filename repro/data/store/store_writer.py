@@ -1,4 +1,4 @@
-"""Making a store: its files, and the whole of it in one step or not at all. Needs no torch."""
+"""Writes a store: its files, and the whole of it in one atomic step. Needs no torch."""
 
 import contextlib
 import dataclasses
@@ -47,12 +47,12 @@ class StoreWriter:
         self.note(file)
 
     def note(self, file: str) -> None:
-        """Records the size and hash of a file as it lies on disk."""
+        """Records the size and hash of a file on disk."""
         path = self.folder / file
         self.files[file] = {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
 
     def write_tokenizer(self, tokenizer: "AnyTokenizer") -> dict[str, Any]:
-        """Writes the tokeniser's file; says for the manifest what it is."""
+        """Writes the tokeniser's file; returns its description for the manifest."""
         file = f"tokenizer{tokenizer.suffix}"
         tokenizer.save(self.folder / file)
         self.note(file)
@@ -109,7 +109,7 @@ class StoreWriter:
             while block := list(islice(text, BLOCK)):
                 ids = tokenizer.encode_batch(block)
                 ends = tokens + np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
-                token_file.write(np.fromiter((i for one in ids for i in one), dtype).tobytes())
+                token_file.write(np.fromiter((i for row in ids for i in row), dtype).tobytes())
                 offset_file.write(ends.astype("<i8").tobytes())
                 lines, tokens = lines + len(ids), int(ends[-1])
         return lines, tokens
@@ -163,5 +163,5 @@ def _move_in(temporary: Path, final: Path, is_good: Callable[[], bool]) -> None:
             os.rename(final, discarded / "store")
         shutil.rmtree(discarded, ignore_errors=True)
     raise ReproError(
-        f"cannot move the new store to {final}; delete what lies there and run the same command again"
+        f"cannot move the new store to {final}; delete that folder and run the same command again"
     )

@@ -34,10 +34,10 @@ class Variant:
     @classmethod
     def parse(cls, name: str) -> "Variant | None":
         """The variant of that name, or None when its tokeniser was given as a file."""
-        found = _BPE.match(name)
-        if not found:
+        match = _BPE.match(name)
+        if not match:
             return None
-        return cls(int(found["vocab"]), int(found["size"]) if found["size"] else None)
+        return cls(int(match["vocab"]), int(match["size"]) if match["size"] else None)
 
 
 def given_variant(kind: str, size: int, sha256: str) -> str:
@@ -56,13 +56,13 @@ def sized(variant: str, size: int | None) -> str:
 
 
 def unsized(variant: str) -> tuple[str, int | None]:
-    """What :func:`sized` was made of."""
-    found = _SIZED.match(variant)
-    return (found["variant"], int(found["size"])) if found else (variant, None)
+    """The parts that :func:`sized` joined."""
+    match = _SIZED.match(variant)
+    return (match["variant"], int(match["size"])) if match else (variant, None)
 
 
 def store_path(name: str, variant: str) -> Path:
-    """Where a store of a data set lies."""
+    """The folder of a store."""
     return data_dir() / name / variant
 
 

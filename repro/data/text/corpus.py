@@ -1,4 +1,4 @@
-"""Text for language models as it comes, in pieces, not whole. Standard library only.
+"""Text for language models as a stream of pieces. Standard library only.
 
 A piece is some bytes that end at the end of a line, or of a character where a file is cut by bytes.
 """
@@ -48,7 +48,7 @@ def _slices(content: bytes, begin: int, end: int) -> Iterator[bytes]:
 
 
 def cut_at(content: bytes, sizes: dict[str, int]) -> dict[str, Pieces]:
-    """Splits of so many bytes, in order."""
+    """Cuts content into splits of given sizes in bytes, in order."""
     splits: dict[str, Pieces] = {}
     begin = 0
     for split, size in sizes.items():
@@ -58,7 +58,7 @@ def cut_at(content: bytes, sizes: dict[str, int]) -> dict[str, Pieces]:
 
 
 def files_of(folder: Path, folders: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
-    """The files of the first name that is there."""
+    """The files of the first name that exists."""
     tried = (
         glob_packed(base, name) for base in (folder, *(folder / inner for inner in folders)) for name in names
     )

@@ -66,5 +66,5 @@ class TextData(TokenStoreDataModule, StreamData):
         return self.store.tokens(split, TEXT)
 
     def sentences(self, split: str) -> Int64s | None:
-        """Where sentences begin, if the store knows."""
+        """First tokens of sentences, if the store has them."""
         return self.store.offsets(split, TEXT) if self.store.has_offsets(split, TEXT) else None

@@ -32,7 +32,7 @@ _HELD_OUT = {0: VAL, 1: TEST}
 
 @dataclass(frozen=True)
 class Reading:
-    """How text becomes tokens.
+    """The conversion of text to tokens.
 
     Attributes:
         line_end: word that stands for the end of a line.
@@ -125,8 +125,8 @@ class TextSet(DataSet):
     def hashed(self, splits: dict[str, Pieces], origin: dict[str, Any], where: str) -> Corpus:
         """A corpus of these splits, their hashes compared."""
         hashes = {split: sha256_of(pieces()) for split, pieces in splits.items()}
-        for split, found in hashes.items():
-            self.compare(f"{split}.text", found, f"{where}, {split}")
+        for split, digest in hashes.items():
+            self.compare(f"{split}.text", digest, f"{where}, {split}")
         return Corpus(splits, {**origin, "sha256": hashes})
 
 
@@ -152,9 +152,10 @@ class SplitText(TextSet):
 
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
         if folder is None:
-            found, origin = download(self)
+            downloaded, origin = download(self)
             rows = {
-                split: partial(row_pieces, found[split][HUB_COLUMN], self.hub_blank) for split in self.splits
+                split: partial(row_pieces, downloaded[split][HUB_COLUMN], self.hub_blank)
+                for split in self.splits
             }
             return self.hashed({**rows}, origin, on_hub(self))
         splits = {split: partial(pieces_of, self._shards(folder, split)) for split in self.splits}
@@ -164,10 +165,10 @@ class SplitText(TextSet):
         return corpus
 
     def _shards(self, folder: Path, split: str) -> list[Path]:
-        paths, wanted = need_files(folder, self.folders, self.names[split]), self.shards.get(split)
+        paths, expected = need_files(folder, self.folders, self.names[split]), self.shards.get(split)
         paths = paths[: self.first.get(split)]
-        if wanted not in (None, len(paths)):
-            raise UserError(f"--from {folder}: {len(paths)} of the {wanted} files {self.names[split][0]}")
+        if expected not in (None, len(paths)):
+            raise UserError(f"--from {folder}: {len(paths)} of the {expected} files {self.names[split][0]}")
         return paths
 
     def _official_words(self, folder: Path) -> list[str]:
@@ -198,23 +199,23 @@ class WholeText(TextSet):
 
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
         if folder is None:
-            found, origin = download(self)
-            content = "".join(row for split in self.splits for row in found[split][HUB_COLUMN]).encode()
+            downloaded, origin = download(self)
+            content = "".join(row for split in self.splits for row in downloaded[split][HUB_COLUMN]).encode()
             return self._cut(content, on_hub(self), origin)
         path = need_files(folder, self.folders, self.names)[0]
         return self._cut(read_packed(path), str(path), self.origin())
 
     def _cut(self, content: bytes, where: str, origin: dict[str, Any]) -> Corpus:
-        wanted = sum(self.cut.values())
+        size = sum(self.cut.values())
         if self.prefix:
-            content = content[:wanted]
-        if len(content) != wanted:
+            content = content[:size]
+        if len(content) != size:
             raise UserError(
-                f"{where} has {len(content):,} bytes, {self.name} has {wanted:,}; use the original file"
+                f"{where} has {len(content):,} bytes, {self.name} has {size:,}; use the original file"
             )
-        found = sha256_of([content])
-        self.compare("whole", found, where)
-        return Corpus(cut_at(content, self.cut), {**origin, "sha256": {"whole": found}})
+        digest = sha256_of([content])
+        self.compare("whole", digest, where)
+        return Corpus(cut_at(content, self.cut), {**origin, "sha256": {"whole": digest}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +223,7 @@ class Books(TextSet):
     """A folder of ``.txt`` files: train, val and test; else the last twentieths of the sorted files, or of lines."""
 
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
-        assert folder is not None  # there is no other way, and `prepare` says so
+        assert folder is not None  # there is no other way, and `prepare` reports it
         return self.hashed(_books(folder), self.origin(), f"--from {folder}")
 
 
@@ -233,9 +234,9 @@ def _books(folder: Path) -> dict[str, Pieces]:
     paths = glob_packed(folder, "**/*.txt")
     if not paths:
         raise UserError(f"--from {folder}: no .txt files in it{AS}")
-    held = max(1, round(len(paths) / 20))
+    n_held = max(1, round(len(paths) / 20))
     if len(paths) >= 3:
-        shares = {TRAIN: paths[: -2 * held], VAL: paths[-2 * held : -held], TEST: paths[-held:]}
+        shares = {TRAIN: paths[: -2 * n_held], VAL: paths[-2 * n_held : -n_held], TEST: paths[-n_held:]}
         return {split: partial(pieces_of, mine) for split, mine in shares.items()}
     content = b"".join(pieces_of(paths))
     edges = [0, *(content.find(b"\n", len(content) * n // 20) + 1 for n in (18, 19)), len(content)]

@@ -69,11 +69,11 @@ def _words(reading: Reading, min_count: int, train: Iterator[bytes], official: l
             counts.update(piece.decode().split())
         except UnicodeDecodeError:
             raise UserError("the training text is not UTF-8; it cannot be read as words") from None
-    kept = [word for word, n in counts.most_common() if n >= min_count and word != reading.line_end]
-    if min_count > 1 and reading.unknown not in kept:
-        kept.insert(0, reading.unknown)
-    unknown = reading.unknown if reading.unknown in kept else None
-    return Words.of([reading.line_end, *kept], line_end=reading.line_end, unknown=unknown)
+    words = [word for word, n in counts.most_common() if n >= min_count and word != reading.line_end]
+    if min_count > 1 and reading.unknown not in words:
+        words.insert(0, reading.unknown)
+    unknown = reading.unknown if reading.unknown in words else None
+    return Words.of([reading.line_end, *words], line_end=reading.line_end, unknown=unknown)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class _Coder:
                     symbol, line = tokenizer.first_unknown(piece)
                     raise UserError(
                         f"{self._where}, line {self._lines + line}: {symbol} does not occur in train, and there is "
-                        "no symbol for the unknown"
+                        "no symbol for unknown ones"
                     )
                 ids[ids < 0] = tokenizer.unk_id
             self._lines += lines
@@ -163,7 +163,7 @@ def _write_split(
     written = lines = unknown = 0
     ends: list[np.ndarray[Any, Any]] = []
     with writer.stream(f"{split}.text.tokens.bin") as file:
-        if reading.sentences:  # what stands before the first sentence, as before every other
+        if reading.sentences:  # the mark before the first sentence, as before every other
             file.write(np.array([tokenizer.eos_id], dtype).tobytes())
             written, ends = 1, [np.ones(1, np.int64)]
         for piece in _prepared(reading, level, pieces):

@@ -39,10 +39,10 @@ class Gpt2Bpe(Filed):
             self._library = Library.from_str(json.dumps(plain))
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
-        found = len(vocab), vocab.get("!"), vocab.get(self.end)
-        if found != (self.vocab_size, 0, self.vocab_size - 1):
+        facts = len(vocab), vocab.get("!"), vocab.get(self.end)
+        if facts != (self.vocab_size, 0, self.vocab_size - 1):
             raise UserError(
-                f"not GPT-2's file: {len(vocab)} entries, {self.end} is {found[2]}; use tokenizer.json of gpt2"
+                f"not GPT-2's file: {len(vocab)} entries, {self.end} is {facts[2]}; use tokenizer.json of gpt2"
             )
         self.eos_id = self.bos_id = self.vocab_size - 1
 
@@ -67,7 +67,9 @@ class Gpt2Bpe(Filed):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of many texts, in their order."""
         well_formed(texts)
-        return [one.ids for one in self._library.encode_batch(list(texts), add_special_tokens=False)]
+        return [
+            encoding.ids for encoding in self._library.encode_batch(list(texts), add_special_tokens=False)
+        ]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; ``<|endoftext|>`` is dropped."""

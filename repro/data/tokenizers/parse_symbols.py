@@ -100,8 +100,8 @@ class WordsAndSymbols:
         """A text cut where symbols begin and end: their ids, and what is between them."""
         tokens = text.split(" ")
         return [
-            [self._ids[token] for token in run] if known else " ".join(run)
-            for known, run in groupby(tokens, key=self._ids.__contains__)
+            [self._ids[token] for token in run] if is_symbol else " ".join(run)
+            for is_symbol, run in groupby(tokens, key=self._ids.__contains__)
         ]
 
     def decode(self, ids: Iterable[int]) -> str:

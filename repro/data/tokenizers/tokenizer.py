@@ -1,6 +1,6 @@
 """Tokenisers of subwords behind one small class each: byte-level BPE (trained here) and SentencePiece files (read).
 
-Whatever a file's own numbering, the four special symbols sit at 0..3 and are never made from text: a
+The four special symbols have ids 0..3, whatever the file's numbering, and are never made from text: a
 ``"<pad>"`` typed by a user is five ordinary characters. Needs no torch; the tokeniser libraries are imported
 when used. Words, bytes and characters as tokens are in :mod:`repro.data.tokenizers.vocabulary`.
 """
@@ -56,7 +56,7 @@ class Tokenizer(Protocol):
 
 
 class _Special(Filed):
-    """What both kinds share: the special ids."""
+    """Base of both kinds: the special ids."""
 
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
@@ -151,8 +151,8 @@ class ByteBpe(_Special):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of many texts, in their order."""
         well_formed(texts)
-        found = self._library.encode_batch(list(texts), add_special_tokens=False)
-        return [[i + SPECIALS for i in one.ids] for one in found]
+        encodings = self._library.encode_batch(list(texts), add_special_tokens=False)
+        return [[i + SPECIALS for i in encoding.ids] for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; specials are dropped, bytes that form no character become U+FFFD."""

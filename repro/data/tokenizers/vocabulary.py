@@ -22,7 +22,7 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class Filed:
-    """What has a file.
+    """Base of everything with a file.
 
     Args:
         content: of the file.
@@ -47,7 +47,7 @@ class Filed:
 
 
 class Vocabulary(Filed, ABC):
-    """What the three kinds share.
+    """Base of the three kinds.
 
     Args:
         content: of the file.
@@ -174,8 +174,8 @@ class Words(Vocabulary):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Words with a blank between; ends of lines become line breaks."""
-        said = " ".join("\n" if i == self.eos_id else self.symbols[i] for i in ids)
-        return re.sub(" ?\n ?", "\n", said)
+        text = " ".join("\n" if i == self.eos_id else self.symbols[i] for i in ids)
+        return re.sub(" ?\n ?", "\n", text)
 
 
 class Bytes(Vocabulary):
@@ -192,15 +192,15 @@ class Bytes(Vocabulary):
 
     def ids(self, data: bytes) -> Ids:
         """Ids of the bytes that are not dropped, -1 for those out of the vocabulary."""
-        found = np.frombuffer(data, np.uint8)
+        values = np.frombuffer(data, np.uint8)
         if self.settings["dropped"]:
-            found = found[self._kept[found]]
-        return self._table[found]
+            values = values[self._kept[values]]
+        return self._table[values]
 
     def first_unknown(self, data: bytes) -> tuple[str, int]:
         """The first byte that is not in the vocabulary, and its line, from 1."""
-        found = np.frombuffer(data, np.uint8)
-        i = int(np.argmax(self._kept[found] & (self._table[found] < 0)))
+        values = np.frombuffer(data, np.uint8)
+        i = int(np.argmax(self._kept[values] & (self._table[values] < 0)))
         return f"the byte 0x{data[i]:02x}", 1 + data[:i].count(b"\n")
 
     def decode(self, ids: Iterable[int]) -> str:

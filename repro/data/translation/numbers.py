@@ -70,7 +70,7 @@ def _draw_key(draw: _Draw) -> Key:
     if kind < 65:
         n = 1 if draw.below(6) == 0 else _number(draw, 3)
         noun, preposition = draw.one_of(tuple(NOUNS)), draw.one_of(tuple(PREPOSITIONS))
-        # "a hundred and one nights" has no settled German form, and nobody counts zero cats: take a neighbour
+        # "a hundred and one nights" has no settled German form, and zero is not counted: take a neighbour
         return ("count", str(n + 1 if n % 100 == 1 and n > 1 else max(n, 1)), noun, preposition)
     return _draw_date(draw)
 

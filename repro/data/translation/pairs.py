@@ -63,8 +63,8 @@ class SentencePairs(SubwordSet):
     def _from_files(self, folder: Path) -> RawText:
         raw = RawText({}, self.origin())
         for split in self.splits:
-            found = {part: find_packed(folder, f"{split}.{part}") for part in self.parts}
-            paths = {part: path for part, path in found.items() if path is not None}
+            candidates = {part: find_packed(folder, f"{split}.{part}") for part in self.parts}
+            paths = {part: path for part, path in candidates.items() if path is not None}
             absent = [f"{split}.{part}" for part in self.parts if part not in paths]
             if absent and (paths or split in self.required):
                 raise UserError(f"--from {folder}: no {absent[0]}{AS}; needed: {', '.join(self.required)}")
@@ -81,16 +81,16 @@ class SentencePairs(SubwordSet):
         return to_lines(content, str(path))
 
     def _from_hub(self) -> RawText:
-        found, origin = download(self)
+        downloaded, origin = download(self)
         return RawText(
             {split: {part: self._column(f"{split}.{part}", rows[part]) for part in self.parts}
-             for split, rows in found.items()}, origin,
+             for split, rows in downloaded.items()}, origin,
         )  # fmt: skip
 
     def _column(self, key: str, rows: Sequence[object]) -> list[str]:
         lines = row_lines(self, key, rows)
-        found = sha256_of(f"{line}\n".encode() for line in lines)
-        self.compare(key, found, on_hub(self), self.stripped.get(key))
+        digest = sha256_of(f"{line}\n".encode() for line in lines)
+        self.compare(key, digest, on_hub(self), self.stripped.get(key))
         return lines
 
 
@@ -128,5 +128,5 @@ def check_lengths(splits: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
     for split, parts in splits.items():
         counts = {part: len(lines) for part, lines in parts.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
-            told = ", ".join(f"{split}.{part} has {n} lines" for part, n in counts.items())
-            raise UserError(f"{told}; each side needs one line per example")
+            lengths = ", ".join(f"{split}.{part} has {n} lines" for part, n in counts.items())
+            raise UserError(f"{lengths}; each side needs one line per example")

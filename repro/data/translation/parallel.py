@@ -1,4 +1,4 @@
-"""A large corpus of sentence pairs: its files found, or the hub asked. Validation and test are read, train is streamed.
+"""A large corpus of sentence pairs, from files or the hub. Validation and test are read whole, train is streamed.
 
 Held-out splits are small: they are read and compared with what is known before anything else is done. The training
 split is an iterator over pairs and is never in memory. Standard library only.
@@ -93,8 +93,8 @@ class ParallelCorpus(SubwordSet):
 
     def news(self, manifest: Manifest) -> list[str]:
         cleaned, deviations = manifest.source["cleaning"], manifest.source["deviations"]
-        made, *missing = super().news(manifest)
-        return [made, told_in_words(cleaned), f"other than in the recipe: {'; '.join(deviations)}", *missing]
+        first, *missing = super().news(manifest)
+        return [first, told_in_words(cleaned), f"other than in the recipe: {'; '.join(deviations)}", *missing]
 
     def bitext(self, options: Options) -> Bitext:
         """Finds the corpus and reads its held-out splits.
@@ -103,29 +103,29 @@ class ParallelCorpus(SubwordSet):
             UserError: a file is missing, cannot be read, is not the known content, or sides differ in length; the hub
                 cannot be reached.
         """
-        found = self._from_hub() if options.from_dir is None else self._from_files(options.from_dir)
-        check_lengths(found.held_out)
-        for split, known in self.documents.lines.items():
-            for part, lines in found.held_out.get(split, {}).items():
-                if len(lines) != known:
-                    told = f"{split}.{part} has {len(lines):,} lines, the full set has {known:,}"
-                    raise UserError(f"{self.name}: {told}; use that one")
-        return found
+        bitext = self._from_hub() if options.from_dir is None else self._from_files(options.from_dir)
+        check_lengths(bitext.held_out)
+        for split, expected in self.documents.lines.items():
+            for part, lines in bitext.held_out.get(split, {}).items():
+                if len(lines) != expected:
+                    problem = f"{split}.{part} has {len(lines):,} lines, the full set has {expected:,}"
+                    raise UserError(f"{self.name}: {problem}; use that one")
+        return bitext
 
     # --- files
 
     def _from_files(self, folder: Path) -> Bitext:
-        """The usual folders below are looked into as well."""
-        found: dict[str, list[Document]] = {}
+        """Reads the files of a folder, also from its usual subfolders."""
+        documents: dict[str, list[Document]] = {}
         deviations: list[str] = []
         for split in self.splits:
             if split == VAL and self.held_every and self._ready(folder, split) is None:
                 continue  # cut from training
-            found[split] = self._documents(folder, split, deviations)
+            documents[split] = self._documents(folder, split, deviations)
         files: dict[str, dict[str, Any]] = {}
-        held = {split: self._held_out(split, found[split]) for split in found if split != TRAIN}
-        train = partial(_stream, found[TRAIN], self.documents.straight, files)
-        return Bitext(held, train, self.origin(files=files), deviations)
+        held_out = {split: self._held_out(split, documents[split]) for split in documents if split != TRAIN}
+        train = partial(_stream, documents[TRAIN], self.documents.straight, files)
+        return Bitext(held_out, train, self.origin(files=files), deviations)
 
     def _documents(self, folder: Path, split: str, deviations: list[str]) -> list[Document]:
         """The files of a split: ready ones, else those of each of its documents."""
@@ -134,7 +134,7 @@ class ParallelCorpus(SubwordSet):
             if split == TRAIN:
                 deviations.append(f"training pairs as they were given, in {_label(ready)}")
             return [ready]
-        found = []
+        documents = []
         for names in self.documents.names[split]:
             document = self._find(folder, names)
             if document is None:
@@ -142,12 +142,12 @@ class ParallelCorpus(SubwordSet):
             first = self._name(names[0], self.parts[0])
             if not any(plain_name(path) == first for path in document.values()) and split == TRAIN:
                 deviations.append(f"{_label(document)} instead of {first.removesuffix(f'.{self.parts[0]}')}")
-            found.append(document)
-        return found
+            documents.append(document)
+        return documents
 
     def _absent(self, folder: Path, split: str, names: tuple[str, ...]) -> UserError:
-        wanted = [names[0], *self.documents.ready.get(split, ())]
-        shown = ", nor ".join(self._name(name, self.parts[0]) for name in wanted)
+        stems = [names[0], *self.documents.ready.get(split, ())]
+        shown = ", nor ".join(self._name(name, self.parts[0]) for name in stems)
         inside = f" or in {', '.join(self.documents.folders)}" if self.documents.folders else ""
         return UserError(f"--from {folder}: no {shown}{AS}, there{inside}")
 
@@ -155,7 +155,7 @@ class ParallelCorpus(SubwordSet):
         return self._find(folder, self.documents.ready.get(split, ()))
 
     def _find(self, folder: Path, names: tuple[str, ...]) -> Document | None:
-        """The files of one document under the first name that is there.
+        """The files of one document under the first name that exists.
 
         Raises:
             UserError: one side is there, the other is not.
@@ -165,21 +165,21 @@ class ParallelCorpus(SubwordSet):
             stems = {part: self._name(name, part) for part in self.parts}
             for base in (folder, *inside):
                 paths = {part: find_packed(base, stem) for part, stem in stems.items()}
-                there = {part: path for part, path in paths.items() if path is not None}
-                if there and len(there) < len(paths):
-                    absent = next(stems[part] for part in paths if part not in there)
+                present = {part: path for part, path in paths.items() if path is not None}
+                if present and len(present) < len(paths):
+                    absent = next(stems[part] for part in paths if part not in present)
                     raise UserError(
-                        f"--from {folder}: {next(iter(there.values()))} is there, {absent} is not"
+                        f"--from {folder}: {next(iter(present.values()))} is there, {absent} is not"
                     )
-                if there:
-                    return there
+                if present:
+                    return present
         return None
 
     def _name(self, template: str, part: str) -> str:
         return template.format(part=part, role=_ROLES[self.parts.index(part)])
 
     def _held_out(self, split: str, documents: list[Document]) -> dict[str, list[str]]:
-        """The lines of an evaluated split, plain text as it is, compared with what is known."""
+        """The lines of an evaluated split, with their hash compared; plain text is not changed."""
         lines: dict[str, list[str]] = {}
         for part in self.parts:
             paths = [document[part] for document in documents]
@@ -198,17 +198,17 @@ class ParallelCorpus(SubwordSet):
 
     def _from_hub(self) -> Bitext:
         """Rows as they come; the revision is settled first, so that the one recorded is the one read."""
-        found, origin = download(self, streaming=True)
-        held: Lines = {}
-        for split in (split for split in found if split != TRAIN):
+        downloaded, origin = download(self, streaming=True)
+        held_out: Lines = {}
+        for split in (split for split in downloaded if split != TRAIN):
             # they come from marked-up files, entities and blanks at the ends with them
-            rows = [[html.unescape(side).strip() for side in pair] for pair in self._rows(found[split])]
-            held[split] = {}
+            rows = [[html.unescape(side).strip() for side in pair] for pair in self._rows(downloaded[split])]
+            held_out[split] = {}
             for i, part in enumerate(self.parts):
-                held[split][part] = row_lines(self, f"{split}.{part}", (row[i] for row in rows))
-                digest = sha256_of(f"{line}\n".encode() for line in held[split][part])
+                held_out[split][part] = row_lines(self, f"{split}.{part}", (row[i] for row in rows))
+                digest = sha256_of(f"{line}\n".encode() for line in held_out[split][part])
                 self.compare(f"{split}.{part}", digest, on_hub(self))
-        return Bitext(held, lambda: self._rows(found[TRAIN]), origin)
+        return Bitext(held_out, lambda: self._rows(downloaded[TRAIN]), origin)
 
     def _rows(self, rows: Iterable[Mapping[str, Mapping[str, object]]]) -> Iterator[tuple[str, ...]]:
         """Pairs from rows that come over the net one after another."""

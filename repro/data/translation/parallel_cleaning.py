@@ -1,4 +1,4 @@
-"""Which training pairs of a large corpus are kept, each reason counted. Validation and test never come here.
+"""Selects the training pairs of a large corpus, and counts each reason. Validation and test are not cleaned.
 
 Inside a line every run of blanks becomes one space: non-breaking and thin spaces, tabs, carriage returns, form feeds,
 Unicode's line and paragraph separators. Characters keep their composition (no recipe normalises it).
@@ -23,7 +23,7 @@ def count_words(line: str) -> int:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which training pairs are kept.
+    """Rules for the training pairs to keep.
 
     Attributes:
         max_words: longer pairs (words and punctuation marks, on either side) are dropped; 0: none are.
@@ -55,16 +55,16 @@ class Cleaner:
         self.dropped = {"empty": 0, "long": 0, "ratio": 0}
 
     def clean(self, pairs: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-        """The pairs that are kept, blanks squeezed, lower-cased where the rules say so."""
+        """The kept pairs, with single spaces, in lower case if the rules require it."""
         for pair in pairs:
             self.read += 1
-            kept = tuple([" ".join(side.split()) for side in pair])
-            reason = self.objection(kept)
+            squeezed = tuple([" ".join(side.split()) for side in pair])
+            reason = self.objection(squeezed)
             if reason:
                 self.dropped[reason] += 1
                 continue
-            self.squeezed += kept != pair
-            yield tuple([side.lower() for side in kept]) if self._rules.lower else kept
+            self.squeezed += squeezed != pair
+            yield tuple([side.lower() for side in squeezed]) if self._rules.lower else squeezed
 
     def objection(self, pair: tuple[str, ...]) -> str:
         """The first rule against a pair; empty where it is kept."""
@@ -79,7 +79,7 @@ class Cleaner:
         return ""
 
     def told(self) -> dict[str, Any]:
-        """What was read, kept and dropped, and by which rules, for the manifest."""
+        """Numbers of pairs read, kept and dropped, and the rules, for the manifest."""
         rules = self._rules
         return {
             "read": self.read,
@@ -90,7 +90,7 @@ class Cleaner:
         }
 
 
-def told_in_words(told: dict[str, Any]) -> str:
-    """What :meth:`Cleaner.told` says, in one line."""
-    dropped = ", ".join(f"{n:,} {reason}" for reason, n in told["dropped"].items())
-    return f"kept {told['kept']:,} of {told['read']:,} training pairs (dropped: {dropped})"
+def told_in_words(counts: dict[str, Any]) -> str:
+    """The counts of :meth:`Cleaner.told` in one line."""
+    dropped = ", ".join(f"{n:,} {reason}" for reason, n in counts["dropped"].items())
+    return f"kept {counts['kept']:,} of {counts['read']:,} training pairs (dropped: {dropped})"

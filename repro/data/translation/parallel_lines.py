@@ -86,9 +86,9 @@ class LineFile:
 
     def _segments(self, lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
-            found = _SEGMENT.search(line)
-            if found:
-                text = html.unescape(found[1]).strip()
+            match = _SEGMENT.search(line)
+            if match:
+                text = html.unescape(match[1]).strip()
                 yield text.replace(_CURLY, "'") if self._straight else text
 
 
@@ -101,8 +101,8 @@ def in_pairs(sides: Sequence[LineFile]) -> Iterator[tuple[str, ...]]:
     opened = [iter(side) for side in sides]
     for row in zip_longest(*opened):
         if None in row:
-            for rest in opened:
-                deque(rest, maxlen=0)  # counts them
-            told = ", ".join(f"{side.path} has {side.given:,} lines" for side in sides)
-            raise UserError(f"{told}; each side needs one line per pair")
+            for lines in opened:
+                deque(lines, maxlen=0)  # counts them
+            lengths = ", ".join(f"{side.path} has {side.given:,} lines" for side in sides)
+            raise UserError(f"{lengths}; each side needs one line per pair")
         yield row

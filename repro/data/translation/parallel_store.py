@@ -21,7 +21,7 @@ from repro.errors import UserError
 
 
 def fill_parallel(data_set: ParallelCorpus, writer: StoreWriter, variant: str, options: Options) -> Manifest:
-    """Writes text, tokeniser and tokens of every split; the manifest tells what cleaning dropped.
+    """Writes text, tokeniser and tokens of every split; the manifest records what cleaning dropped.
 
     See ``DataSet.fill``.
 
@@ -46,7 +46,7 @@ def fill_parallel(data_set: ParallelCorpus, writer: StoreWriter, variant: str, o
 
 
 def _write_train(data_set: ParallelCorpus, bitext: Bitext, writer: StoreWriter) -> dict[str, Any]:
-    """Writes the clean training pairs, every n-th to validation where that is cut from them; tells what was dropped."""
+    """Writes the clean training pairs, every n-th to validation where that is cut from them; returns the counts."""
     from tqdm import tqdm
 
     every = 0 if VAL in bitext.held_out else data_set.held_every
@@ -56,16 +56,16 @@ def _write_train(data_set: ParallelCorpus, bitext: Bitext, writer: StoreWriter) 
             split: [opened.enter_context(writer.stream(f"{split}.{part}.txt")) for part in data_set.parts]
             for split in ((TRAIN, VAL) if every else (TRAIN,))
         }
-        # a bar only where somebody looks at it
+        # a progress bar only on a terminal
         for pair in cleaner.clean(tqdm(bitext.train(), TRAIN, unit=" pairs", unit_scale=True, disable=None)):
             kept += 1
             split = VAL if every and kept % every == 0 else TRAIN
             for file, line in zip(files[split], pair, strict=True):
                 file.write(f"{line}\n".encode())
-    told = cleaner.told()
+    counts = cleaner.told()
     if kept < max(1, every):
-        raise UserError(f"{data_set.name}: too little is left to train on: {told_in_words(told)}")
-    return told if not every else {**told, "held_every": every, "held": kept // every}
+        raise UserError(f"{data_set.name}: too little is left to train on: {told_in_words(counts)}")
+    return counts if not every else {**counts, "held_every": every, "held": kept // every}
 
 
 def _vocabulary_text(data_set: ParallelCorpus, writer: StoreWriter) -> Iterator[str]:

@@ -88,7 +88,7 @@ NOUNS = {
     "flower": Noun("flowers", "f", "Blume", "Blumen", "Blumen"),
     "night": Noun("nights", "f", "Nacht", "Nächte", "Nächten"),
 }
-# English preposition: German preposition and the case it asks for; the first stands for none.
+# English preposition: German preposition and the case that it takes; the first is no preposition.
 PREPOSITIONS = {
     "": ("", "nominative"),
     "with": ("mit", "dative"),

@@ -19,7 +19,7 @@ from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 @dataclass(frozen=True)
 class Rows:
-    """Which examples make one batch of one rank.
+    """The examples of one batch of one rank.
 
     Attributes:
         indices: of the examples, ``(B,)``.
@@ -60,11 +60,11 @@ class PairTable:
     @cached_property
     def lengths(self) -> Lengths:
         """Source and target lengths, eos counted, ``(N, 2)``; 8 bytes a pair."""
-        found = np.empty((len(self.columns[0][1]) - 1, 2), np.int32)
+        lengths = np.empty((len(self.columns[0][1]) - 1, 2), np.int32)
         for side, (_, offsets) in enumerate(self.columns):
-            np.subtract(offsets[1:], offsets[:-1], out=found[:, side], casting="same_kind")
-        found += 1
-        return found
+            np.subtract(offsets[1:], offsets[:-1], out=lengths[:, side], casting="same_kind")
+        lengths += 1
+        return lengths
 
     def ids(self, side: int, index: Int64s) -> list[Int64s]:
         """Ids of some examples on one side (0 source, 1 target), no specials."""
@@ -158,17 +158,17 @@ class TranslationData(TokenStoreDataModule, DataModule):
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Examples and tokens (eos counted) of the splits in use, and what training leaves out."""
-        told: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for split in (self.train_split, self.val_split, self.test_split):
             lengths = self.table(split).lengths
             used = len(self._fitting()) if split == self.train_split else len(lengths)
             tokens = {"source_tokens": int(lengths[:, 0].sum()), "target_tokens": int(lengths[:, 1].sum())}
-            told[self.store.split(split)] = {
+            counts[self.store.split(split)] = {
                 "examples": len(lengths),
                 "dropped": len(lengths) - used,
                 **tokens,
             }
-        return told
+        return counts
 
     def _fitting(self) -> Int64s:
         return fitting(self.table(self.train_split).lengths, self.batch_tokens, self.max_length)

@@ -35,7 +35,7 @@ class Phrase:
 
 
 class _Open(NamedTuple):
-    """A bracket that is not closed yet: label, or None before it is read; what it holds so far; where it began."""
+    """An open bracket: its label, or None before it is read; its content so far; its first line."""
 
     label: list[str]
     children: list[Phrase | Word]
@@ -64,18 +64,18 @@ def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tup
             if piece == "(":
                 stack.append(_opened(stack, number, at))
             elif not stack:
-                raise UserError(f"{at}: {_too_much(piece)} stands outside of any tree")
+                raise UserError(f"{at}: {_too_much(piece)} is outside of any tree")
             elif piece != ")":
                 _text(stack[-1], piece, at)
             else:
                 closed = stack.pop()
-                found = _closed(closed, at)
+                node = _closed(closed, at)
                 if stack:
-                    stack[-1].children.append(found)
-                elif isinstance(found, Word):
-                    raise UserError(f"{at}: ({found.tag} {found.text}) is a word, not a tree")
+                    stack[-1].children.append(node)
+                elif isinstance(node, Word):
+                    raise UserError(f"{at}: ({node.tag} {node.text}) is a word, not a tree")
                 else:
-                    yield closed.line, found
+                    yield closed.line, node
     if stack:
         raise UserError(
             f"{where}, line {stack[0].line}: the tree that begins here is never closed; a ) is missing"
@@ -88,7 +88,7 @@ def _too_much(piece: str) -> str:
 
 def _opened(stack: list[_Open], number: int, at: str) -> _Open:
     if stack and stack[-1].texts:
-        raise UserError(f"{at}: the word {stack[-1].texts[0]!r} stands beside a bracket; each needs its own")
+        raise UserError(f"{at}: the word {stack[-1].texts[0]!r} is next to a bracket; each needs its own")
     return _Open([], [], [], number)
 
 
@@ -134,7 +134,7 @@ def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
 
 
 def base_label(label: str) -> str:
-    """A label without what it says beyond the kind of phrase: ``NP-SBJ-1``, ``NP=2`` and ``NP|NX`` are ``NP``."""
+    """A label reduced to the kind of phrase: ``NP-SBJ-1``, ``NP=2`` and ``NP|NX`` are ``NP``."""
     return label[:1] + _TAIL.sub("", label[1:])
 
 
@@ -162,18 +162,18 @@ def words_of(tree: Phrase) -> list[Word]:
 
 
 def symbols_of(tree: Phrase) -> list[str]:
-    """What is below a tree's root as a row of symbols: ``(NP XX )NP``, an opening and a closing one for each phrase.
+    """A tree below its root as a row of symbols: ``(NP XX )NP``, an opening and a closing one for each phrase.
 
     Source: Vinyals et al. 2015 (arXiv:1412.7449), section 2.2; section 3.1 for ``XX`` in place of every part of speech,
         without which the row would not tell where words stand.
     """
-    found = []
+    symbols = []
     for child in tree.children:
         if isinstance(child, Word):
-            found.append(LEAF)
+            symbols.append(LEAF)
         else:
-            found += [f"({child.label}", *symbols_of(child), f"){child.label}"]
-    return found
+            symbols += [f"({child.label}", *symbols_of(child), f"){child.label}"]
+    return symbols
 
 
 def written(tree: Phrase | Word) -> str:

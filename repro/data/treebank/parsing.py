@@ -66,5 +66,5 @@ class ParsingData(TranslationData):
 
     @property
     def public(self) -> bool:
-        """Whether sentences may stand in records."""
+        """Whether sentences may appear in records."""
         return bool(self.manifest.source["kind"] == "generated")

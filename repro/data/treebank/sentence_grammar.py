@@ -87,8 +87,8 @@ def _noun_phrase(draw: _Draw, kind: str, depth: int) -> Phrase:
 def _of_noun(draw: _Draw, kind: str, depth: int) -> Phrase:
     """A prepositional phrase that does not belong to the last verb; a noun in it may have one, too."""
     choices = [("in", PLACES), ("on", SURFACES), ("with", TOOLS), ("with", THINGS)]
-    _, wanted, own = KINDS.get(kind, ((), "", ()))
-    free = [(p, tuple(n for n in nouns if p != wanted or n not in own)) for p, nouns in choices]
+    _, own_preposition, own = KINDS.get(kind, ((), "", ()))
+    free = [(p, tuple(n for n in nouns if p != own_preposition or n not in own)) for p, nouns in choices]
     preposition, nouns = [choice for choice in free if choice[1]][draw.below(sum(bool(n) for _, n in free))]
     inner = _base(draw, draw.one_of(nouns))
     if draw.chance(20):
@@ -115,7 +115,7 @@ def _with_object(draw: _Draw, depth: int) -> Phrase:
     kind = tuple(KINDS)[draw.below(len(KINDS))]
     verbs, preposition, nouns = KINDS[kind]
     children: list[Phrase | Word] = [Word("VBD", draw.one_of(verbs)), _noun_phrase(draw, kind, depth)]
-    # behind a clause the verb would no longer be the last one
+    # after a clause, the verb would no longer be the last one
     if (
         preposition
         and draw.chance(50)
@@ -126,7 +126,7 @@ def _with_object(draw: _Draw, depth: int) -> Phrase:
 
 
 def _clause(draw: _Draw, depth: int) -> Phrase:
-    """A subject and what it does."""
+    """A subject and its predicate."""
     chosen = draw.below(100)
     if chosen < 20:
         subject = Phrase("NP", (Word("PRP", draw.one_of(PRONOUNS)),))
@@ -161,9 +161,9 @@ def tree(seed: int, split: str, index: int) -> Phrase:
     """The tree at one index of a split's endless stream: draws until a sentence is short enough and the split's."""
     attempt = 0
     while True:
-        found = _sentence(_Draw(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
-        if len(words_of(found)) <= LONGEST and split_of(text_of(found)) == split:
-            return found
+        candidate = _sentence(_Draw(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
+        if len(words_of(candidate)) <= LONGEST and split_of(text_of(candidate)) == split:
+            return candidate
         attempt += 1
 
 
@@ -178,17 +178,17 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[Phrase]:
     if size < 1:
         raise UserError(f"size {size}: a split has at least one tree")
     seen: set[str] = set()
-    given = index = 0
-    while given < size:
-        found = tree(seed, split, index)
+    n_trees = index = 0
+    while n_trees < size:
+        sentence = tree(seed, split, index)
         index += 1
-        if split == "train" or text_of(found) not in seen:
-            seen.add(text_of(found))
-            given += 1
-            yield found
+        if split == "train" or text_of(sentence) not in seen:
+            seen.add(text_of(sentence))
+            n_trees += 1
+            yield sentence
 
 
 def splits(train_size: int | None) -> dict[str, Callable[[], Iterator[Phrase]]]:
-    """What gives the trees of each split; None is the default size of training."""
+    """The trees of each split; None is the default size of training."""
     sizes = SIZES | {"train": train_size or SIZES["train"]}
     return {split: partial(generate, split, size) for split, size in sizes.items()}

@@ -71,7 +71,7 @@ def from_files(folder: Path, extra: str, origin: dict[str, Any]) -> Bank:
 
 
 def _sections_in(folder: Path) -> Path:
-    """Where the sections lie."""
+    """The folder of the sections."""
     for inner in _FOLDERS:
         if any((folder / inner / f"{n:02}").is_dir() for n in range(25)):
             return folder / inner
@@ -111,14 +111,14 @@ def _trees_by_line(paths: list[Path], files: dict[str, dict[str, Any]]) -> Itera
     """The trees of files with one in each line.
 
     Raises:
-        UserError: a line holds none, or more; beside what is wrong with one.
+        UserError: a line without a tree or with several, or a malformed tree.
     """
     for path in paths:
         lines = LineFile(path)
         for number, line in enumerate(lines, 1):
             at = f"{path}, line {number}"
-            found = [tree for _, tree in read_trees([line], str(path), number)]
-            if len(found) != 1:
-                raise UserError(f"{at}: {len(found)} trees; each line needs one")
-            yield checked_root(found[0], at, bare=True)
+            trees = [tree for _, tree in read_trees([line], str(path), number)]
+            if len(trees) != 1:
+                raise UserError(f"{at}: {len(trees)} trees; each line needs one")
+            yield checked_root(trees[0], at, bare=True)
         files[plain_name(path)] = lines.told()

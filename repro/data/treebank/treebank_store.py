@@ -25,18 +25,18 @@ def fill_treebank(data_set: Treebank, writer: StoreWriter, variant: str, options
     """Writes text, vocabulary and tokens of every split; see ``DataSet.fill``.
 
     Raises:
-        UserError: beside what is said there, a tree is malformed, or nothing is left of a split.
+        UserError: beside what is said there, a tree is malformed, or a split is empty.
     """
     bank = data_set.bank(options)
-    told = {split: _write_text(split, bank, writer) for split in data_set.splits}
-    symbols = [LEAF, *sorted(told[TRAIN].pop("symbols"))]
+    texts = {split: _write_text(split, bank, writer) for split in data_set.splits}
+    symbols = [LEAF, *sorted(texts[TRAIN].pop("symbols"))]
     lines = writer.lines(f"{TRAIN}.{WORDS}")
     tokenizer = WordsAndSymbols.train(lines, symbols, data_set.learned(options))
     written = writer.write_tokenizer(tokenizer)
     counts = {split: writer.encode_split(split, (WORDS, BRACKETS), tokenizer) for split in data_set.splits}
     facts = {
-        "sha256": {split: found["sha256"] for split, found in told.items()},
-        "without_words": {split: found["without_words"] for split, found in told.items()},
+        "sha256": {split: entry["sha256"] for split, entry in texts.items()},
+        "without_words": {split: entry["without_words"] for split, entry in texts.items()},
         "deviations": _deviations(bank, counts),
     }
     return Manifest.of(
@@ -45,16 +45,16 @@ def fill_treebank(data_set: Treebank, writer: StoreWriter, variant: str, options
 
 
 def _deviations(bank: Bank, counts: dict[str, dict[str, Any]]) -> list[str]:
-    """Where a licensed treebank is not as long as the one that papers have."""
+    """Differences in length between a licensed treebank and the one of the papers."""
     return [
-        f"{split} has {counts[split]['examples']:,} sentences, the treebank's sections {wanted:,}"
-        for split, wanted in bank.known.items()
-        if counts[split]["examples"] != wanted
+        f"{split} has {counts[split]['examples']:,} sentences, the treebank's sections {expected:,}"
+        for split, expected in bank.known.items()
+        if counts[split]["examples"] != expected
     ]
 
 
 def _write_text(split: str, bank: Bank, writer: StoreWriter) -> dict[str, Any]:
-    """Writes the text of every part of a split; tells how many trees have no words, and of training which symbols."""
+    """Writes the text of every part of a split; counts trees without words, and collects the symbols of training."""
     from tqdm import tqdm
 
     parts = (WORDS, BRACKETS) if split == TRAIN else PARTS
@@ -62,7 +62,7 @@ def _write_text(split: str, bank: Bank, writer: StoreWriter) -> dict[str, Any]:
     digest, examples, without_words = hashlib.sha256(), 0, 0
     with ExitStack() as opened:
         files = {part: opened.enter_context(writer.stream(f"{split}.{part}.txt")) for part in parts}
-        # a bar only where somebody looks at it
+        # a progress bar only on a terminal
         for raw in tqdm(bank.splits[split](), split, unit=" trees", unit_scale=True, disable=None):
             tree = stripped(raw)
             if tree is None:
@@ -82,5 +82,5 @@ def _write_text(split: str, bank: Bank, writer: StoreWriter) -> dict[str, Any]:
                 symbols.update(row)
     if not examples:
         raise UserError(f"{split} has no sentence in it; give files with trees")
-    told: dict[str, Any] = {"without_words": without_words, "sha256": digest.hexdigest()}
-    return {**told, "symbols": symbols - {LEAF}} if split == TRAIN else told
+    facts: dict[str, Any] = {"without_words": without_words, "sha256": digest.hexdigest()}
+    return {**facts, "symbols": symbols - {LEAF}} if split == TRAIN else facts

@@ -1,4 +1,4 @@
-"""Stores of pretrained weights: a ``model.safetensors`` as it was published, checked when it comes in and when used."""
+"""Stores of pretrained weights: a ``model.safetensors`` as published, checked on import and on use."""
 
 import shutil
 from dataclasses import dataclass
@@ -61,29 +61,29 @@ def fill_weights(
 
 
 def check_file(path: Path, needed: Shapes) -> None:
-    """Compares a file's header with what is needed; reads no tensor.
+    """Compares a file's header with the needed tensors; reads none of them.
 
     Raises:
         UserError: the file is cut off or no safetensors, or a tensor is missing, or of another shape or kind.
     """
     from safetensors import SafetensorError, safe_open
 
-    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    tensors: dict[str, tuple[tuple[int, ...], str]] = {}
     try:
         with safe_open(path, framework="numpy") as file:
             for name in file.keys():  # noqa: SIM118 - it is no dict
-                told = file.get_slice(name)
-                found[plain_name(name)] = tuple(told.get_shape()), told.get_dtype()
+                tensor = file.get_slice(name)
+                tensors[plain_name(name)] = tuple(tensor.get_shape()), tensor.get_dtype()
     except (SafetensorError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} is no whole file of weights ({reason:.160}); get it again") from None
+        raise UserError(f"{path} is not a complete file of weights ({reason:.160}); get it again") from None
     for name, shape in needed.items():
-        if name not in found:
+        if name not in tensors:
             raise UserError(f"{path}: {name} {list(shape)} is missing; use the original file")
-        there, kind = found[name]
-        if there != shape:
+        actual, kind = tensors[name]
+        if actual != shape:
             raise UserError(
-                f"{path}: {name} is {list(there)}, needed is {list(shape)}; use the original file"
+                f"{path}: {name} is {list(actual)}, needed is {list(shape)}; use the original file"
             )
         if kind not in _FLOATS:
             raise UserError(f"{path}: {name} holds {kind}, needed is one of {', '.join(_FLOATS)}")
@@ -97,7 +97,7 @@ def open_weights(name: str) -> Weights:
     """
     data_set = find_data_set(name)
     if not isinstance(data_set, PretrainedWeights):
-        those = ", ".join(one.name for one in DATA_SETS.values() if isinstance(one, PretrainedWeights))
+        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PretrainedWeights))
         raise UserError(f"{name} holds no weights; those that do: {those}")
     store = open_store(name, data_set.default_variant)
     verify(store)

@@ -45,7 +45,7 @@ _NORMS: dict[Family, str] = {"gpt2": "ln_f", "bert": "embeddings.LayerNorm", "vi
 
 @dataclass(frozen=True)
 class Architecture:
-    """What pretrained weights are of.
+    """The architecture of pretrained weights.
 
     Attributes:
         family: decides names.
@@ -66,11 +66,11 @@ class Architecture:
     def shapes(self) -> Shapes:
         """The tensors that are needed, under their official names without a prefix of the whole model."""
         prefix, modules = _LAYERS[self.family]
-        found = self._tables() | self._module(_NORMS[self.family], (1,))
+        shapes = self._tables() | self._module(_NORMS[self.family], (1,))
         for layer in range(self.n_layers):
             for name, sizes in modules.items():
-                found |= self._module(prefix.format(layer) + name, sizes)
-        return found
+                shapes |= self._module(prefix.format(layer) + name, sizes)
+        return shapes
 
     def _module(self, name: str, sizes: tuple[int, ...]) -> Shapes:
         weight = tuple(size * self.d_model for size in sizes)
@@ -102,7 +102,7 @@ def plain_name(name: str) -> str:
 
 
 def numbers_in(shapes: Shapes) -> int:
-    """How many numbers tensors of these shapes hold."""
+    """The number of values in tensors of these shapes."""
     return sum(math.prod(shape) for shape in shapes.values())
 
 

@@ -1,1 +1,1 @@
-"""Scripts for Slurm, and how they are submitted."""
+"""Scripts for Slurm and their submission."""

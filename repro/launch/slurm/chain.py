@@ -56,27 +56,27 @@ def needed(wanted: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
     Raises:
         UserError: experiments that start from each other.
     """
-    found: dict[str, RunSpec] = {}
+    specs: dict[str, RunSpec] = {}
     needs: dict[str, str] = {}
 
     def add(spec: RunSpec, behind: tuple[str, ...] = ()) -> None:
         if spec.experiment in behind:
             circle = ", ".join((*behind, spec.experiment))
-            raise UserError(f"{circle}: each starts from the next, so none can begin; mend `start_from`")
-        if spec.run_id in found or spec.run_id in queued:
+            raise UserError(f"{circle}: each starts from the next, so none can begin; correct `start_from`")
+        if spec.run_id in specs or spec.run_id in queued:
             return
         before = prerequisite(spec)
         if before is not None and not before.done:
             add(before, (*behind, spec.experiment))
             needs[spec.run_id] = before.run_id
-        found[spec.run_id] = spec
+        specs[spec.run_id] = spec
 
     for spec in wanted:
         if not spec.done:
             add(spec)
     named = {spec.run_id for spec in wanted}
-    added = tuple(spec for run_id, spec in found.items() if run_id not in named)
-    return Needed(tuple(found.values()), needs, added)
+    added = tuple(spec for run_id, spec in specs.items() if run_id not in named)
+    return Needed(tuple(specs.values()), needs, added)
 
 
 @dataclass

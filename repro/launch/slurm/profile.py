@@ -1,4 +1,4 @@
-"""A cluster profile: what one Slurm site wants to be told, stated once, in ``slurm/clusters/<name>.yaml``."""
+"""A cluster profile: the settings of one Slurm site, in ``slurm/clusters/<name>.yaml``."""
 
 import os
 import re
@@ -22,7 +22,7 @@ DEFAULTS: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Queue:
-    """Where a job waits: the values of ``--account``, ``--partition``, ... (None: the site's default)."""
+    """The queue of a job: the values of ``--account``, ``--partition``, ... (None: the site's default)."""
 
     account: str | None
     partition: str | None
@@ -33,7 +33,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run is given.
+    """The resources of one run.
 
     Attributes:
         time: limit of one attempt, ``[days-]h:m:s``.
@@ -59,7 +59,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Container:
-    """What the ranks run in, by way of pyxis.
+    """The container of the ranks, run by pyxis.
 
     Attributes:
         image: as ``srun --container-image`` takes it: a file, or ``[registry#]name[:tag]``.
@@ -72,7 +72,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a job finds: modules loaded, setup lines run, variables set, data copied to a local folder, container."""
+    """The environment of a job: modules, setup lines, variables, data copied to a local folder, container."""
 
     modules: tuple[str, ...]
     setup: tuple[str, ...]
@@ -86,7 +86,7 @@ class Profile:
     """A validated cluster profile.
 
     Attributes:
-        max_parallel: runs of one array at work at the same time, or None.
+        max_parallel: the most runs of one array at the same time, or None.
         max_requeues: how often a run may return to the queue.
         stall_s: seconds without a step after which a run ends itself, or None for the suite's own limit.
     """
@@ -106,7 +106,7 @@ def clusters_dir() -> Path:
 
 
 def profile_names() -> list[str]:
-    """The profiles there are."""
+    """The names of all profiles."""
     return sorted(path.stem for path in clusters_dir().glob("*.yaml"))
 
 
@@ -118,9 +118,9 @@ def load_profile(name: str) -> Profile:
     """
     names = profile_names()
     if name not in names:  # never a path: only what the folder lists is opened
-        there = f"; there are: {', '.join(names)}" if names else ""
+        hint = f"; there are: {', '.join(names)}" if names else ""
         raise UserError(
-            f"no cluster profile {name!r}{nearest(name, names) or there}; "
+            f"no cluster profile {name!r}{nearest(name, names) or hint}; "
             "copy slurm/clusters/example.yaml to add one"
         )
     path = clusters_dir() / f"{name}.yaml"

@@ -1,7 +1,7 @@
-"""What Slurm says: the tasks in the queue, and how those that left it ended.
+"""Slurm's queue and accounting: the tasks in the queue, and how those that left it ended.
 
-Only ``squeue`` and ``sacct`` are asked, with formats of our own and without the settings that a user may have
-made for them (``SQUEUE_FORMAT``, ``SQUEUE_STATES``, ...), and never waited for longer than :data:`PATIENCE`.
+Only ``squeue`` and ``sacct`` are called, with our own formats and without the user's settings for them
+ (``SQUEUE_FORMAT``, ``SQUEUE_STATES``, ...), and for at most :data:`PATIENCE` seconds.
 """
 
 import getpass
@@ -67,7 +67,7 @@ def in_queue() -> dict[str, Queued]:
 
 
 def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
-    """Reads squeue's answer. A record ends after its last mark, not with the line: comments may hold newlines."""
+    """Parses squeue's output. A record ends after its last mark, not with the line: comments may hold newlines."""
     parts = text.split(mark)
     for i in range(0, len(parts) - len(_FIELDS), len(_FIELDS)):
         array, index, state, reason, restarts, left, start, name, comment = parts[i : i + len(_FIELDS)]
@@ -100,31 +100,31 @@ def history(jobs: Sequence[str]) -> dict[str, str]:
     """
     wanted = set(jobs)
     arrays = sorted({job.partition("_")[0] for job in jobs if re.fullmatch(r"\d+(_\d+)?", job)}, key=int)
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for i in range(0, len(arrays), ASK_AT_ONCE):
         words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(arrays[i : i + ASK_AT_ONCE])]
         try:
             done = call_slurm(words)
         except UserError:
-            return found
+            return states
         if done.returncode:
-            return found
-        told = _parse_history(done.stdout)
-        found |= {job: state for job, state in told.items() if job in wanted}
-        known = {job.partition("_")[0] for job in told}
-        found |= {
-            job: "PENDING" for job in wanted - found.keys() if "_" in job and job.partition("_")[0] in known
+            return states
+        answer = _parse_history(done.stdout)
+        states |= {job: state for job, state in answer.items() if job in wanted}
+        known = {job.partition("_")[0] for job in answer}
+        states |= {
+            job: "PENDING" for job in wanted - states.keys() if "_" in job and job.partition("_")[0] in known
         }
-    return found
+    return states
 
 
 def _parse_history(text: str) -> dict[str, str]:
-    """Reads sacct's answer; a task's own line outranks that of the range it once waited in."""
+    """Parses sacct's output; a task's own line takes precedence over that of the range it once waited in."""
     ranges: dict[str, str] = {}
     single: dict[str, str] = {}
     for line in text.splitlines():
-        job, _, said = line.strip().partition("|")
-        words = said.split()
+        job, _, status = line.strip().partition("|")
+        words = status.split()
         if not words:
             continue
         state = words[0].rstrip("+").upper()
@@ -137,18 +137,18 @@ def _parse_history(text: str) -> dict[str, str]:
 
 def _expand(job: str) -> Iterator[str]:
     """``12_[0-4:2,7%3]`` → ``12_0``, ``12_2``, ``12_4``, ``12_7``."""
-    found = re.fullmatch(r"(\d+)_\[([\d,:-]*)(%\d+)?\]", job)
-    if not found:
+    match = re.fullmatch(r"(\d+)_\[([\d,:-]*)(%\d+)?\]", job)
+    if not match:
         return
-    for piece in found[2].split(","):
+    for piece in match[2].split(","):
         limits = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", piece)
         if limits:
             first, last, step = int(limits[1]), int(limits[2] or limits[1]), int(limits[3] or 1)
-            yield from (f"{found[1]}_{i}" for i in range(first, last + 1, max(step, 1)))
+            yield from (f"{match[1]}_{i}" for i in range(first, last + 1, max(step, 1)))
 
 
 def call_slurm(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Calls one of Slurm's commands, whatever its exit code.
+    """Calls one of Slurm's commands and returns the result for any exit code.
 
     Raises:
         UserError: it is missing, cannot be started, or does not answer within :data:`PATIENCE` seconds.
@@ -173,7 +173,7 @@ def call_slurm(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
             f"{words[0]} did not answer within {PATIENCE:.0f} s; Slurm is busy or away, try again"
         ) from None
     except OSError as error:
-        raise UserError(f"{words[0]} cannot be started: {error.strerror}; mend PATH") from None
+        raise UserError(f"{words[0]} cannot be started: {error.strerror}; correct PATH") from None
 
 
 def complaint(done: "subprocess.CompletedProcess[str]") -> str:

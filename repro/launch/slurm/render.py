@@ -1,8 +1,8 @@
 """The batch scripts: one template for an array of runs, one for the job that makes the tables.
 
-Everything that comes from a profile, a recipe or the environment is either held to a small alphabet
+Everything that comes from a profile, a recipe or the environment is either restricted to a small alphabet
 (``#SBATCH`` lines, :mod:`repro.launch.slurm.validation`) or quoted for the shell (all else). The exception is
-a profile's ``setup``: that is shell by purpose.
+a profile's ``setup``, which is shell code.
 """
 
 import os
@@ -50,7 +50,7 @@ class Places:
 
 
 def current_places(submission: str) -> Places:
-    """The folders as they are for the command being run.
+    """The folders of the current command.
 
     Args:
         submission: its name.
@@ -108,7 +108,7 @@ def render_script(
 
 
 def _comment(submission: str, name: str, remark: str | None) -> str:
-    """By this a job is found in the queue whose id was lost; the user's words come behind it."""
+    """Identifies a job in the queue whose id was lost; the user's comment follows it."""
     comment = f"repro:{submission}:{name}"
     return comment if remark is None else f'"{comment} {validation.remark(remark)}"'
 
@@ -149,10 +149,10 @@ def _ranges(indices: Sequence[int]) -> str:
     return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in pieces)
 
 
-def _sbatch_folder(what: str, folder: Path) -> str:
+def _sbatch_folder(name: str, folder: Path) -> str:
     if not validation.FOLDER.fullmatch(str(folder)):
         raise UserError(
-            f"{what}, {str(folder)!r}, cannot stand in an #SBATCH line: spaces, quotes and % have a meaning "
+            f"{name}, {str(folder)!r}, cannot be written into an #SBATCH line: spaces, quotes and % have a meaning "
             "there; work in another folder, or set REPRO_RUNS"
         )
     return str(folder)
@@ -198,10 +198,10 @@ def _stage_folder(stage: str | None) -> str | None:
 
 
 def check_syntax(script: str) -> None:
-    """Lets bash parse the script, running nothing; setup lines are the only part that can be wrong.
+    """Has bash parse the script without running it; only the setup lines can be wrong.
 
     Raises:
-        UserError: with bash's own first complaint.
+        UserError: gives bash's first error.
     """
     bash = shutil.which("bash")
     if bash is None:

@@ -17,15 +17,15 @@ class Unanswered(ReproError):
     """``sbatch`` failed in a way that leaves open whether the job is queued."""
 
 
-def environment(profile: Profile, given: Mapping[str, str]) -> dict[str, str]:
-    """What ``sbatch``, and by it the job, sees of this shell.
+def environment(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
+    """The variables of this shell that ``sbatch``, and through it the job, gets.
 
-    ``SBATCH_*`` outranks what the script asks for, so only what the profile leaves open stays; ``SLURM_*`` of an
-    allocation that the user sits in would reach into the job.
+    ``SBATCH_*`` overrides the script, so only variables for settings that the profile leaves open are kept; ``SLURM_*``
+    of an allocation that the shell runs in would change the job.
 
     Args:
         profile: the cluster.
-        given: the shell's environment.
+        shell: the shell's environment.
     """
     queue = profile.queue
     open_to_user = {
@@ -33,7 +33,7 @@ def environment(profile: Profile, given: Mapping[str, str]) -> dict[str, str]:
         "SBATCH_CONSTRAINT": queue.constraint, "SBATCH_RESERVATION": queue.reservation,
     }  # fmt: skip
     kept = {"SLURM_CONF", "SLURM_JWT", *(name for name, value in open_to_user.items() if value is None)}
-    return {n: v for n, v in given.items() if n in kept or not n.startswith(("SBATCH_", "SLURM_", "SRUN_"))}
+    return {n: v for n, v in shell.items() if n in kept or not n.startswith(("SBATCH_", "SLURM_", "SRUN_"))}
 
 
 def submit_script(script: Path, profile: Profile) -> int:
@@ -73,6 +73,6 @@ def submit_script(script: Path, profile: Profile) -> int:
 
 
 def _complaint(text: str) -> str:
-    """The lines of an error that say something, as one, without sbatch's own prefixes."""
-    found = [re.sub(r"^sbatch: (error: )?", "", line.strip()) for line in text.splitlines()]
-    return ", ".join(dict.fromkeys(re.sub(r"[\x00-\x1f\x7f]", " ", line) for line in found if line))
+    """The informative lines of an error, joined, without sbatch's prefixes."""
+    lines = [re.sub(r"^sbatch: (error: )?", "", line.strip()) for line in text.splitlines()]
+    return ", ".join(dict.fromkeys(re.sub(r"[\x00-\x1f\x7f]", " ", line) for line in lines if line))

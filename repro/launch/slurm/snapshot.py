@@ -32,13 +32,13 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, str | bool | None]]:
         UserError: a file that is no code, leads out of the project, or holds a secret of this shell.
     """
     own_configs = configs_dir().resolve() == (PROJECT / "configs").resolve()
-    found = dict(_own_files())
+    paths = dict(_own_files())
     if not own_configs:
-        found = {name: path for name, path in found.items() if not name.startswith("configs/")}
+        paths = {name: path for name, path in paths.items() if not name.startswith("configs/")}
         recipes = sorted(configs_dir().glob("*/*.yaml"))
-        found |= {f"configs/{p.relative_to(configs_dir()).as_posix()}": p for p in recipes}
+        paths |= {f"configs/{p.relative_to(configs_dir()).as_posix()}": p for p in recipes}
     roots = (PROJECT.resolve(), configs_dir().resolve())
-    files = {name: _read(name, path, roots) for name, path in found.items()}
+    files = {name: _read(name, path, roots) for name, path in paths.items()}
     commit, dirty = state(PROJECT)
     facts = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
     changes = git(PROJECT, "diff", "--binary", "HEAD", "--", *FOLDERS, *SINGLE_FILES)
@@ -65,7 +65,7 @@ def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
             (folder / name).write_bytes(data)
         except OSError as error:
             raise ReproError(
-                f"cannot write {folder / name}: {error.strerror}; mend that and submit again"
+                f"cannot write {folder / name}: {error.strerror}; correct that and submit again"
             ) from None
     write_atomic(folder / SNAPSHOT_FACTS, files[SNAPSHOT_FACTS])
 

@@ -1,6 +1,6 @@
-"""Checked values: everything that reaches a batch script passes through one of these.
+"""Checks of values: everything that is written into a batch script passes through one of these.
 
-Slurm reads ``#SBATCH`` lines without a shell, so quoting cannot protect them: values there are held to a
+Slurm reads ``#SBATCH`` lines without a shell, so quoting cannot protect them: values there are restricted to a
 small alphabet. Each function takes the value's name for its message and returns the value, or raises
 UserError.
 """
@@ -34,22 +34,22 @@ RESERVED_JOB_NAMES = ("bash", "interactive")
 LONGEST_NAME = 200
 
 
-def matching(what: str, value: object, pattern: re.Pattern[str], example: str) -> str:
+def matching(label: str, value: object, pattern: re.Pattern[str], example: str) -> str:
     """A string that matches whole.
 
     Raises:
-        UserError: anything else; shows an example of what is wanted.
+        UserError: anything else; shows an example.
     """
     if not isinstance(value, str) or len(value) > LONGEST_NAME or not pattern.fullmatch(value):
-        raise UserError(f"{what}: {value!r} cannot be written into a batch script; write it like {example}")
+        raise UserError(f"{label}: {value!r} cannot be written into a batch script; write it like {example}")
     return value
 
 
-def inner_path(what: str, value: object, example: str) -> str:
+def inner_path(label: str, value: object, example: str) -> str:
     """A name with slashes that stays below the folder it is used in."""
-    name = matching(what, value, NAME, example)
+    name = matching(label, value, NAME, example)
     if any(part in ("", ".", "..") for part in name.split("/")):
-        raise UserError(f"{what}: {value!r} leads elsewhere; write it like {example}")
+        raise UserError(f"{label}: {value!r} leads elsewhere; write it like {example}")
     return name
 
 
@@ -95,32 +95,32 @@ def _spellings(value: object) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\n...")
 
 
-def count(what: str, value: object, least: int) -> int:
+def count(label: str, value: object, least: int) -> int:
     """A whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{what}: {value!r} is not a whole number of at least {least}")
+        raise UserError(f"{label}: {value!r} is not a whole number of at least {least}")
     return value
 
 
-def lines(what: str, value: object) -> tuple[str, ...]:
+def lines(label: str, value: object) -> tuple[str, ...]:
     """A list of one-line strings."""
     if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
-        raise UserError(f"{what}: {value!r} is not a list of strings, one per line")
+        raise UserError(f"{label}: {value!r} is not a list of strings, one per line")
     for line in value:
         if any(ord(c) < 32 and c != "\t" for c in line):
             raise UserError(
-                f"{what}: {line!r} holds a line break or control character; write one line per item"
+                f"{label}: {line!r} holds a line break or control character; write one line per item"
             )
     return tuple(value)
 
 
 def setup_lines(value: object) -> tuple[str, ...]:
-    """Shell lines, written into the script as they are; one that sets a secret is refused unread."""
-    found = lines("setup", value)
-    for line in found:
+    """Shell lines, written into the script unchanged; refuses one that sets a secret."""
+    commands = lines("setup", value)
+    for line in commands:
         for name in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
             _refuse_secret(f"setup sets {name}", name)
-    return found
+    return commands
 
 
 def environment(value: object) -> dict[str, str]:
@@ -140,10 +140,10 @@ def environment(value: object) -> dict[str, str]:
     return out
 
 
-def _refuse_secret(what: str, name: str) -> None:
+def _refuse_secret(label: str, name: str) -> None:
     if SECRET.search(name):
         raise UserError(
-            f"{what}: secrets are never written into scripts; export it in the shell you submit from "
+            f"{label}: secrets are never written into scripts; export it in the shell you submit from "
             "(Slurm passes it on) or keep it in ~/.netrc"
         )
 
@@ -154,7 +154,7 @@ def time_limit(value: object) -> str:
         raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')
     limit = matching("time", value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
     if hours(limit) <= 0:
-        raise UserError(f'time: {value!r} is no time at all; write it like "24:00:00"')
+        raise UserError(f'time: {value!r} is not a positive time; write it like "24:00:00"')
     return limit
 
 

@@ -1,1 +1,1 @@
-"""What became of submitted runs."""
+"""The state of submitted runs: ledger, queue, logs."""

@@ -18,10 +18,10 @@ _REDRAW = "\x1b[H\x1b[2J"
 
 
 def table(rows: Sequence[RunState], links: bool = False) -> list[str]:
-    """The table's lines, then a line for each run that has something to say.
+    """The table's lines, then a line for each run with a message.
 
     Args:
-        rows: as they shall stand.
+        rows: in the order of the table.
         links: whether this goes to a terminal: W&B pages are then short names that can be clicked.
     """
     cells = [list(_HEADINGS), *(_cells(row) for row in rows)]
@@ -34,8 +34,8 @@ def table(rows: Sequence[RunState], links: bool = False) -> list[str]:
         ]
         page = _link(_plain(row.wandb_url), links) if row and row.wandb_url else line[-1]
         lines.append("  ".join([*padded, page]).rstrip())
-    said = [_plain(f"{row.run}: {row.state}: {row.message}") for row in rows if row.message]
-    return [*lines, *([""] if said else []), *said]
+    messages = [_plain(f"{row.run}: {row.state}: {row.message}") for row in rows if row.message]
+    return [*lines, *([""] if messages else []), *messages]
 
 
 def _cells(row: RunState) -> list[str]:
@@ -99,7 +99,7 @@ def warn(notes: Sequence[str]) -> None:
 
 
 def page(survey: Survey, links: bool = False) -> list[str]:
-    """The table, or a line that says that there is none, and how many runs it leaves out."""
+    """The table, or a line that there is none, and the number of runs that it leaves out."""
     lines = (
         table(survey.rows, links) if survey.rows else ["no runs; `repro submit` or `repro run` starts one"]
     )
@@ -146,7 +146,7 @@ def watch(
 
 
 def _screenful(survey: Survey, seconds: float) -> list[str]:
-    """What fits: a line that wraps or scrolls would leave its remains behind."""
+    """The part that fits: a line that wraps or scrolls would leave characters behind."""
     width, height = shutil.get_terminal_size()
     now = datetime.now(UTC).strftime("%H:%M:%S")
     lines = page(survey)
@@ -161,7 +161,7 @@ def _screenful(survey: Survey, seconds: float) -> list[str]:
 
 
 def _shortened(rows: Sequence[RunState]) -> list[RunState]:
-    """The rows without what their run ids have in common, the paper, and without hashes where seeds tell enough."""
+    """The rows without the common part of their run ids, the paper, and without hashes where seeds are unique."""
     papers = {row.run.partition("/")[0] for row in rows}
     names = [f"…/{row.run.partition('/')[2]}" if len(papers) == 1 else row.run for row in rows]
     bare = [name.rpartition("-")[0] for name in names]

@@ -1,4 +1,4 @@
-"""What is known of one run, and what follows from it: queued, training, lost, done, ..."""
+"""The facts about one run and the state that follows from them: queued, training, lost, done, ..."""
 
 import contextlib
 import fcntl
@@ -58,7 +58,7 @@ class RunFacts:
 
 
 def gather(entry: RunEntry) -> RunFacts:
-    """What the run's own files say.
+    """The facts that the run's own files state.
 
     A run belongs to its last submission, unless its status file was written later by something else: by hand,
     on this machine or in another job.
@@ -69,11 +69,11 @@ def gather(entry: RunEntry) -> RunFacts:
         recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     except OSError:
         recorded = None
-    told = status.get("job")
-    told = told if isinstance(told, str) else None
+    job = status.get("job")
+    job = job if isinstance(job, str) else None
     submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
     later = _digits(str(status.get("updated"))) > submitted
-    return RunFacts(entry, status, recorded, told if status and later else entry.job_id)
+    return RunFacts(entry, status, recorded, job if status and later else entry.job_id)
 
 
 def read_status(folder: Path) -> dict[str, object]:
@@ -122,8 +122,8 @@ def _in_queue(facts: RunFacts, queued: Queued) -> str:
         return "requeued" if queued.restarts or facts.own else "queued"
     if queued.state == "SUSPENDED":
         return "suspended"
-    began, told = moment(queued.start), moment(facts.status.get("updated"))
-    fresh = state is not None and not (began and told and told < began)  # else it is of an earlier attempt
+    began, updated = moment(queued.start), moment(facts.status.get("updated"))
+    fresh = state is not None and not (began and updated and updated < began)  # else an earlier attempt's
     if queued.state == "COMPLETING" and (not fresh or state in UNDER_WAY):
         return "ending"
     if not fresh:
@@ -158,8 +158,8 @@ def _local(facts: RunFacts) -> str:
 
 def is_fresh(status: Mapping[str, object]) -> bool:
     """Whether a status file was written within the last :data:`SILENT` seconds."""
-    told = moment(status.get("updated"))
-    return told is not None and (datetime.now(UTC) - told).total_seconds() <= SILENT
+    updated = moment(status.get("updated"))
+    return updated is not None and (datetime.now(UTC) - updated).total_seconds() <= SILENT
 
 
 def is_held(folder: Path) -> bool:
@@ -176,15 +176,15 @@ def explain(facts: RunFacts, state: str) -> str:
     """One line about what went wrong and what to do; empty where nothing did."""
     message = " ".join(str(facts.own.get("message") or "").split())
     run, job = facts.entry.run, facts.job
-    resume = f"{'`repro submit`' if job else 'the same command'} goes on from its last checkpoint"
+    resume = f"{'`repro submit`' if job else 'the same command'} resumes from its last checkpoint"
     logs = f"`repro logs {run}` may show why"
     slurm = f"Slurm says {facts.ended or 'nothing'}"
     if state == "failed":
         return message or (f"{slurm}; {logs}" if job else "")
     if state == "lost" and job is None:
-        return f"it ended without a word; {resume}"
+        return f"it ended without a message; {resume}"
     if state == "lost":
-        step = "without a word" if facts.own else "before the run began"
+        step = "without a message" if facts.own else "before the run began"
         return f"job {job} left the queue {step}, {slurm}; {logs}; {resume}"
     if state in ("timeout", "node failed"):
         return resume

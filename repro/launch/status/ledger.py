@@ -1,4 +1,4 @@
-"""What was submitted: one folder for each submission, below ``$REPRO_RUNS/slurm/``.
+"""The ledger of submissions: one folder for each, below ``$REPRO_RUNS/slurm/``.
 
 ``submission.json`` is written before the first ``sbatch`` and again after each, so a job is never in the queue
 without an entry here; the folder also holds the scripts, the snapshot of the code and the logs.
@@ -80,13 +80,13 @@ class Submission:
         return ledger_dir() / self.name
 
     def log(self, job: Job, task: Task | None = None) -> Path:
-        """Where a task's output goes; all attempts append to it."""
+        """The file of a task's output; all attempts append to it."""
         index = "" if task is None else f"_{task.index}"
         return self.folder / "logs" / f"{job.job_id}{index}.log"
 
 
 def ledger_dir() -> Path:
-    """Where submissions are kept."""
+    """The folder of all submissions."""
     return runs_dir() / "slurm"
 
 
@@ -100,7 +100,7 @@ def read_submissions() -> list[Submission]:
     """Every submission, oldest first.
 
     Raises:
-        UserError: an entry that is not one; names the file.
+        UserError: a damaged entry; names the file.
     """
     return [_read(path) for path in sorted(ledger_dir().glob(f"*/{ENTRY}"))]
 
@@ -121,5 +121,5 @@ def _read(path: Path) -> Submission:
         return Submission(**raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is not an entry of the ledger ({error}); move it away to go on without"
+            f"{path} is not an entry of the ledger ({error}); move it away to continue without it"
         ) from None

@@ -1,4 +1,4 @@
-"""``repro logs``: what a run's job wrote, while it writes or afterwards."""
+"""``repro logs``: the log of a run's job, while it is written or afterwards."""
 
 import codecs
 import os
@@ -29,14 +29,14 @@ Alive = Callable[[], bool | None]
 
 
 class Cleaner:
-    """Bytes to text that cannot command a terminal: of control characters only tab, newline and return stay."""
+    """Bytes to text without terminal commands: of control characters only tab, newline and return are kept."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._kept = ""
 
     def feed(self, data: bytes, last: bool = False) -> str:
-        """The text of a further piece; what may be the start of an escape sequence waits for the next."""
+        """The text of the next piece; a possible start of an escape sequence is held back until the piece after it."""
         text = self._kept + self._decode(data, last)
         unfinished = None if last else _UNFINISHED.search(text, max(len(text) - _LONGEST, 0))
         cut = unfinished.start() if unfinished else len(text)
@@ -45,7 +45,7 @@ class Cleaner:
 
 
 class Tail:
-    """A file that grows, and that may not be there yet, be cut, or be replaced."""
+    """A growing file, which may not exist yet, be truncated, or be replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class Tail:
         self._file = 0
 
     def skip_to_last(self, lines: int) -> None:
-        """Goes on from the start of the last so many lines."""
+        """Continues from the start of the last ``lines`` lines."""
         try:
             with open(self.path, "rb") as file:
                 self._offset = _start_of_last(file, lines)
@@ -62,7 +62,7 @@ class Tail:
             return
 
     def read(self) -> bytes | None:
-        """What has come since; at most a block, nothing if nothing has, None while there is no file."""
+        """The bytes written since the last call, at most a block; empty if none, None while there is no file."""
         try:
             with open(self.path, "rb") as file:
                 now = os.fstat(file.fileno())
@@ -78,7 +78,7 @@ class Tail:
 
 
 def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """Where the last so many lines of a file start; a last line without newline counts."""
+    """The offset of the last ``lines`` lines of a file; a last line without newline counts."""
     end = file.seek(0, os.SEEK_END)
     if lines <= 0 or end == 0:
         return end
@@ -111,27 +111,27 @@ def choose(
     Raises:
         UserError: an unknown word; no run of that scale and seed; a run that has no log.
     """
-    found = select([word], everything() if entries is None else entries)
-    found = [k for k in found if scale in (None, k.scale) and seed in (None, k.seed)]
-    if not found:
+    matches = select([word], everything() if entries is None else entries)
+    matches = [k for k in matches if scale in (None, k.scale) and seed in (None, k.seed)]
+    if not matches:
         which = "".join([f" at scale {scale}" if scale else "", "" if seed is None else f" with seed {seed}"])
         raise UserError(f"{word} has no run{which}; `repro status {word}` shows what there is")
-    logged = [entry for entry in found if entry.log is not None]
+    logged = [entry for entry in matches if entry.log is not None]
     if not logged:
-        run = found[0].run or word
-        if any(entry.submission for entry in found):
+        run = matches[0].run or word
+        if any(entry.submission for entry in matches):
             raise UserError(f"{run} is being submitted, or Slurm did not take it; `repro submit` tries again")
         raise UserError(
-            f"{run} was not submitted, so its output went to the terminal it was started in and to no file; "
+            f"{run} was not submitted, so its output went to a terminal and to no file; "
             "`repro submit` keeps a log, `repro status` and `repro show` tell what this run did"
         )
     last = max(entry.submission.name for entry in logged if entry.submission)
     newest = [entry for entry in logged if entry.submission and entry.submission.name == last]
-    return newest[0], len({entry.run for entry in found})
+    return newest[0], len({entry.run for entry in matches})
 
 
 def is_queued(entry: RunEntry) -> bool | None:
-    """Whether the task is in the queue; None where the queue cannot be asked."""
+    """Whether the task is in the queue; None where the queue cannot be read."""
     try:
         queued = in_queue().get(entry.job_id or "")
     except UserError:
@@ -158,11 +158,11 @@ def print_log(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
 
 
 def require_log_to_come(entry: RunEntry) -> None:
-    """Raises where a log is neither there nor to be expected."""
+    """Raises if there is no log and none is to be expected."""
     if is_queued(entry) is False:
         raise ReproError(
             f"job {entry.job_id} left the queue without output: it was cancelled before it started, or {entry.log} "
-            "was removed; `repro status` tells its state"
+            "was removed; `repro status` shows its state"
         )
 
 
@@ -178,8 +178,8 @@ def follow(
     Args:
         entry: the task.
         write: takes text.
-        lines: of what is there already, only the last so many.
-        alive: whether the task is in the queue; None: cannot be asked, go on.
+        lines: how many of the existing lines are written; None: all.
+        alive: whether the task is in the queue; returns None where the queue cannot be read, which counts as yes.
         pause: waits; replaced by tests.
 
     Raises:
@@ -187,11 +187,11 @@ def follow(
     """
     tail, cleaner = _tail(entry, lines), Cleaner()
     alive = alive or (lambda: is_queued(entry))
-    looks, there, waiting = 0, False, False
+    looks, exists, waiting = 0, False, False
     try:
         while True:
             data = tail.read()
-            there = there or data is not None
+            exists = exists or data is not None
             if data:
                 write(cleaner.feed(data))
                 continue
@@ -204,13 +204,13 @@ def follow(
             pause(POLL)
         pause(POLL)  # what a node wrote last may take a moment to be seen here
         while data := tail.read():
-            there = True
+            exists = True
             write(cleaner.feed(data))
     except KeyboardInterrupt:
         return
     finally:
         write(cleaner.feed(b"", last=True))
-    if not there:
+    if not exists:
         require_log_to_come(entry)
 
 

@@ -1,4 +1,4 @@
-"""The runs there are: those of the ledger and those with a folder; and which of them a word means."""
+"""All runs, of the ledger or with a folder, and which of them a word names."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _JOB = re.compile(r"\d+(_\d+)?")
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run as one submission has it; a run without a submission; or a submission's job that is no run.
+    """A run of one submission; a run without a submission; or a submission's job that is not a run.
 
     Attributes:
         run: ``<experiment>/<scale>/s<seed>-<hash8>``; empty for a job that only makes tables.
@@ -42,7 +42,7 @@ class RunEntry:
 
     @property
     def seed(self) -> int:
-        """Of the run; -1 for what is no run."""
+        """The run's seed; -1 for a job that only makes tables."""
         return int(self.run.rsplit("/s", 1)[1].partition("-")[0]) if self.run else -1
 
     @property
@@ -83,14 +83,14 @@ def everything(queue: Mapping[str, Queued] | None = None) -> list[RunEntry]:
     Raises:
         UserError: an entry of the ledger is damaged.
     """
-    found: list[RunEntry] = []
+    entries: list[RunEntry] = []
     for submission in read_submissions():
         for job in submission.jobs:
             numbered = _numbered(submission, job, queue or {})
             runs = [RunEntry(task.run_id, submission, numbered, task) for task in job.tasks]
-            found += runs or [RunEntry("", submission, numbered)]
-    submitted = {entry.run for entry in found}
-    return found + [RunEntry(run) for run in _folders() if run not in submitted]
+            entries += runs or [RunEntry("", submission, numbered)]
+    submitted = {entry.run for entry in entries}
+    return entries + [RunEntry(run) for run in _folders() if run not in submitted]
 
 
 def _numbered(submission: Submission, job: Job, queue: Mapping[str, Queued]) -> Job:
@@ -104,14 +104,14 @@ def _numbered(submission: Submission, job: Job, queue: Mapping[str, Queued]) -> 
 
 def _folders() -> list[str]:
     root = runs_dir()
-    found = [
+    paths = [
         path for scale in SCALES for path in root.glob(f"*/*/{scale}/s*") if _FOLDER.fullmatch(path.name)
     ]
-    return sorted("/".join(path.parts[-4:]) for path in found)
+    return sorted("/".join(path.parts[-4:]) for path in paths)
 
 
 def newest(entries: Iterable[RunEntry]) -> list[RunEntry]:
-    """Each run once, as its last submission that Slurm took has it; jobs that are no runs are left out."""
+    """Each run once, with the last submission that Slurm accepted; jobs that are not runs are left out."""
     runs: dict[str, RunEntry] = {}
     for entry in entries:
         if entry.run and (entry.submission is None or entry.job_id is not None):
@@ -130,7 +130,7 @@ def select(targets: Sequence[str], entries: Sequence[RunEntry]) -> list[RunEntry
         entries: of :func:`everything`.
 
     Raises:
-        UserError: a target that means nothing; nearest names offered. A paper or an experiment that has a
+        UserError: a target that matches nothing; suggests the nearest names. A paper or an experiment that has a
             recipe but no run means no entry, and is no error.
     """
     if not targets:
@@ -141,10 +141,10 @@ def select(targets: Sequence[str], entries: Sequence[RunEntry]) -> list[RunEntry
 
 def _select(target: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
     if _JOB.fullmatch(target):
-        found = [k for k in entries if k.job_id and target in (k.job_id, k.job_id.partition("_")[0])]
-        if not found:
+        matches = [k for k in entries if k.job_id and target in (k.job_id, k.job_id.partition("_")[0])]
+        if not matches:
             raise UserError(f"job {target} was not submitted from here; `repro status --all` shows what was")
-        return found
+        return matches
     word = run_of_path(target)
     if not word.strip():
         raise UserError("a target is empty; `repro status --all` shows every run")
@@ -156,9 +156,9 @@ def _select(target: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
         lambda k: word and k.run.startswith(word),
     ]
     for rule in rules:
-        found = [entry for entry in entries if rule(entry)]
-        if found:
-            return found
+        matches = [entry for entry in entries if rule(entry)]
+        if matches:
+            return matches
     return _of_recipes(word, entries)
 
 
@@ -175,7 +175,7 @@ def _of_recipes(word: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
 
 
 def run_of_path(word: str) -> str:
-    """A run id for a run's folder, however it is written; any other word as it is."""
+    """The run id for the path of a run's folder; any other word unchanged."""
     folder = Path(word).absolute()
     if folder.is_relative_to(runs_dir().absolute()) and folder.is_dir():
         return folder.relative_to(runs_dir().absolute()).as_posix()

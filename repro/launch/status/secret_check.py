@@ -1,4 +1,4 @@
-"""Secrets stay out of everything that is written: scripts, snapshots, the ledger, what is printed."""
+"""Keeps secrets out of everything that is written or printed: scripts, snapshots, the ledger."""
 
 import os
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ SHORTEST = 8  # characters; shorter values of secret variables ("1", "none") wou
 
 
 def secret_values(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an environment whose names say that they are secret."""
+    """The variables of an environment whose names mark them as secret."""
     return {n: v for n, v in environment.items() if SECRET.search(n) and len(v) >= SHORTEST}
 
 
-def refuse_secrets(what: str, text: str | bytes, environment: Mapping[str, str] | None = None) -> None:
-    """Looks for the value of every secret variable of this shell.
+def refuse_secrets(place: str, text: str | bytes, environment: Mapping[str, str] | None = None) -> None:
+    """Refuses text that holds the value of a secret variable of this shell.
 
     Args:
-        what: where it would stand, with the remedy's object: ``the script``, ``configs/x.yaml``.
+        place: where the text would be written, for the message: ``the script``, ``configs/x.yaml``.
         text: what would be written.
         environment: by default this process's.
 
@@ -29,5 +29,5 @@ def refuse_secrets(what: str, text: str | bytes, environment: Mapping[str, str] 
     for name, value in secret_values(os.environ if environment is None else environment).items():
         if value.encode(errors="surrogateescape") in data:
             raise UserError(
-                f"{what} would hold the value of ${name}; take it out, jobs see the variable itself"
+                f"{place} would hold the value of ${name}; take it out, jobs see the variable itself"
             )

@@ -1,4 +1,4 @@
-"""``repro status``: what every run is doing, from its own status file, the queue and Slurm's accounting."""
+"""``repro status``: the state of every run, from its own status file, the queue and Slurm's accounting."""
 
 import json
 import math
@@ -83,9 +83,9 @@ class Survey:
     """The state of many runs at one moment.
 
     Attributes:
-        rows: sorted: what moves, what waits, what went wrong, what is done.
+        rows: sorted: running, waiting, failed, done.
         hidden: how many were left out because they ended long ago.
-        notes: what could not be found out, a line each.
+        notes: a line for each fact that could not be determined.
     """
 
     rows: list[RunState]
@@ -103,24 +103,24 @@ def run_states(targets: Sequence[str] = ()) -> list[RunState]:
 
 
 def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
-    """As :func:`run_states`, with what could not be found out.
+    """As :func:`run_states`, with notes on facts that could not be determined.
 
     Args:
         targets: none means all runs.
         old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
     """
     notes: list[str] = []
-    entries = everything()  # before the queue: whatever has a number here was in the queue, or is past it
+    entries = everything()  # before the queue: every job with a number here is or was in the queue
     queue: dict[str, Queued] | None = {}
-    asked = any(entry.submission and entry.job_id is None for entry in entries)
-    if asked:
+    unnumbered = any(entry.submission and entry.job_id is None for entry in entries)
+    if unnumbered:
         queue = _ask_queue(notes)
         entries = everything(queue or {})
     meant = {entry.run for entry in select(targets, entries)}
-    found = [gather(entry) for entry in newest(entries) if entry.run in meant]
-    if not asked and any((e.job or e.entry.job_id) and not e.recorded for e in found):
+    gathered = [gather(entry) for entry in newest(entries) if entry.run in meant]
+    if not unnumbered and any((e.job or e.entry.job_id) and not e.recorded for e in gathered):
         queue = _ask_queue(notes)
-    rows = [_row(facts, judge(facts)) for facts in _account(_attach(found, queue))]
+    rows = [_row(facts, judge(facts)) for facts in _account(_attach(gathered, queue))]
     rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
     shown = rows if targets or old_too else [row for row in rows if not _is_old(row)]
     return Survey(shown, len(rows) - len(shown), notes)
@@ -134,31 +134,31 @@ def _ask_queue(notes: list[str]) -> dict[str, Queued] | None:
         return None
 
 
-def _attach(found: Sequence[RunFacts], queue: Mapping[str, Queued] | None) -> list[RunFacts]:
-    """Adds to each run its task in the queue; the last submission's, where that is still there."""
+def _attach(gathered: Sequence[RunFacts], queue: Mapping[str, Queued] | None) -> list[RunFacts]:
+    """Adds to each run its task in the queue, preferably the last submission's."""
     if queue is None:
-        return [replace(facts, queue_known=False) for facts in found]
+        return [replace(facts, queue_known=False) for facts in gathered]
     attached = []
-    for facts in found:
+    for facts in gathered:
         entry, job = facts.entry, facts.job
-        submitted, told = queue.get(entry.job_id or ""), queue.get(job or "")
+        submitted, reported = queue.get(entry.job_id or ""), queue.get(job or "")
         if submitted and entry.owns(submitted):
             attached.append(replace(facts, job=entry.job_id, queued=submitted))
-        elif told and job != entry.job_id:
-            attached.append(replace(facts, queued=told))
+        elif reported and job != entry.job_id:
+            attached.append(replace(facts, queued=reported))
         else:
             attached.append(facts)
     return attached
 
 
-def _account(found: Sequence[RunFacts]) -> list[RunFacts]:
+def _account(gathered: Sequence[RunFacts]) -> list[RunFacts]:
     """Adds to each run whose task has left the queue how the task ended."""
-    gone = [e.job for e in found if e.job and not e.queued and not e.recorded]
+    gone = [e.job for e in gathered if e.job and not e.queued and not e.recorded]
     ends = slurm.history(gone) if gone else {}
-    submissions = {e.entry.submission.name: e.entry.submission for e in found if e.entry.submission}
+    submissions = {e.entry.submission.name: e.entry.submission for e in gathered if e.entry.submission}
     when = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
     accounted = []
-    for facts in found:
+    for facts in gathered:
         job = facts.job or ""
         if facts.queued is None and job:
             facts = replace(facts, ended=ends.get(job), cancelled=when.get(job))
@@ -226,9 +226,9 @@ def _natural(run: str) -> list[int | str]:
 
 
 def _is_old(row: RunState) -> bool:
-    """Whether a run ended long ago; one that never wrote a word counts from its submission."""
+    """Whether a run ended long ago; one that never wrote a status counts from its submission."""
     if not row.ended:
         return False
     digits = "".join(c for c in (row.submission or "").rpartition("-")[0] if c.isdigit())[:14]
-    told = moment(row.updated) or moment(f"{digits[:8]}T{digits[8:]}Z")
-    return told is not None and (datetime.now(UTC) - told).days >= SHOWN_DAYS
+    updated = moment(row.updated) or moment(f"{digits[:8]}T{digits[8:]}Z")
+    return updated is not None and (datetime.now(UTC) - updated).days >= SHOWN_DAYS

@@ -135,7 +135,7 @@ class CrossAttention(nn.Module):
 
 
 def head_widths(d_model: int, n_heads: int, d_head: int | None, d_value: int | None) -> tuple[int, int]:
-    """Widths of keys and of values, ``d_model / n_heads`` unless said."""
+    """Widths of keys and of values, by default ``d_model / n_heads``."""
     if d_head is None and d_model % n_heads:
         raise ValueError(
             f"n_heads {n_heads} does not divide d_model {d_model}; give d_head or another n_heads"

@@ -102,62 +102,62 @@ class InfusedAttention(nn.Module, Remembers):
 
     def _with_inputs(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         new, keep = new_tokens(x, layout), self._keep(layout)
-        past, held = cut_inputs(state["past"]["x"], state["length"], new, x.shape[1], keep)
+        past, length = cut_inputs(state["past"]["x"], state["length"], new, x.shape[1], keep)
         parts = self._parts()
-        q, k, v = self._project(x, held, past.shape[1] + x.shape[1], parts)
+        q, k, v = self._project(x, length, past.shape[1] + x.shape[1], parts)
         if past.shape[1]:  # on its own: a detached memory then costs no gradient of its inputs
             old_k, old_v = self._project_memory(past, parts)
             k, v = torch.cat([old_k, k], dim=1), torch.cat([old_v, v], dim=1)
-        y = self._attend(q, k, v, *visible(held, past.shape[1], x.shape[1], layout))
-        return MixerOutput(y, keep_inputs(past, held, new, x, layout, keep))
+        y = self._attend(q, k, v, *visible(length, past.shape[1], x.shape[1], layout))
+        return MixerOutput(y, keep_inputs(past, length, new, x, layout, keep))
 
     def _with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
-        """One token for each row; or any number where there is no memory to cut."""
-        slots, held = state["slots"], state["length"]
+        """One token for each row; or any number if there is no memory to cut."""
+        slots, length = state["slots"], state["length"]
         keep = self._keep(layout)
         if keep and slots["k"].shape[1] == 2 * keep:
-            held = self._cut_slots(slots, held, held >= 2 * keep, keep)
-        q, k, v = self._project(x, held, slots["k"].shape[1], self._parts())
+            length = self._cut_slots(slots, length, length >= 2 * keep, keep)
+        q, k, v = self._project(x, length, slots["k"].shape[1], self._parts())
         new = {"k": k.to(slots["k"].dtype), "v": v.to(slots["v"].dtype)}
-        keys, state, attention_mask = append({"slots": slots, "length": held}, new, layout)
+        keys, state, attention_mask = append({"slots": slots, "length": length}, new, layout)
         return MixerOutput(self._attend(q, keys["k"], keys["v"], attention_mask, False), state)
 
     def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Several tokens for each row, in evaluation and decoding only.
 
-        Asks how many slots are in use: all of them would be up to twice as many keys to attend to, and another kernel
-        with other rounding.
+        Reads the number of slots in use from the device: attention to all slots would have up to twice as many keys,
+        and use another kernel with other rounding.
         """
-        slots, held, keep = state["slots"], state["length"], self._keep(layout)
+        slots, length, keep = state["slots"], state["length"], self._keep(layout)
         new = new_tokens(x, layout)
-        held = self._cut_slots(slots, held, (held + new > 2 * keep) & (held > keep), keep)
-        columns = int(held.max())
-        q, k, v = self._project(x, held, columns + x.shape[1], self._parts())
+        length = self._cut_slots(slots, length, (length + new > 2 * keep) & (length > keep), keep)
+        columns = int(length.max())
+        q, k, v = self._project(x, length, columns + x.shape[1], self._parts())
         k, v = torch.cat([slots["k"][:, :columns], k], dim=1), torch.cat([slots["v"][:, :columns], v], dim=1)
-        y = self._attend(q, k, v, *visible(held, columns, x.shape[1], layout))
-        kept = torch.where(new >= keep, keep, held + new)
-        count, first = int(kept.max()), held + new - kept
+        y = self._attend(q, k, v, *visible(length, columns, x.shape[1], layout))
+        new_length = torch.where(new >= keep, keep, length + new)
+        count, first = int(new_length.max()), length + new - new_length
         if count > slots["k"].shape[1]:
             raise IndexError(f"{count} tokens do not fit into a capacity of {slots['k'].shape[1]}")
-        wanted = places(held, columns, first, count)
-        slots["k"][:, :count] = take(k, wanted) + self._moved(first, count, k)
-        slots["v"][:, :count] = take(v, wanted)
-        return MixerOutput(y, {"slots": slots, "length": kept})
+        chosen = places(length, columns, first, count)
+        slots["k"][:, :count] = take(k, chosen) + self._moved(first, count, k)
+        slots["v"][:, :count] = take(v, chosen)
+        return MixerOutput(y, {"slots": slots, "length": new_length})
 
-    def _cut_slots(self, slots: dict[str, Tensor], held: Tensor, over: Tensor, keep: int) -> Tensor:
+    def _cut_slots(self, slots: dict[str, Tensor], length: Tensor, over: Tensor, keep: int) -> Tensor:
         """Cuts rows to their last L' keys, in place; the new lengths. Decoding only.
 
-        Asks which rows are over: of L' tokens one makes a cut, and to move all keys at each would cost far more.
+        Reads which rows are over from the device: one of L' tokens needs a cut, and moving all keys at each costs more.
         """
         if not bool(over.any()):
-            return held
+            return length
         rows = over.nonzero()[:, 0]
-        first = held[rows] - keep
-        wanted = first[:, None] + torch.arange(keep, device=held.device)
-        k, v = (take(slots[name][rows], wanted) for name in ("k", "v"))
+        first = length[rows] - keep
+        chosen = first[:, None] + torch.arange(keep, device=length.device)
+        k, v = (take(slots[name][rows], chosen) for name in ("k", "v"))
         slots["k"][rows, :keep] = k + self._moved(first, keep, k)
         slots["v"][rows, :keep] = v
-        return torch.where(over, keep, held)
+        return torch.where(over, keep, length)
 
     def _moved(self, first: Tensor, count: int, like: Tensor) -> Tensor | float:
         """What ``count`` keys from position ``first (B,)`` on lack to be keys from 0 on, ``(B, count, H, E)``.
@@ -173,14 +173,14 @@ class InfusedAttention(nn.Module, Remembers):
         return split_heads(moved, self.n_heads)[which]
 
     def _project(
-        self, x: Tensor, held: Tensor | None, room: int, parts: Parts
+        self, x: Tensor, length: Tensor | None, room: int, parts: Parts
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v ``(B, T, H, E)`` of new inputs behind ``held (B,)`` others; no position reaches ``room``."""
+        """q, k, v ``(B, T, H, E)`` of new inputs after ``length (B,)`` others; all positions are below ``room``."""
         infused = x
         if self.table is not None:
             rows = leading(self.table, room, x)
-            if held is not None:
-                rows = rows[held[:, None] + torch.arange(x.shape[1], device=x.device)]
+            if length is not None:
+                rows = rows[length[:, None] + torch.arange(x.shape[1], device=x.device)]
             infused = x + rows
         q, k, v = (linear(y, *part) for y, part in zip((infused, infused, x), parts, strict=True))
         return split_heads(q, self.n_heads), split_heads(k, self.n_heads), split_heads(v, self.n_heads)
@@ -192,7 +192,7 @@ class InfusedAttention(nn.Module, Remembers):
         return split_heads(k, self.n_heads), split_heads(v, self.n_heads)
 
     def _parts(self) -> Parts:
-        """Weight and bias for q, for k and for v; asked once a call, as each time costs a gradient of the whole."""
+        """Weight and bias for q, for k and for v; split once a call, as each split costs a gradient of the whole."""
         width, bias = self.n_heads * self.d_head, self.qkv.bias
         biases = (None,) * 3 if bias is None else bias.split(width)
         return list(zip(self.qkv.weight.split(width), biases, strict=True))
@@ -208,58 +208,58 @@ def new_tokens(x: Tensor, layout: Layout) -> Tensor:
     return torch.full(x.shape[:1], x.shape[1], device=x.device)
 
 
-def visible(held: Tensor, columns: int, steps: int, layout: Layout) -> tuple[Tensor | None, bool]:
-    """What T queries see of ``columns`` remembered keys, ``held (B,)`` of them valid, and of T new ones behind those.
+def visible(length: Tensor, columns: int, steps: int, layout: Layout) -> tuple[Tensor | None, bool]:
+    """Which of ``columns`` remembered keys, ``length (B,)`` of them valid, and of the T new ones the T queries see.
 
     Returns:
         A boolean mask ``(B, 1, T, columns + T)`` or None, and whether causality alone says it.
     """
     if columns == 0 and (layout.causal or layout.lengths is None):
         return None, layout.causal
-    old = valid_keys(held, columns)
+    old = valid_keys(length, columns)
     if layout.causal:
-        new = torch.ones(steps, steps, dtype=torch.bool, device=held.device).tril()
+        new = torch.ones(steps, steps, dtype=torch.bool, device=length.device).tril()
     else:  # a row without a valid token still sees something: what comes out must be finite
-        lengths = torch.full_like(held, steps) if layout.lengths is None else layout.lengths
+        lengths = torch.full_like(length, steps) if layout.lengths is None else layout.lengths
         new = valid_keys(lengths.clamp(min=1), steps)
-    shape = (held.shape[0], 1, steps, -1)
+    shape = (length.shape[0], 1, steps, -1)
     return torch.cat([old.expand(shape), new.expand(shape)], dim=-1), False
 
 
-def cut_inputs(past: Tensor, held: Tensor, new: Tensor, steps: int, keep: int) -> tuple[Tensor, Tensor]:
+def cut_inputs(past: Tensor, length: Tensor, new: Tensor, steps: int, keep: int) -> tuple[Tensor, Tensor]:
     """Cuts the rows that the new tokens would bring beyond 2 L'.
 
     Training does not wait for lengths: the columns are as many as a row may need, which shapes tell. Rows that are in
     step need fewer only where a call is shorter than L'.
     """
     if past.shape[1] <= keep or past.shape[1] + steps <= 2 * keep:
-        return past, held
-    first = torch.where(held + new > 2 * keep, (held - keep).clamp(min=0), 0)
-    held = held - first
+        return past, length
+    first = torch.where(length + new > 2 * keep, (length - keep).clamp(min=0), 0)
+    length = length - first
     most = min(past.shape[1], 2 * keep)
-    return take(past, first[:, None] + torch.arange(most, device=held.device)), held
+    return take(past, first[:, None] + torch.arange(most, device=length.device)), length
 
 
-def keep_inputs(past: Tensor, held: Tensor, new: Tensor, x: Tensor, layout: Layout, keep: int) -> State:
-    """The state behind a call: its last L' inputs, or those that were held and its own; columns as for the cut."""
+def keep_inputs(past: Tensor, length: Tensor, new: Tensor, x: Tensor, layout: Layout, keep: int) -> State:
+    """The state after a call: its last L' inputs, or earlier ones and its own; columns as for the cut."""
     steps = x.shape[1]
     if layout.lengths is None and steps >= keep:
-        return {"past": {"x": x[:, steps - keep :]}, "length": torch.full_like(held, keep)}
-    kept = torch.where(new >= keep, keep, held + new)
-    wanted = places(held, past.shape[1], held + new - kept, min(past.shape[1] + steps, 2 * keep))
-    return {"past": {"x": take(torch.cat([past, x], dim=1), wanted)}, "length": kept}
+        return {"past": {"x": x[:, steps - keep :]}, "length": torch.full_like(length, keep)}
+    new_length = torch.where(new >= keep, keep, length + new)
+    chosen = places(length, past.shape[1], length + new - new_length, min(past.shape[1] + steps, 2 * keep))
+    return {"past": {"x": take(torch.cat([past, x], dim=1), chosen)}, "length": new_length}
 
 
-def places(held: Tensor, columns: int, first: Tensor, count: int) -> Tensor:
+def places(length: Tensor, columns: int, first: Tensor, count: int) -> Tensor:
     """Columns of ``count`` tokens of each row from its token ``first (B,)`` on, ``(B, count)``.
 
-    A row's tokens are its ``held (B,)`` remembered ones and, from ``columns`` on, its new ones.
+    A row's tokens are its ``length (B,)`` remembered ones and, from ``columns`` on, its new ones.
     """
-    token = first[:, None] + torch.arange(count, device=held.device)
-    return torch.where(token < held[:, None], token, token - held[:, None] + columns)
+    token = first[:, None] + torch.arange(count, device=length.device)
+    return torch.where(token < length[:, None], token, token - length[:, None] + columns)
 
 
-def take(x: Tensor, wanted: Tensor) -> Tensor:
-    """``x[b, wanted[b, j]]``, ``(B, count, ...)``; places behind the end, which no row needs, give the last one."""
+def take(x: Tensor, columns: Tensor) -> Tensor:
+    """``x[b, columns[b, j]]``, ``(B, count, ...)``; columns beyond the end, which no row needs, give the last one."""
     rows = torch.arange(x.shape[0], device=x.device)[:, None]
-    return x[rows, wanted.clamp(max=max(x.shape[1] - 1, 0))]
+    return x[rows, columns.clamp(max=max(x.shape[1] - 1, 0))]

@@ -120,7 +120,7 @@ class LocalAttention(nn.Module):
 
     @staticmethod
     def _visible(queries: Tensor, keys: Tensor, layout: Layout, steps: int) -> Tensor:
-        """Which keys ``(B or 1, C, W)`` the queries ``(1, C, m)`` see, ``(B or 1, C, m, W)``; everyone sees itself."""
+        """Which keys ``(B or 1, C, W)`` the queries ``(1, C, m)`` see, ``(B or 1, C, m, W)``; each sees itself."""
         query, key = queries[..., :, None], keys[..., None, :]
         if layout.causal:
             return (key >= 0) & (key <= query)
@@ -130,9 +130,9 @@ class LocalAttention(nn.Module):
     def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> MixerOutput:
         queries = self._places(state["length"], q.shape[1])
         if q.shape[1] == 1:
-            distances, held = slot_distances(state)
+            distances, valid = slot_distances(state)
             state = write(state, k, v, layout)
-            attention_mask = held[:, None, None] & self._near(queries, queries - distances)
+            attention_mask = valid[:, None, None] & self._near(queries, queries - distances)
             return MixerOutput(
                 self._finish(q, state["slots"]["k"], state["slots"]["v"], attention_mask), state
             )
@@ -167,7 +167,7 @@ class LocalAttention(nn.Module):
 
 
 def _windows(chunks: Tensor, before: int, after: int) -> Tensor:
-    """Every chunk with its neighbours, ``(B, C, m, ...)`` to ``(B, C, W·m, ...)``; beyond the ends stand zeros."""
+    """Every chunk with its neighbours, ``(B, C, m, ...)`` to ``(B, C, W·m, ...)``; zeros beyond the ends."""
     count = chunks.shape[1]
     ends = [0, 0] * (chunks.dim() - 2) + [before, after]
     filled = pad(chunks, ends)

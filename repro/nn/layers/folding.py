@@ -53,7 +53,7 @@ def _fold(before: Sublayer, sublayer: Sublayer, taken: set[int]) -> None:
     omega, norm, reader = shortcut_of(sublayer).omega, before.norm_out, _reader(sublayer)
     if not isinstance(norm, nn.LayerNorm) or norm.weight is None or norm.bias is None:
         raise ValueError(
-            f"no norm with gain and bias stands before {type(sublayer.body).__name__} to fold into"
+            f"no norm with gain and bias comes before {type(sublayer.body).__name__} to fold into"
         )
     if bool((omega == 0).any()):
         raise ValueError("an omega of 0 cannot be folded: what the body reads would be divided by it")
@@ -68,7 +68,7 @@ def _fold(before: Sublayer, sublayer: Sublayer, taken: set[int]) -> None:
 
 
 def _reader(sublayer: Sublayer) -> nn.Linear:
-    """What reads the input of a sublayer, beside its shortcut."""
+    """The module that reads the input of a sublayer, besides its shortcut."""
     kind = type(sublayer.body)
     if kind not in READERS or not isinstance(sublayer.norm_in, nn.Identity):
         raise ValueError(f"it is not known through which weights {kind.__name__} reads its input")

@@ -1,4 +1,4 @@
-"""One step of a reversible stack: add what a sublayer makes of the other stream, and take it away again."""
+"""One step of a reversible stack: adds a sublayer's output for the other stream, and subtracts it again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Step:
     last: bool
 
     def branch(self, x: Tensor, past: State, layout: Layout) -> MixerOutput:
-        """What the sublayer adds."""
+        """The output that the sublayer adds."""
         body = self.sublayer.body
         if self.name == "cross" and "memory" in past:
             assert isinstance(body, CrossMixer)
@@ -41,12 +41,12 @@ class Step:
         return self.sublayer.branch(x, past, layout)
 
     def pieces(self, steps: int) -> list[slice]:
-        """The tokens by which the body wants to be called, one slice after another; mostly all at once."""
+        """The slices of tokens with which the body must be called, in order; mostly a single one."""
         body = self.sublayer.body
         return body.pieces(steps) if isinstance(body, FeedForward) else [slice(0, steps)]
 
     def reads(self) -> list[Tensor]:
-        """All that it reads beside the streams and that may want a gradient."""
+        """All tensors that it reads besides the streams and that may need a gradient."""
         return [*self.trained, *leaves(self.past)]
 
 
@@ -65,20 +65,18 @@ class Pass:
         # Of what sublayers are given.
         self.dtype = torch.promote_types(x.dtype, torch.float32) if autocast_is_on(x.device) else x.dtype
         self.begun = False  # whether a step has been taken that can be undone
-        self.streams: tuple[Tensor, Tensor] | None = (
-            None  # in the backward pass, behind the step it has come to
-        )
+        self.streams: tuple[Tensor, Tensor] | None = None  # in the backward pass, after the current step
 
     def add(self, step: Step, first: Tensor, second: Tensor) -> tuple[MixerOutput, list[State]]:
-        """``first + branch(second)``, as ``y``; and what each piece of the call decided."""
-        found = []
+        """``first + branch(second)``, as ``y``; and the bucket replay of each piece of the call."""
+        outputs = []
         for piece in step.pieces(second.shape[1]):
             mixed = step.branch(second[:, piece].to(self.dtype), step.past, self.layout)
-            found.append(mixed._replace(y=first[:, piece] + mixed.y))
-        losses = [mixed.aux for mixed in found if mixed.aux is not None]
+            outputs.append(mixed._replace(y=first[:, piece] + mixed.y))
+        losses = [mixed.aux for mixed in outputs if mixed.aux is not None]
         aux = sum(losses[1:], losses[0]) if losses else None
-        bucket_replay = [mixed.bucket_replay for mixed in found]
-        return MixerOutput(_whole([mixed.y for mixed in found]), found[-1].state, aux), bucket_replay
+        bucket_replay = [mixed.bucket_replay for mixed in outputs]
+        return MixerOutput(_whole([mixed.y for mixed in outputs]), outputs[-1].state, aux), bucket_replay
 
 
 class _Context(Context):
@@ -110,8 +108,8 @@ class Undoable(torch.autograd.Function):
         ctx.first, run.begun = not run.begun, True
         with run.autocast():
             mixed, ctx.bucket_replay = run.add(step, first, second)
-        kept = (second, mixed.y) if step.last else ()
-        ctx.save_for_backward(*kept, *reads)  # so that one changed in place is noticed
+        saved = (second, mixed.y) if step.last else ()
+        ctx.save_for_backward(*saved, *reads)  # so that one changed in place is noticed
         if aux is None or mixed.aux is None:
             return mixed.y, mixed.aux if aux is None else aux
         return mixed.y, aux + mixed.aux
@@ -119,17 +117,17 @@ class Undoable(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: _Context, grad: Tensor, grad_aux: Tensor | None) -> tuple[Tensor | None, ...]:
-        run, step, saved = ctx.run, ctx.step, ctx.saved_tensors  # asked for in any case: it looks for changes
+        run, step, saved = ctx.run, ctx.step, ctx.saved_tensors  # always read: torch checks for changes
         streams = (saved[0], saved[1]) if step.last else run.streams
-        assert streams is not None  # left by the step behind
+        assert streams is not None  # set by the step after this one
         outside = RandomStates(grad.device)
         try:
             ctx.random.restore()
-            before, added, found = _undo(run, step, ctx.bucket_replay, streams, (grad, grad_aux))
+            before, added, read_grads = _undo(run, step, ctx.bucket_replay, streams, (grad, grad_aux))
         finally:
             outside.restore()
         run.streams = None if ctx.first else before
-        return None, None, grad, added, grad_aux if ctx.needs_input_grad[4] else None, *found
+        return None, None, grad, added, grad_aux if ctx.needs_input_grad[4] else None, *read_grads
 
 
 def _undo(
@@ -139,7 +137,7 @@ def _undo(
     streams: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor | None],
 ) -> tuple[tuple[Tensor, Tensor], Tensor, list[Tensor | None]]:
-    """The streams before a step from those behind it, and the gradients of the second of them and of what it reads."""
+    """The streams before a step from those after it, and the gradients of the second stream and of the reads."""
     second, behind = streams
     past = tree_map(lambda t: t.detach().requires_grad_(t.requires_grad), step.past)
     reads = replace(step, past=past).reads()
@@ -150,9 +148,9 @@ def _undo(
         with torch.enable_grad(), run.autocast():
             mixed = step.branch(x.to(run.dtype), past, replace(run.layout, bucket_replay=decided))
         firsts.append(behind[:, piece] - mixed.y.detach())
-        found = _gradients(mixed, [x, *reads], grads[0][:, piece], grads[1])
-        seconds.append(torch.zeros_like(x) if found[0] is None else found[0])
-        sums = [b if a is None else a if b is None else a + b for a, b in zip(sums, found[1:], strict=True)]
+        parts = _gradients(mixed, [x, *reads], grads[0][:, piece], grads[1])
+        seconds.append(torch.zeros_like(x) if parts[0] is None else parts[0])
+        sums = [b if a is None else a if b is None else a + b for a, b in zip(sums, parts[1:], strict=True)]
     return (_whole(firsts), second), _whole(seconds), sums
 
 
@@ -160,15 +158,15 @@ def _gradients(
     mixed: MixerOutput, of: list[Tensor], grad: Tensor, grad_aux: Tensor | None
 ) -> list[Tensor | None]:
     pairs = [(mixed.y, grad), (mixed.aux, grad_aux)]
-    wanted = [(y, g.to(y.dtype)) for y, g in pairs if y is not None and g is not None and y.requires_grad]
+    needed = [(y, g.to(y.dtype)) for y, g in pairs if y is not None and g is not None and y.requires_grad]
     places = [i for i, tensor in enumerate(of) if tensor.requires_grad]
-    found: list[Tensor | None] = [None] * len(of)
-    if wanted:
-        outputs, weights = zip(*wanted, strict=True)
+    gradients: list[Tensor | None] = [None] * len(of)
+    if needed:
+        outputs, weights = zip(*needed, strict=True)
         got = torch.autograd.grad(outputs, [of[i] for i in places], weights, allow_unused=True)
         for i, g in zip(places, got, strict=True):
-            found[i] = g
-    return found
+            gradients[i] = g
+    return gradients
 
 
 def _whole(parts: list[Tensor]) -> Tensor:

@@ -62,11 +62,11 @@ class ReversibleStack(ResidualStack):
         return self.widening * d_model
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
-        """What every layer's cross-attention keeps of ``memory (B, S, D)``: in training the memory itself."""
+        """The state of every layer's cross-attention to ``memory (B, S, D)``: in training the memory itself."""
         if not self._recomputes():
             return super().attend_to(memory, lengths)
-        kept = {"memory": memory} if lengths is None else {"memory": memory, "length": lengths}
-        return {"cross": (kept,) * len(self.layers)}
+        cross = {"memory": memory} if lengths is None else {"memory": memory, "length": lengths}
+        return {"cross": (cross,) * len(self.layers)}
 
     def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> MixerOutput:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over sublayers.
@@ -75,21 +75,21 @@ class ReversibleStack(ResidualStack):
             x: what goes in.
             state: of every layer, or None; one of mixers is not for training.
             layout: of the tokens.
-            last: only the outputs of so many last tokens are wanted; the others are cut off at the end.
+            last: how many last tokens need outputs; the others are cut off at the end.
 
         Raises:
             ValueError: a state of mixers in training.
         """
-        given = state or {}
+        states_in = state or {}
         last = layout.last if last is None else last
         run = Pass(replace(layout, last=None), x)
         first = second = x.to(torch.promote_types(x.dtype, torch.float32))
         aux: Tensor | None = None
-        kept: dict[str, list[State]] = {name: [] for name in given}
-        for step in self._steps(given):
+        states_out: dict[str, list[State]] = {name: [] for name in states_in}
+        for step in self._steps(states_in):
             reads = step.reads()
             if self._recomputes() and any(t.requires_grad for t in (second, *reads)):
-                if "mix" in given:
+                if "mix" in states_in:
                     raise ValueError(
                         "a reversible stack carries no state in training: undoing needs its past"
                     )
@@ -99,21 +99,21 @@ class ReversibleStack(ResidualStack):
                 (new, past, loss, _), _ = run.add(step, first, second)
                 aux = loss if aux is None else aux if loss is None else aux + loss
             first, second = second, new
-            if step.name in given:
-                kept[step.name].append(past)
+            if step.name in states_in:
+                states_out[step.name].append(past)
         joined = self.join(first, second).to(run.dtype)
-        states = {name: tuple(values) for name, values in kept.items()} if state is not None else None
+        states = {name: tuple(values) for name, values in states_out.items()} if state is not None else None
         return MixerOutput(self.final_norm(joined if last is None else joined[:, -last:]), states, aux)
 
     def _recomputes(self) -> bool:
         return self.training and torch.is_grad_enabled()
 
-    def _steps(self, given: Mapping[str, State]) -> list[Step]:
+    def _steps(self, states: Mapping[str, State]) -> list[Step]:
         count = sum(len(layer) for layer in self.each())
         steps: list[Step] = []
         for depth, layer in enumerate(self.each()):
             for name, sublayer in layer.items():
-                past = given[name][depth] if name in given else None
+                past = states[name][depth] if name in states else None
                 trained = [p for p in sublayer.parameters() if p.requires_grad] if self._recomputes() else []
                 steps.append(Step(name, sublayer, past, trained, len(steps) + 1 == count))
         return steps

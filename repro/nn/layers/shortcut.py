@@ -1,4 +1,4 @@
-"""What weighted shortcuts begin with: the spread of all that was added before, measured in one forward pass.
+"""Initial values of weighted shortcuts: the spread of all that was added before, measured in one forward pass.
 
 A branch then contributes about ``1 / i`` of the variance that the norm behind sublayer ``i`` sees, where plain
 post-norm gives every branch the same share; how much the output changes with the weights grows with the logarithm of
@@ -28,12 +28,12 @@ def sublayers_of(stack: ResidualStack) -> list[Sublayer]:
 def weighted_stacks(net: nn.Module) -> dict[str, list[Sublayer]]:
     """The sublayers with a weighted shortcut of every stack that has any, by the stack's name in the network."""
     stacks = {name: module for name, module in net.named_modules() if isinstance(module, ResidualStack)}
-    found = {name: [s for s in sublayers_of(stack) if _weighted(s)] for name, stack in stacks.items()}
-    return {name: sublayers for name, sublayers in found.items() if sublayers}
+    weighted = {name: [s for s in sublayers_of(stack) if _weighted(s)] for name, stack in stacks.items()}
+    return {name: sublayers for name, sublayers in weighted.items() if sublayers}
 
 
 def beginnings(net: nn.Module) -> Beginnings:
-    """What the omegas of every stack began with, in order; 0 where they have not begun."""
+    """The initial omegas of every stack, in order; 0 where not yet initialised."""
     return {
         name: [float(shortcut_of(sublayer).begun) for sublayer in sublayers]
         for name, sublayers in weighted_stacks(net).items()
@@ -76,11 +76,11 @@ def begin_by_variance(net: nn.Module, run: Callable[[], object]) -> Beginnings:
     """
     stacks = weighted_stacks(net)
     last = sum(map(len, stacks.values()))
-    found: Beginnings = {name: [] for name in stacks}
+    omegas: Beginnings = {name: [] for name in stacks}
 
     def reached(name: str, value: float) -> None:
-        found[name].append(value)
-        if sum(map(len, found.values())) == last:
+        omegas[name].append(value)
+        if sum(map(len, omegas.values())) == last:
             raise _Reached
 
     with ExitStack() as hooks:
@@ -92,8 +92,8 @@ def begin_by_variance(net: nn.Module, run: Callable[[], object]) -> Beginnings:
         try:
             run()
         except _Reached:
-            return found
-    missing = [name for name, sublayers in stacks.items() if len(found[name]) < len(sublayers)]
+            return omegas
+    missing = [name for name, sublayers in stacks.items() if len(omegas[name]) < len(sublayers)]
     raise ValueError(f"one pass did not come to every sublayer of {', '.join(missing)}")
 
 

@@ -40,7 +40,7 @@ class ResidualStack(nn.Module):
         return {"mix": tuple(states)}
 
     def attend_to(self, memory: Tensor, lengths: Tensor | None) -> State:
-        """What every layer's cross-attention keeps of ``memory (B, S, D)``."""
+        """The state of every layer's cross-attention to ``memory (B, S, D)``."""
         states = []
         for layer in self.each():
             mixer = layer["cross"].body
@@ -51,7 +51,10 @@ class ResidualStack(nn.Module):
     def each(self) -> list[dict[str, Sublayer]]:
         """The sublayers of every layer by name, in the order in which they run."""
         layers = [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
-        return [{name: one for name, one in layer.items() if isinstance(one, Sublayer)} for layer in layers]
+        return [
+            {name: sublayer for name, sublayer in layer.items() if isinstance(sublayer, Sublayer)}
+            for layer in layers
+        ]
 
     def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> MixerOutput:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over layers.
@@ -60,30 +63,28 @@ class ResidualStack(nn.Module):
             x: what goes in.
             state: of every layer, or None.
             layout: of the tokens.
-            last: only the outputs of so many last tokens are wanted: the last layer computes no others.
+            last: how many last tokens need outputs; the last layer computes no others.
         """
-        given = state or {}
-        kept: dict[str, list[State]] = {name: [] for name in given}
+        states_in = state or {}
+        states_out: dict[str, list[State]] = {name: [] for name in states_in}
         aux: Tensor | None = None
         for depth, layer in enumerate(self.each()):
             for name, sublayer in layer.items():
-                if (
-                    depth == len(self.layers) - 1 and name == "mix"
-                ):  # what stands before it touches every token
+                if depth == len(self.layers) - 1 and name == "mix":  # earlier sublayers need every token
                     layout = replace(layout, last=last)
-                past = given[name][depth] if name in given else None
+                past = states_in[name][depth] if name in states_in else None
                 x, new, loss, _ = sublayer(x, past, layout)
-                if name in given:
-                    kept[name].append(new)
+                if name in states_in:
+                    states_out[name].append(new)
                 if loss is not None:
                     aux = loss if aux is None else aux + loss
-        states = {name: tuple(values) for name, values in kept.items()} if state is not None else None
+        states = {name: tuple(values) for name, values in states_out.items()} if state is not None else None
         return MixerOutput(self.final_norm(x), states, aux)
 
 
 @dataclass
 class Blocks:
-    """What the layers of a model are made of.
+    """The parts of the layers of a model.
 
     Args:
         mixers: makers of a mixer from ``d_model``, tiled over depth. One with a method ``share_with(first)`` is

@@ -47,7 +47,7 @@ class Sublayer(nn.Module):
 
 
 def wanted(x: Tensor, layout: Layout) -> Tensor:
-    """The tokens of ``x (B, T, D)`` whose outputs are wanted."""
+    """The tokens of ``x (B, T, D)`` whose outputs are needed."""
     return x if layout.last is None else x[:, -layout.last :]
 
 
@@ -136,7 +136,7 @@ class WeightedPostNorm(Sublayer):
 
 
 class PreNorm(Sublayer):
-    """``x + dropout(body(norm(x)))``; a stack of these wants ``final_norm``.
+    """``x + dropout(body(norm(x)))``; a stack of these needs ``final_norm``.
 
     Args: as :class:`PostNorm`.
     """

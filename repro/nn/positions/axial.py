@@ -40,17 +40,17 @@ class AxialPositions(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return math.prod(self.shape)
 
     def idle(self, seq_len: int) -> int:
         """Trained parameters that positions below ``seq_len`` never reach."""
-        found, stride = 0, self.max_length
+        count, stride = 0, self.max_length
         for length, table in zip(self.shape, self.tables, strict=True):
             stride //= length
             unreached = max(0, length - math.ceil(seq_len / stride))
-            found += unreached * table.shape[1] if table.requires_grad else 0
-        return found
+            count += unreached * table.shape[1] if table.requires_grad else 0
+        return count
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Vectors ``(..., width)`` of positions ``(...)``.

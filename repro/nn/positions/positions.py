@@ -1,4 +1,4 @@
-"""Positions that touch the input. Those that touch queries, keys or scores belong to their mixer."""
+"""Positions that are added to the input. Those added to queries, keys or scores belong to their mixer."""
 
 import math
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """The table of :func:`sinusoids`, computed when asked: no longest length, nothing to store.
+    """The table of :func:`sinusoids`, computed on use: no longest length, nothing to store.
 
     Args:
         width: channels, even.
@@ -103,7 +103,7 @@ class SplitSinusoids(nn.Module):
 
 @lru_cache(maxsize=16)
 def _leading(room: int, width: int, first: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A pure function's values; as ordinary tensors even when first asked for in inference mode."""
+    """A pure function's values, as ordinary tensors even when first computed in inference mode."""
     with torch.inference_mode(False):
         return SplitSinusoids(width, first)(torch.arange(room, device=device), dtype)
 
@@ -139,7 +139,7 @@ class LearnedPositions(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return self.table.num_embeddings
 
     def idle(self, seq_len: int) -> int:
@@ -246,7 +246,7 @@ def idle_parameters(model: nn.Module, seq_len: int) -> int:
 
 
 def longest_window(model: nn.Module) -> int | None:
-    """Tokens that a network with learned positions can read at once; None where there is no such limit."""
+    """Tokens that a network with learned positions can read at once; None where there is no limit."""
     return min((table.max_length for table in _learned(model)), default=None)
 
 

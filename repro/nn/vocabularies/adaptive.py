@@ -1,4 +1,4 @@
-"""A vocabulary in clusters by frequency: rare tokens have narrow vectors, and cost nothing where they do not occur."""
+"""A vocabulary in clusters by frequency: rare tokens have narrow vectors, and cost nothing in batches without them."""
 
 import math
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Cluster(nn.Module):
         self.down = down
 
     def embed(self, local: Tensor) -> Tensor:
-        """Vectors, as wide as the model wants them, of ids ``(N,)`` counted from the cluster's first token."""
+        """Vectors of the model's width of ids ``(N,)`` counted from the cluster's first token."""
         vectors = self.table(local)
         return vectors if self.up is None else self.up(vectors)
 
@@ -161,69 +161,69 @@ class AdaptiveVocabulary(nn.Module):
             ValueError: a target outside the vocabulary (with one cluster, torch's own error).
         """
         with without_autocast(hidden.device):
-            return self._nll(self._given(hidden), targets.flatten()).view(targets.shape)
+            return self._nll(self._as_rows(hidden), targets.flatten()).view(targets.shape)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``, in float32 or better."""
         head = self.edges[1]
         with without_autocast(hidden.device):
-            given = self._given(hidden)
-            found = _log_softmax(self._head(given))
-            parts = [found[:, :head]]
+            inputs = self._as_rows(hidden)
+            log_probs = _log_softmax(self._head(inputs))
+            parts = [log_probs[:, :head]]
             for c in range(1, len(self.clusters)):
-                tail = found[:, head + c - 1, None]
-                parts.append(tail + _log_softmax(self._tail(c, given)))
+                tail = log_probs[:, head + c - 1, None]
+                parts.append(tail + _log_softmax(self._tail(c, inputs)))
             return torch.cat(parts, -1).view(*hidden.shape[:-1], self.size)
 
-    def _each(self) -> list[Cluster]:
+    def _clusters(self) -> list[Cluster]:
         return [cluster for cluster in self.clusters if isinstance(cluster, Cluster)]
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Vectors ``(N, token_width)`` of ids ``(N,)``, not scaled."""
         if self.gate is None:  # nothing to sort, and no need to wait for the device
-            return self._each()[0].embed(ids)
+            return self._clusters()[0].embed(ids)
         groups = group(ids, self.edges)
-        parts = [cluster.embed(local) for cluster, local in zip(self._each(), groups.local, strict=True)]
+        parts = [cluster.embed(local) for cluster, local in zip(self._clusters(), groups.local, strict=True)]
         grouped = torch.cat(parts)
         return torch.empty_like(grouped).index_copy(0, groups.order, grouped)
 
-    def _nll(self, given: Tensor, targets: Tensor) -> Tensor:
+    def _nll(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Losses ``(N,)`` of hidden states ``(N, D)``."""
         if self.gate is None:
-            return token_scores(self._head(given), targets).nll
+            return token_scores(self._head(inputs), targets).nll
         groups, head = group(targets, self.edges), self.edges[1]
         in_head = torch.where(groups.cluster == 0, targets, groups.cluster + (head - 1))
-        nll = token_scores(self._head(given), in_head).nll
+        nll = token_scores(self._head(inputs), in_head).nll
         for c, rows in enumerate(groups.rows[1:], start=1):
-            tail = token_scores(self._tail(c, given.index_select(0, rows)), groups.local[c]).nll
+            tail = token_scores(self._tail(c, inputs.index_select(0, rows)), groups.local[c]).nll
             nll = nll.index_add(0, rows, tail)
         return nll
 
-    def _given(self, hidden: Tensor) -> Tensor:
+    def _as_rows(self, hidden: Tensor) -> Tensor:
         """Hidden states as ``(N, D)``, in the weights' precision (autocast may have made them coarser)."""
-        return self.dropout(hidden.reshape(-1, self.d_model).to(self._each()[0].out.weight.dtype))
+        return self.dropout(hidden.reshape(-1, self.d_model).to(self._clusters()[0].out.weight.dtype))
 
-    def _head(self, given: Tensor) -> Tensor:
+    def _head(self, inputs: Tensor) -> Tensor:
         """Logits of the head's tokens and of each tail, ``(N, D)`` to ``(N, head + tails)``."""
-        first = self._each()[0]
+        first = self._clusters()[0]
         weight: Tensor = first.out.weight
         bias: Tensor | None = first.bias
         if self.gate is not None:
             # One product and one softmax: joining the weights copies them, joining logits would copy N rows.
             weight = torch.cat([weight, self.gate.weight])
             bias = None if bias is None else torch.cat([bias, self.gate.bias])
-        return linear(first.narrow(given), weight, bias)
+        return linear(first.narrow(inputs), weight, bias)
 
-    def _tail(self, c: int, given: Tensor) -> Tensor:
+    def _tail(self, c: int, inputs: Tensor) -> Tensor:
         """Logits of a tail's tokens, ``(N, D)`` to ``(N, tokens)``."""
-        cluster = self._each()[c]
-        return linear(self.tail_dropout(cluster.narrow(given)), cluster.out.weight, cluster.bias)
+        cluster = self._clusters()[c]
+        return linear(self.tail_dropout(cluster.narrow(inputs)), cluster.out.weight, cluster.bias)
 
 
 def _projections(
     widths: list[int], one_width: bool, token_width: int, d_model: int, tied: list[bool], head: bool
 ) -> Iterator[tuple[Projection | None, Projection | None]]:
-    """For each cluster, ``up`` and ``down`` of :class:`Cluster`; drawn as they are asked for.
+    """For each cluster, ``up`` and ``down`` of :class:`Cluster`, made one after the other.
 
     Where all clusters have vectors of one width, ``up`` is the same for all, and there are only the projections that
     this width needs.

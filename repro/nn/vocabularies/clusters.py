@@ -1,4 +1,4 @@
-"""The clusters of a vocabulary by frequency: which tokens are in them, and how wide their vectors are."""
+"""The clusters of a vocabulary by frequency: their tokens and the widths of their vectors."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -49,7 +49,7 @@ def group(ids: Tensor, edges: Sequence[int]) -> Groups:
 
 
 def edges_of(size: int, cutoffs: list[int]) -> list[int]:
-    """Where clusters begin and the last one ends.
+    """The bounds of the clusters.
 
     Raises:
         ValueError: cutoffs out of order or range.
@@ -83,9 +83,9 @@ def tied_by_cluster(tied: bool | list[bool], clusters: int) -> list[bool]:
     """Whether each cluster has one projection for both ways: as given, or True for all but the head.
 
     Raises:
-        ValueError: as many entries as there are no clusters.
+        ValueError: the number of entries is not that of the clusters.
     """
-    found = [False] + [tied] * (clusters - 1) if isinstance(tied, bool) else tied
-    if len(found) != clusters:
+    flags = [False] + [tied] * (clusters - 1) if isinstance(tied, bool) else tied
+    if len(flags) != clusters:
         raise ValueError(f"tied_projections needs an entry for each of {clusters} clusters, not {tied}")
-    return found
+    return flags

@@ -1,4 +1,4 @@
-"""Transcription without knowing which frame is what: connectionist temporal classification."""
+"""Transcription without an alignment of frames: connectionist temporal classification."""
 
 import torch
 from torch import Tensor, nn
@@ -66,5 +66,5 @@ class CtcHead(nn.Module):
         best = self.logits(hidden).argmax(-1)
         before = torch.cat([torch.full_like(best[:, :1], BLANK), best[:, :-1]], dim=1)
         valid = torch.arange(best.shape[1], device=best.device) < lengths[:, None]
-        said = valid & (best != BLANK) & (best != before)
-        return [row[kept].tolist() for row, kept in zip(best.cpu(), said.cpu(), strict=True)]
+        outputs = valid & (best != BLANK) & (best != before)
+        return [row[is_output].tolist() for row, is_output in zip(best.cpu(), outputs.cpu(), strict=True)]

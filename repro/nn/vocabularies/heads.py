@@ -10,7 +10,7 @@ from repro.nn.autograd import Context
 
 
 class TokenScores(NamedTuple):
-    """What a loss needs to know of each target, in nats.
+    """The scores of each target that losses need, in nats.
 
     Attributes:
         nll: ``-log p(target)``, ``(...)``.
@@ -48,7 +48,7 @@ class PaddedScores(NamedTuple):
     padding: Tensor
 
     def smoothed(self, epsilon: float, size: int) -> Tensor:
-        """Kullback-Leibler divergence from the wanted distribution to the model's, ``(...)``.
+        """Kullback-Leibler divergence from the target distribution to the model's, ``(...)``.
 
         Wanted is ``1 - ε`` on the target, 0 on padding and ``ε / (V - 2)`` on each other token. Where the target is
         padding the number means nothing.
@@ -84,8 +84,8 @@ class _TokenScores(torch.autograd.Function):
         log_probs = logits.log_softmax(-1, dtype=exact)
         ctx.save_for_backward(log_probs, targets)
         ctx.dtype, ctx.padding = logits.dtype, padding
-        found = -log_probs.gather(-1, targets[..., None]).squeeze(-1), -log_probs.mean(-1)
-        return found if padding is None else (*found, -log_probs[..., padding])
+        losses = -log_probs.gather(-1, targets[..., None]).squeeze(-1), -log_probs.mean(-1)
+        return losses if padding is None else (*losses, -log_probs[..., padding])
 
     @staticmethod
     def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor, None, None]:

@@ -1,4 +1,4 @@
-"""A vocabulary of levels of brightness: a mixture of logistics over numbers that have an order."""
+"""A vocabulary of levels of brightness: a mixture of logistics over ordered numbers."""
 
 import math
 from typing import NamedTuple
@@ -69,7 +69,7 @@ class PixelVocabulary(nn.Module):
         return self.embedding(ids)
 
     def mixture(self, hidden: Tensor) -> Logistics:
-        """The distributions that hidden states ``(..., D)`` stand for."""
+        """The distributions of hidden states ``(..., D)``."""
         exact = torch.promote_types(torch.promote_types(hidden.dtype, self.proj.weight.dtype), torch.float32)
         with without_autocast(hidden.device):
             numbers = linear(hidden.to(exact), self.proj.weight.to(exact), self.proj.bias.to(exact))

@@ -1,4 +1,4 @@
-"""A vocabulary whose tokens go in with a type each, as GPT-2's do in conversations."""
+"""A vocabulary whose input tokens each have a type, as those of GPT-2 in conversations."""
 
 from torch import Tensor
 

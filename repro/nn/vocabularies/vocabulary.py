@@ -1,4 +1,4 @@
-"""A vocabulary: one place for token vectors going in, scores coming out, and for tying the two."""
+"""A vocabulary: the input vectors of tokens, their output scores, and the tying of the two."""
 
 import math
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class Vocabulary(nn.Module):
         return (losses.view(targets.shape),)
 
     def _by_chunk(self, function: _Loss, hidden: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        """A loss of every token ``(...)``, of so many tokens at a time as are wanted."""
+        """A loss of every token ``(...)``, computed for a limited number of tokens at a time."""
         size, count = self.loss_chunk, targets.numel()
         if size is None or count <= size:
             return function(hidden, targets)

@@ -1,4 +1,4 @@
-"""What a paper's W&B dashboard says and shows, in plain words and names; its JSON is made in ``dashboard_spec``.
+"""The content of a paper's W&B dashboard; ``dashboard_spec`` makes its JSON.
 
 A *workspace* has the curves of all runs of the paper, one line for each run group. A *report* has the published
 tables with our numbers, the claims, the curves of each recipe by themselves, and the commands that make the runs.
@@ -107,13 +107,13 @@ def dashboard(key: str) -> Dashboard:
     comparison = compare(key)
     (paper,) = comparison.papers
     opening, passages = _passages(paper_document(comparison, paper))
-    found = [claim for claim in claims(comparison) if claim.paper is paper]
+    own = [claim for claim in claims(comparison) if claim.paper is paper]
     return Dashboard(
         paper=paper,
         sections=_sections(comparison, paper),
         by_title=_share_groups(list(comparison.headers.values())),
         opening=opening,
-        passages=(*passages, *_claimed(found)),
+        passages=(*passages, *_claimed(own)),
         curves=tuple(_curves(comparison, paper)),
         commands=_commands(paper.key, {scale for _, scale in comparison.headers}),
     )
@@ -136,7 +136,7 @@ def _share_groups(headers: list[Header]) -> bool:
 
 
 def _passages(document: Document) -> tuple[str, list[Passage]]:
-    """A document cut at its headings; what stands before the first below the title is the opening."""
+    """Cuts a document at its headings; the part before the first one below the title is the opening."""
     cut: list[tuple[str, Document]] = [("", [])]
     for block in document:
         if isinstance(block, Heading):
@@ -148,24 +148,24 @@ def _passages(document: Document) -> tuple[str, list[Passage]]:
     return written[0][1], [Passage(*passage) for passage in written[1:]]
 
 
-def _claimed(found: list[Claim]) -> list[Passage]:
-    if not found:
+def _claimed(claims: list[Claim]) -> list[Passage]:
+    if not claims:
         return []
-    opening, passages = _passages(claims_document(found))
-    said = [part for part in (opening, *(p.markdown for p in passages)) if part.strip()]
-    return [Passage("Ordering claims", "\n".join(said))]
+    opening, passages = _passages(claims_document(claims))
+    parts = [part for part in (opening, *(p.markdown for p in passages)) if part.strip()]
+    return [Passage("Ordering claims", "\n".join(parts))]
 
 
 def _sections(comparison: Comparison, paper: Paper) -> tuple[tuple[str, tuple[Chart, ...]], ...]:
     headers = list(comparison.headers.values())
     validated = _validated(comparison, paper, headers)
-    found = [
+    sections = [
         ("Training", _each(TRAINING)),
         ("Validation", _each(validated)),
         ("Speed and hardware", _each(SPEED)),
         ("Measured beside published", _beside(comparison, headers)),
     ]
-    return tuple((name, charts) for name, charts in found if charts)
+    return tuple((name, charts) for name, charts in sections if charts)
 
 
 def _each(metrics: Iterable[str]) -> tuple[Chart, ...]:
@@ -192,7 +192,7 @@ def _validated(comparison: Comparison, paper: Paper, headers: list[Header]) -> l
 
 def _beside(comparison: Comparison, headers: list[Header]) -> tuple[Chart, ...]:
     """For each final score of a paper-scale run: it, and the published numbers in the summaries of the runs."""
-    found: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for header in headers:
         cells: dict[str, set[str]] = {}
         for goal in header.goals:
@@ -200,8 +200,8 @@ def _beside(comparison: Comparison, headers: list[Header]) -> tuple[Chart, ...]:
                 cells.setdefault(goal.measured, set()).add(f"{goal.table}:{goal.row}")
         for measured, places in cells.items():
             ends = [f"@{place}" for place in sorted(places)] if len(places) > 1 else [""]
-            found.setdefault(measured, {}).update(dict.fromkeys(f"published/{measured}{end}" for end in ends))
-    return tuple(Chart((measured, *found[measured])) for measured in sorted(found))
+            names.setdefault(measured, {}).update(dict.fromkeys(f"published/{measured}{end}" for end in ends))
+    return tuple(Chart((measured, *names[measured])) for measured in sorted(names))
 
 
 def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
@@ -210,7 +210,7 @@ def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
 
 
 def _curves(comparison: Comparison, paper: Paper) -> Iterable[Curves]:
-    """By recipe, in the order of their names; runs of other scales are there, but not shown."""
+    """By recipe, in the order of their names; runs of other scales are included but hidden."""
     recipes: dict[str, list[Header]] = {}
     for (experiment, _), header in comparison.headers.items():
         recipes.setdefault(grid_of(experiment), []).append(header)
@@ -230,7 +230,7 @@ def _curves(comparison: Comparison, paper: Paper) -> Iterable[Curves]:
 
 
 def _title(headers: list[Header]) -> str:
-    """How the titles of a grid's points begin."""
+    """The common beginning of the titles of a grid's points."""
     titles = {text.clean(h.recipe.config.get("title") or "") for h in headers}
     if len(titles) == 1:
         return titles.pop()
@@ -239,12 +239,12 @@ def _title(headers: list[Header]) -> str:
 
 
 def _run_set(recipe: str, scale: str, headers: list[Header], shown: bool) -> RunSet:
-    here = [header for header in headers if header.recipe.scale == scale]
+    own = [header for header in headers if header.recipe.scale == scale]
     name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
-    points = ["@" in header.recipe.experiment for header in here]
+    points = ["@" in header.recipe.experiment for header in own]
     part = f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
-    groups = tuple(dict.fromkeys(map(group_of, here)))
-    return RunSet(name, part, groups, _share_groups(here), shown)
+    groups = tuple(dict.fromkeys(map(group_of, own)))
+    return RunSet(name, part, groups, _share_groups(own), shown)
 
 
 def _points(headers: list[Header], scale: str) -> str:
@@ -253,7 +253,7 @@ def _points(headers: list[Header], scale: str) -> str:
 
 
 def _commands(key: str, scales: set[str]) -> tuple[str, ...]:
-    """What makes every run of a paper: here, on a cluster; then the tables and this dashboard."""
+    """The commands for every run of a paper: here, on a cluster; then for the tables and this dashboard."""
     word = shlex.quote(text.clean(key))
     local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
     cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []

@@ -1,4 +1,4 @@
-"""Saves a specification to W&B with the public classes of its library: made at first, updated from then on.
+"""Saves a specification to W&B with the public classes of its library: created once, then updated.
 
 The library finds a workspace or report again by its address, so the addresses are kept in a file. Needs the extra
 ``dashboards``.
@@ -51,35 +51,35 @@ def publish(spec: Spec, api: "Api", addresses: Path) -> list[Saved]:
     Args:
         spec: of :func:`repro.report.dashboards.dashboard_spec.specification`, with an entity.
         api: W&B's public API.
-        addresses: the file that keeps what was saved where.
+        addresses: the file with the addresses of what was saved.
 
     Raises:
         Exception: whatever W&B's library raises.
     """
     entity, project = spec["entity"], spec["project"]
-    if project not in {one.name for one in api.projects(entity)}:
+    if project not in {existing.name for existing in api.projects(entity)}:
         api.create_project(project, entity)
-    known = _read(addresses)
+    saved = _read(addresses)
     key = f"{entity}/{project}/{spec['paper']}"
-    before = dict(known.get(key, {}))
+    before = dict(saved.get(key, {}))
     workspace = _workspace(spec, before.get("workspace"))
-    known[key] = {**before, "workspace": workspace.url}
-    _write(addresses, known)
+    saved[key] = {**before, "workspace": workspace.url}
+    _write(addresses, saved)
     report = _report(spec, before.get("report"), workspace.url)
-    known[key] = {"workspace": workspace.url, "report": report.url}
-    _write(addresses, known)
-    return [Saved(kind, url, before.get(kind) != url) for kind, url in known[key].items()]
+    saved[key] = {"workspace": workspace.url, "report": report.url}
+    _write(addresses, saved)
+    return [Saved(kind, url, before.get(kind) != url) for kind, url in saved[key].items()]
 
 
 def _read(addresses: Path) -> dict[str, dict[str, str]]:
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(addresses.read_text(encoding="utf-8"))
-        return dict(found) if isinstance(found, dict) else {}
+        content = json.loads(addresses.read_text(encoding="utf-8"))
+        return dict(content) if isinstance(content, dict) else {}
     return {}
 
 
-def _write(addresses: Path, known: Mapping[str, Any]) -> None:
-    write_atomic(addresses, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
+def _write(addresses: Path, saved: Mapping[str, Any]) -> None:
+    write_atomic(addresses, (json.dumps(saved, indent=1, sort_keys=True) + "\n").encode())
 
 
 def _workspace(spec: Spec, url: str | None) -> "Workspace":
@@ -87,77 +87,82 @@ def _workspace(spec: Spec, url: str | None) -> "Workspace":
     import wandb_workspaces.workspaces as ws
     from wandb_workspaces import expr
 
-    said = spec["workspace"]
-    made = ws.Workspace(entity=spec["entity"], project=spec["project"], name=said["name"])
+    content = spec["workspace"]
+    saved = ws.Workspace(entity=spec["entity"], project=spec["project"], name=content["name"])
     if url is not None:
         with contextlib.suppress(ValueError):  # somebody deleted it
-            made = ws.Workspace.from_url(url)
-    by: Any = expr.Config("recipe.title") if said["by"] == "title" else expr.Metric("Group")
-    made.name = said["name"]
-    made.sections = [
-        ws.Section(name=one["name"], panels=_panels(one["charts"], spec["step"]), is_open=True)
-        for one in said["sections"]
+            saved = ws.Workspace.from_url(url)
+    by: Any = expr.Config("recipe.title") if content["by"] == "title" else expr.Metric("Group")
+    saved.name = content["name"]
+    saved.sections = [
+        ws.Section(name=section["name"], panels=_panels(section["charts"], spec["step"]), is_open=True)
+        for section in content["sections"]
     ]
-    made.settings = ws.WorkspaceSettings(x_axis=spec["step"], max_runs=MOST_LINES)
-    made.runset_settings = ws.RunsetSettings(filters=[expr.Metric("Tags").isin([said["tag"]])], groupby=[by])
-    return made.save()
+    saved.settings = ws.WorkspaceSettings(x_axis=spec["step"], max_runs=MOST_LINES)
+    saved.runset_settings = ws.RunsetSettings(
+        filters=[expr.Metric("Tags").isin([content["tag"]])], groupby=[by]
+    )
+    return saved.save()
 
 
 def _report(spec: Spec, url: str | None, workspace: str) -> "wr.Report":
     """The report, saved: tables, claims, curves by recipe, commands."""
     import wandb_workspaces.reports.v2 as wr
 
-    said = spec["report"]
-    made = wr.Report(
-        entity=spec["entity"], project=spec["project"], title=said["title"], description=said["description"]
+    content = spec["report"]
+    report = wr.Report(
+        entity=spec["entity"],
+        project=spec["project"],
+        title=content["title"],
+        description=content["description"],
     )
     if url is not None:
         with contextlib.suppress(ValueError, TypeError):  # somebody deleted it
             head, _, name = url.partition("/reports/")
-            made = wr.Report.from_url(
+            report = wr.Report.from_url(
                 f"{head}/reports/it--{name.rpartition('--')[2]}"
             )  # a title may hold "?"
-    made.title, made.description, made.width = said["title"], said["description"], "fluid"
-    made.blocks = [_block(one, spec, workspace) for one in said["blocks"]]
-    return made.save()
+    report.title, report.description, report.width = content["title"], content["description"], "fluid"
+    report.blocks = [_block(block, spec, workspace) for block in content["blocks"]]
+    return report.save()
 
 
-def _block(said: Spec, spec: Spec, workspace: str) -> Any:
-    """A block of the library's for one of ours."""
+def _block(block: Spec, spec: Spec, workspace: str) -> Any:
+    """The library's block for one of ours."""
     import wandb_workspaces.reports.v2 as wr
 
-    if said["kind"] == "panels":
-        return _grid(said, spec)
-    if said["kind"] == "heading":
-        return (wr.H2 if said["level"] == 2 else wr.H3)(said["text"])
-    if said["kind"] == "markdown":
-        return wr.MarkdownBlock(said["text"])
-    if said["kind"] == "contents":
+    if block["kind"] == "panels":
+        return _grid(block, spec)
+    if block["kind"] == "heading":
+        return (wr.H2 if block["level"] == 2 else wr.H3)(block["text"])
+    if block["kind"] == "markdown":
+        return wr.MarkdownBlock(block["text"])
+    if block["kind"] == "contents":
         return wr.TableOfContents()
-    if said["kind"] == "paragraph":
-        return wr.P(said["text"])
-    return wr.P([wr.Link(text=said["text"], url=said.get("url", workspace))])
+    if block["kind"] == "paragraph":
+        return wr.P(block["text"])
+    return wr.P([wr.Link(text=block["text"], url=block.get("url", workspace))])
 
 
-def _grid(said: Spec, spec: Spec) -> "wr.PanelGrid":
+def _grid(block: Spec, spec: Spec) -> "wr.PanelGrid":
     """Panels of the runs of one recipe at one scale."""
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces import expr
 
-    runs = said["runs"]
-    found = wr.Runset(
+    runs = block["runs"]
+    run_set = wr.Runset(
         entity=spec["entity"], project=spec["project"], name=runs["name"], query=runs["named"],
         filters=[expr.Metric("Group").isin(runs["groups"])],
         groupby=["config.recipe.title" if runs["by"] == "title" else "run.Group"],
     )  # fmt: skip
-    return wr.PanelGrid(runsets=[found], panels=_panels(said["charts"], spec["step"]))
+    return wr.PanelGrid(runsets=[run_set], panels=_panels(block["charts"], spec["step"]))
 
 
 def _panels(charts: Sequence[Spec], step: str) -> list[Any]:
     """Curves over updates, means of each run group with the range of its seeds; several metrics as bars."""
     import wandb_workspaces.reports.v2 as wr
 
-    made: list[Any] = []
+    panels: list[Any] = []
     for i, chart in enumerate(charts):
         if chart["kind"] == "bars":
             panel: Any = wr.BarPlot(metrics=list(chart["metrics"]))
@@ -166,5 +171,5 @@ def _panels(charts: Sequence[Spec], step: str) -> list[Any]:
             panel.title_x, panel.max_runs_to_show = "optimiser steps", MOST_LINES
         panel.title, panel.groupby_aggfunc = chart["title"], "mean"
         panel.layout = wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH)
-        made.append(panel)
-    return made
+        panels.append(panel)
+    return panels

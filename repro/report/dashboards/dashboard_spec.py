@@ -1,4 +1,4 @@
-"""The specification of a dashboard, plain JSON of our own: the same bytes from the same records."""
+"""The specification of a dashboard as plain JSON: the same bytes from the same records."""
 
 import json
 import re
@@ -52,16 +52,16 @@ def _charts(charts: Sequence[Chart]) -> list[Spec]:
     """Curves over updates; several metrics are bars."""
     return [
         {
-            "title": one.title,
-            "kind": "bars" if len(one.metrics) > 1 else "lines",
-            "metrics": list(one.metrics),
+            "title": chart.title,
+            "kind": "bars" if len(chart.metrics) > 1 else "lines",
+            "metrics": list(chart.metrics),
         }
-        for one in charts
+        for chart in charts
     ]
 
 
 def _by(title: bool) -> str:
-    """What a line of a plot stands for: the title in the run's configuration, or the run group."""
+    """The name of a plot's line: the title in the run's configuration, or the run group."""
     return "title" if title else "group"
 
 
@@ -78,22 +78,22 @@ def _blocks(board: Dashboard) -> Iterable[Spec]:
         yield {"kind": "markdown", "text": passage.markdown}
     if board.curves:
         yield {"kind": "heading", "level": 2, "text": "Curves by recipe"}
-    for one in board.curves:
-        yield from _curves(one)
+    for curves in board.curves:
+        yield from _curves(curves)
     yield {"kind": "heading", "level": 2, "text": "Commands"}
     yield _commands(board.commands)
 
 
-def _curves(one: Curves) -> Iterable[Spec]:
+def _curves(curves: Curves) -> Iterable[Spec]:
     """A recipe's heading, title, panels and commands. Scales never share axes: each has panels of its own."""
-    yield {"kind": "heading", "level": 3, "text": text.clean(one.recipe)}
-    yield _paragraph(one.title)
-    for runs in sorted(one.run_sets, key=lambda runs: not runs.shown):
-        told = {key: value for key, value in asdict(runs).items() if key in ("name", "named", "groups")}
-        told |= {"name": text.clean(runs.name), "groups": list(runs.groups), "by": _by(runs.by_title)}
-        yield _paragraph(told["name"])
-        yield {"kind": "panels", "runs": told, "charts": _charts(one.charts)}
-    yield _commands(one.commands)
+    yield {"kind": "heading", "level": 3, "text": text.clean(curves.recipe)}
+    yield _paragraph(curves.title)
+    for runs in sorted(curves.run_sets, key=lambda runs: not runs.shown):
+        run_set = {key: value for key, value in asdict(runs).items() if key in ("name", "named", "groups")}
+        run_set |= {"name": text.clean(runs.name), "groups": list(runs.groups), "by": _by(runs.by_title)}
+        yield _paragraph(run_set["name"])
+        yield {"kind": "panels", "runs": run_set, "charts": _charts(curves.charts)}
+    yield _commands(curves.commands)
 
 
 def _paragraph(words: str) -> Spec:

@@ -1,4 +1,4 @@
-"""A document before its format is chosen: headings, paragraphs, lists, tables, figures; all texts plain."""
+"""A document independent of its format: headings, paragraphs, lists, tables, figures; all texts plain."""
 
 from dataclasses import dataclass
 

@@ -1,11 +1,11 @@
-"""The table of ordering claims, before a format is chosen."""
+"""The table of ordering claims, independent of its format."""
 
 from repro.report.formats import text
 from repro.report.formats.blocks import Document, Grid, Heading, Paragraph
 from repro.report.results.claims import Claim
 
 
-def claims_document(found: list[Claim]) -> Document:
+def claims_document(claims: list[Claim]) -> Document:
     """Every ordering claim at every scale."""
     document: Document = [
         Heading(1, "Ordering claims"),
@@ -17,11 +17,11 @@ def claims_document(found: list[Claim]) -> Document:
         ),
     ]
     header = ("Claim", "Scale", "Verdict", "Best first, as published", "Remarks")
-    for paper in {c.paper.key: c.paper for c in found}.values():
-        here = [c for c in found if c.paper is paper]
+    for paper in {c.paper.key: c.paper for c in claims}.values():
+        own = [c for c in claims if c.paper is paper]
         rows = tuple(
             (_claimed(c), c.scale or text.NOTHING, c.verdict, _standings(c), "; ".join(remarks(c)))
-            for c in here
+            for c in own
         )
         document += [Heading(2, paper.title), Grid(header, rows)]
     return document
@@ -33,7 +33,7 @@ def _claimed(claim: Claim) -> str:
 
 
 def remarks(claim: Claim) -> tuple[str, ...]:
-    """What to know of a claim's verdict, whether it counts first."""
+    """Remarks on a claim's verdict, first on whether it counts."""
     mechanism = (f"mechanism check, no evidence for the claim: {claim.mechanism}",) if claim.mechanism else ()
     repeats = (f"not counted: the same numbers as {claim.repeats}",) if claim.repeats else ()
     return (*mechanism, *repeats, *claim.notes)

@@ -1,4 +1,4 @@
-"""What the generated files say, before a format is chosen: one document per paper, the claims, the runs."""
+"""The content of the generated files, independent of their format: one document per paper, the claims, the runs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,14 +39,14 @@ def paper_document(comparison: Comparison, paper: Paper, plots: Iterable[Plot] =
 
 
 def _figures(plots: list[Plot]) -> Document:
-    """Figures by kind. A drawing says in a line of its own what it is: unlike a plot, it bears no title."""
+    """Figures by kind. A drawing has a line with its caption: unlike a plot, it has no title."""
     document: Document = []
     for kind, how_to_read in KINDS.items():
-        here = [plot for plot in plots if plot.kind == kind]
-        if here:
+        shown = [plot for plot in plots if plot.kind == kind]
+        if shown:
             document.append(Heading(2, kind))
             document += [Paragraph(how_to_read)] if how_to_read else []
-        for plot in here:
+        for plot in shown:
             if kind == DRAWN:
                 document += [Paragraph(f"{plot.caption}:"), Figure(plot.name, _titled(plot))]
             else:
@@ -67,11 +67,11 @@ def _table(table: Table, entries: list[Entry]) -> Document:
     rows: list[tuple[str, ...]] = []
     kinds: list[str] = []
     for row in table.rows.values():
-        here = [e for e in entries if e.row is row]
-        rows.append(_paper_line(table, row, metrics, here))
+        own = [e for e in entries if e.row is row]
+        rows.append(_paper_line(table, row, metrics, own))
         kinds.append("paper")
-        for experiment in dict.fromkeys(c.goal.experiment for e in here for c in e.ours if c.estimate):
-            rows.append(_our_line(experiment, metrics, here))
+        for experiment in dict.fromkeys(c.goal.experiment for e in own for c in e.ours if c.estimate):
+            rows.append(_our_line(experiment, metrics, own))
             kinds.append("ours")
     header = ("Row", "Source", "Parameters", *map(_title, metrics), "Verdict")
     source = "Published by others, not by the paper. " if table.third_party else ""
@@ -115,8 +115,8 @@ def _paper_line(table: Table, row: Row, metrics: list[Metric], entries: list[Ent
 
 
 def _paper_verdict(entries: list[Entry]) -> str:
-    """Why no number of ours follows below, said once where all cells agree; empty where one follows."""
-    said: dict[str, list[str]] = {}
+    """Why no number of ours follows below, stated once where all cells agree; empty where one follows."""
+    metrics: dict[str, list[str]] = {}
     for entry in entries:
         if any(cell.estimate for cell in entry.ours):
             continue
@@ -125,10 +125,10 @@ def _paper_verdict(entries: list[Entry]) -> str:
             pairs = {(c.goal.experiment, c.goal.scale) for c in (entry.reduced or entry.cells)}
             named = (f"{e} ({scale})" if entry.reduced else e for e, scale in sorted(pairs))
             words += f": {', '.join(dict.fromkeys(named))}"
-        said.setdefault(words, []).append(entry.metric.name if entry.metric else "")
-    if len(said) == 1 and sum(map(len, said.values())) == len(entries):
-        return next(iter(said))
-    return "; ".join(f"{', '.join(names)}: {words}" for words, names in said.items())
+        metrics.setdefault(words, []).append(entry.metric.name if entry.metric else "")
+    if len(metrics) == 1 and sum(map(len, metrics.values())) == len(entries):
+        return next(iter(metrics))
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in metrics.items())
 
 
 def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> tuple[str, ...]:
@@ -159,8 +159,8 @@ def _reduced(comparison: Comparison, paper: Paper) -> Document:
             best = estimate([m.value for _, m in group])
             m = group[0][1]
             marks = [*some_seeds(group, selection.used), *(["see notes"] if weak else [])]
-            said = text.plus_minus(best) + (f" ({'; '.join(marks)})" if marks else "")
-            labels = (experiment, scale, m.name, said, str(best.n), m.unit, m.split)
+            value = text.plus_minus(best) + (f" ({'; '.join(marks)})" if marks else "")
+            labels = (experiment, scale, m.name, value, str(best.n), m.unit, m.split)
             rows.append((*labels, text.mapping(shared_protocol(group))))
         if weak:
             notes.append(f"{experiment} at scale {scale}: {'; '.join(weak)}.")
@@ -189,11 +189,11 @@ def shared_protocol(group: Group) -> dict[str, Any]:
 
 
 def some_seeds(group: Group, records: Sequence[RunRecord]) -> list[str]:
-    """A mark for a number that not all records have: it was not measured, or by another protocol."""
-    there = {r.seed for r, _ in group}
-    if there == {r.seed for r in records}:
+    """A mark for a number that some records lack: it was not measured, or by another protocol."""
+    seeds = {r.seed for r, _ in group}
+    if seeds == {r.seed for r in records}:
         return []
-    return [f"only seed{'s' if len(there) > 1 else ''} {', '.join(map(str, sorted(there)))}"]
+    return [f"only seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, sorted(seeds)))}"]
 
 
 def runs_document(comparison: Comparison) -> Document:
@@ -232,8 +232,8 @@ VERIFY = (
 
 
 def _runs_grid(comparison: Comparison, records: list[RunRecord]) -> Grid:
-    what = ("Seed", "State", "Hardware", "Precision", "Parameters", "Updates", "Tokens")
-    header = (*what, "Wall time", "GPU hours", "Peak memory", "Commit", "Configuration", "Finished", "W&B")
+    titles = ("Seed", "State", "Hardware", "Precision", "Parameters", "Updates", "Tokens")
+    header = (*titles, "Wall time", "GPU hours", "Peak memory", "Commit", "Configuration", "Finished", "W&B")
     rows = []
     for r in sorted(records, key=lambda r: (r.seed, r.finished)):
         amounts = (text.count(r.parameters), text.count(r.steps), text.count(r.tokens))

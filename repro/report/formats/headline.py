@@ -1,4 +1,4 @@
-"""What holds, paper by paper: the summary in the README, and the overview with every result beside it."""
+"""The verdicts of each paper: the summary in the README, and the overview with every result."""
 
 from collections import Counter
 
@@ -52,15 +52,15 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
     rows = []
     for paper in comparison.papers:
         own = counted(comparison, paper)
-        found = Counter(e.verdict for e in own)
-        said = claim_counts([c for c in claims if c.paper is paper])
-        decided = " / ".join(str(n) for _, n in said)
-        rows.append((paper.title, str(len(own)), *(str(found[word]) for word in JUDGED), decided))
+        verdicts = Counter(e.verdict for e in own)
+        decisions = claim_counts([c for c in claims if c.paper is paper])
+        decided = " / ".join(str(n) for _, n in decisions)
+        rows.append((paper.title, str(len(own)), *(str(verdicts[word]) for word in JUDGED), decided))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
 
 def claim_counts(claims: list[Claim]) -> list[tuple[str, int]]:
-    """How many counted claims have which verdict."""
+    """The number of counted claims by verdict."""
     return [(word, sum(c.verdict == word and c.is_counted for c in claims)) for word in CLAIMS]
 
 
@@ -76,18 +76,18 @@ def trained(comparison: Comparison) -> list[tuple[Entry, Cell]]:
 
 def measured(comparison: Comparison) -> list[tuple[Entry, Cell]]:
     """The numbers for which there is one of ours at paper scale, and our cell of each."""
-    found = []
+    pairs = []
     for entry in comparison.entries.values():
         cell = next((c for c in entry.ours if c.estimate), None)
         if cell is not None and entry.metric:
-            found.append((entry, cell))
-    return found
+            pairs.append((entry, cell))
+    return pairs
 
 
-def _grid(found: list[tuple[Entry, Cell]]) -> Grid:
+def _grid(pairs: list[tuple[Entry, Cell]]) -> Grid:
     header = ("Row", "Metric", "Paper", "Ours", "n", "Difference", "Margin", "Verdict")
     rows = []
-    for entry, cell in found:
+    for entry, cell in pairs:
         assert cell.estimate is not None
         assert entry.metric is not None
         assert entry.rules is not None
@@ -114,7 +114,7 @@ def asides(comparison: Comparison) -> list[str]:
     for entry, cell in measured(comparison):
         if id(entry) not in shown:
             groups.setdefault(_group(entry, cell), []).append((entry, cell))
-    return [f"{title}: {_said(title, groups[title])}." for title in GROUPS if title in groups]
+    return [f"{title}: {_group_line(title, groups[title])}." for title in GROUPS if title in groups]
 
 
 COMPUTED, TIMED, DERIVED = (
@@ -153,15 +153,15 @@ def _group(entry: Entry, cell: Cell) -> str:
     return OURS if rules.configuration == "ours" else OTHERS
 
 
-def _said(title: str, found: list[tuple[Entry, Cell]]) -> str:
-    """How many numbers there are, and where they stand; of some groups each number."""
+def _group_line(title: str, pairs: list[tuple[Entry, Cell]]) -> str:
+    """How many numbers a group has, and in which tables; in some groups each number."""
     if title in LISTED:
-        return "; ".join(_number(entry, cell) for entry, cell in found)
-    words = Counter(cell.verdict for _, cell in found)
-    each = ", ".join(f"{n} {word if n == 1 else PLURAL.get(word, word)}" for word, n in words.items())
-    verdicts = f" ({each})" if title in (COMPUTED, AGAIN) else ""
-    places = dict.fromkeys(f"{entry.paper.key}, {entry.table.number}" for entry, _ in found)
-    return f"{text.plural(len(found), 'number')}{verdicts}: {'; '.join(places)}"
+        return "; ".join(_number(entry, cell) for entry, cell in pairs)
+    words = Counter(cell.verdict for _, cell in pairs)
+    counts = ", ".join(f"{n} {word if n == 1 else PLURAL.get(word, word)}" for word, n in words.items())
+    verdicts = f" ({counts})" if title in (COMPUTED, AGAIN) else ""
+    places = dict.fromkeys(f"{entry.paper.key}, {entry.table.number}" for entry, _ in pairs)
+    return f"{text.plural(len(pairs), 'number')}{verdicts}: {'; '.join(places)}"
 
 
 def _number(entry: Entry, cell: Cell) -> str:
@@ -181,8 +181,8 @@ def _place(claim: Claim) -> str:
 
 
 def named(record: RunRecord) -> set[str]:
-    """The measurements that a recipe holds against a row or a claim; without one, the first of its test."""
+    """The measurements that a recipe compares with a row or a claim; without one, the first of its test."""
     cells = [*(record.config.get("reproduces") or ()), *(record.config.get("supports") or ())]
     names = {str(cell["measured"]) for cell in cells if cell.get("measured")}
-    there = [m.name for m in record.metrics]
-    return names & set(there) or set([name for name in there if name.startswith("test/")][:1])
+    measured = [m.name for m in record.metrics]
+    return names & set(measured) or set([name for name in measured if name.startswith("test/")][:1])

@@ -44,7 +44,7 @@ _LAST_LATIN = 0x17F
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX sets as it is; a character that its fonts lack is named by its code point."""
+    """Text escaped for LaTeX; a character that its fonts lack is named by its code point."""
     return "".join(_escape(c) for c in clean(text))
 
 

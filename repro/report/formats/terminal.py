@@ -24,7 +24,7 @@ def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
 
 
 def terminal_table(records: list[RunRecord]) -> str:
-    """The numbers of runs, for `repro run`: the published number stands beside them only at paper scale."""
+    """The numbers of runs, for `repro run`, with the published number only at paper scale."""
     rows = []
     for record in records:
         paper = _paper(record)
@@ -60,8 +60,8 @@ def _paper(record: RunRecord) -> Paper | None:
 
 
 def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
-    """The published numbers that the recipe holds against this measurement."""
-    found = []
+    """The published numbers that the recipe compares with this measurement."""
+    values = []
     for goal in record.config.get("reproduces") or ():
         protocol = goal.get("protocol") or {}
         fits = all(measurement.protocol.get(key) == value for key, value in protocol.items())
@@ -69,8 +69,8 @@ def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) ->
         row = table.rows.get(goal["row"]) if table else None
         if goal.get("measured") == measurement.name and fits and table and row:
             value = text.printed(row.values.get(goal["metric"]))
-            found.append(f"{value} ({table.number}, {row.label})")
-    return "; ".join(found) or text.NOTHING
+            values.append(f"{value} ({table.number}, {row.label})")
+    return "; ".join(values) or text.NOTHING
 
 
 def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
@@ -89,7 +89,7 @@ def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
 
 
 def show_run(record: RunRecord) -> str:
-    """One run in full: what it was, its numbers, its curves, its configuration."""
+    """One run in full: its facts, its numbers, its curves, its configuration."""
     scale = "paper scale" if record.scale == "paper" else f"reduced scale: {record.scale}"
     facts = [
         ("run", record.run_id),
@@ -126,7 +126,7 @@ def _curve(name: str, points: list[list[Any]]) -> str:
 
 
 def diff_runs(a: RunRecord, b: RunRecord) -> str:
-    """What differs between two runs: configuration keys, then every number side by side."""
+    """The differences of two runs: configuration keys, then every number side by side."""
     keys = differing_keys(flatten(a.config), flatten(b.config))
     for name in ("scale", "seed", "commit", "dirty", "hardware", "precision", "parameters", "versions"):
         old, new = getattr(a, name), getattr(b, name)
@@ -134,8 +134,8 @@ def diff_runs(a: RunRecord, b: RunRecord) -> str:
             keys += [f"{name}.{line}" for line in differing_keys(flatten(old), flatten(new))]
         elif old != new:
             keys.append(f"{name}: {old} → {new}")
-    said = "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
-    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{said}\n\n{_numbers(a, b)}"
+    diff = "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
+    return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{diff}\n\n{_numbers(a, b)}"
 
 
 def _numbers(a: RunRecord, b: RunRecord) -> str:

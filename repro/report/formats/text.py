@@ -48,7 +48,7 @@ def digits_after(value: float) -> int:
 
 
 def plus_minus(best: Estimate | None) -> str:
-    """``27.11 ± 0.19``, or the bare mean where one run says nothing of the spread."""
+    """``27.11 ± 0.19``, or the bare mean where one run gives no spread."""
     if best is None:
         return NOTHING
     half = best.half_width

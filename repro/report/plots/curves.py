@@ -16,28 +16,30 @@ Curves = dict[str, dict[int, Curve]]  # {metric: {seed: curve}}
 
 def curves(comparison: Comparison) -> list[Plot]:
     """A figure ``<paper>--<recipe>--<scale>.svg`` per experiment and scale, of the records that count."""
-    found = []
+    plots = []
     for (experiment, scale), selection in comparison.selections.items():
         metrics = curves_of(selection.used)
         if metrics:
             chart = by_seed(f"{experiment}, scale {scale}", metrics, units_of(list(selection.used)))
-            said = caption(experiment, scale, "learning curves")
-            found.append(Plot(file_name(experiment, scale), CURVES, said, chart))
-    return found
+            words = caption(experiment, scale, "learning curves")
+            plots.append(Plot(file_name(experiment, scale), CURVES, words, chart))
+    return plots
 
 
 def curves_of(records: tuple[RunRecord, ...]) -> Curves:
     """Curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first."""
-    found: Curves = {}
+    curves: Curves = {}
     for record in records:
         for name, curve in record.curves.items():
-            wanted = name == "train/loss" or name.startswith("val/")
-            if wanted and any(value is not None for _, value in curve):
-                found.setdefault(name, {})[record.seed] = curve
+            is_shown = name == "train/loss" or name.startswith("val/")
+            if is_shown and any(value is not None for _, value in curve):
+                curves.setdefault(name, {})[record.seed] = curve
     shown = (
-        found if VARIANTS.removesuffix("_") not in found else [n for n in found if not n.startswith(VARIANTS)]
+        curves
+        if VARIANTS.removesuffix("_") not in curves
+        else [n for n in curves if not n.startswith(VARIANTS)]
     )
-    return {name: found[name] for name in sorted(shown)}
+    return {name: curves[name] for name in sorted(shown)}
 
 
 def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> Chart:
@@ -48,9 +50,9 @@ def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> Chart:
         metrics: at least one; every curve has at least one value, and breaks where its value is None.
         units: unit by the last part of a metric's name.
     """
-    seeds = sorted({seed for found in metrics.values() for seed in found})
+    seeds = sorted({seed for runs in metrics.values() for seed in runs})
     panels = []
-    for name, found in metrics.items():
-        lines = [Line(seeds.index(seed), [(x, y) for x, y in curve]) for seed, curve in sorted(found.items())]
+    for name, runs in metrics.items():
+        lines = [Line(seeds.index(seed), [(x, y) for x, y in curve]) for seed, curve in sorted(runs.items())]
         panels.append(Panel(STEPS, labelled(name, units), lines))
     return Chart(title, [f"seed {seed}" for seed in seeds], panels)

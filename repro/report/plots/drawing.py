@@ -24,9 +24,9 @@ STYLE = Path(__file__).with_name("figures.mplstyle")
 MARKERS = ("o", "s", "^", "D", "v")
 COLUMNS = 3  # panels in a row
 WIDTH, HEIGHT, ROW, NOTE = 330, 230, 17, 14  # pixels: of a panel, of a line of the legend, of a note
-LETTER, KEY = 6.5, 42  # pixels: of a letter, of what stands beside a name in the legend
-FEW = 30  # a line of at most so many points has markers
-TICKS = 8  # at most so many settings are the ticks themselves
+LETTER, KEY = 6.5, 42  # pixels: of a letter, of the key of a name in the legend
+FEW = 30  # lines of at most this number of points have markers
+TICKS = 8  # up to this number of settings, each is a tick
 TIGHT = 0.08  # ticks nearer to each other, as a part of the axis, would overlap
 WORD, PER_LETTER = 0.2, 0.045  # width of a word's place, as a part of the numbers' range
 DODGE = 0.5  # lines that share a word's place spread over this part of it
@@ -48,7 +48,7 @@ def svg(chart: Chart, name: str, caption: str, colours: dict[str, str], attribut
         _figure(chart).savefig(out, format="svg", metadata=metadata)
     drawn = re.sub(r"(?s)^.*?(?=<svg)|<metadata>.*?</metadata>\s*|<defs>\s*<style.*?</style>\s*</defs>\s*", "",
                    out.getvalue())  # fmt: skip
-    drawn = re.sub(r"<[^<>]+>", lambda found: _tag(found[0], colours), drawn)
+    drawn = re.sub(r"<[^<>]+>", lambda match: _tag(match[0], colours), drawn)
     drawn = re.sub(r"\s*\n\s*", "\n", drawn)
     return drawn.replace(
         "<svg", f'<svg role="img" aria-label="{html.escape(clean(caption))}" {attributes}', 1
@@ -65,7 +65,7 @@ def pdf(chart: Chart) -> bytes:
 
 @contextmanager
 def _style(salt: str) -> Iterator[None]:
-    """Our style alone, whatever the user's own settings are; letters that no font has are the reader's matter."""
+    """Our style alone, independent of the user's settings; letters that no font has are left to the reader."""
     with matplotlib.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         matplotlib.rcParams["svg.hashsalt"] = salt
@@ -74,10 +74,10 @@ def _style(salt: str) -> Iterator[None]:
 
 def _tag(tag: str, colours: dict[str, str]) -> str:
     """A tag with attributes in place of a style, variables in place of colours, coordinates of one decimal."""
-    tag = re.sub(r' style="([^"]*)"', lambda found: _attributes(found[1]), tag)
+    tag = re.sub(r' style="([^"]*)"', lambda match: _attributes(match[1]), tag)
     tag = re.sub(r' id="[\w.]*_\d+"| transform="rotate\(-0 [^"]*"|(?<=\d)pt(?=")| version="1.1"', "", tag)
-    tag = re.sub(r"#[0-9a-f]{6}\b(?!\w)(?=\")", lambda found: f"var(--{colours[found[0]]})", tag)
-    tag = re.sub(r"(?<![\w#])-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b(?!\w)(?=\")", lambda match: f"var(--{colours[match[0]]})", tag)
+    tag = re.sub(r"(?<![\w#])-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), tag)
     return re.sub(r" ?\n(?=[\"A-Zz])", "", tag) if tag.startswith("<path") else tag
 
 
@@ -108,7 +108,7 @@ def _figure(chart: Chart) -> Figure:
 
 
 def _keys_in_a_row(widths: list[float], room: float) -> int:
-    """How many entries of the legend stand side by side: all, or as many as fit whichever they are."""
+    """The number of legend entries in a row: all, or as many as fit in any order."""
     return len(widths) or 1 if sum(widths) <= room else max(1, int(room / max(widths)))
 
 
@@ -144,9 +144,9 @@ def _panel(axes: Axes, panel: Panel) -> None:
     _y_axis(axes, panel)
     for x, words in panel.rules:
         axes.axvline(x, color="#7d8590", linestyle=(0, (3, 3)), linewidth=1)
-        left = axes.transLimits.transform(axes.transScale.transform((x, axes.get_ylim()[1])))[0] < 0.5
+        in_left_half = axes.transLimits.transform(axes.transScale.transform((x, axes.get_ylim()[1])))[0] < 0.5
         side: dict[str, Any] = (
-            {"xytext": (4, 6), "ha": "left"} if left else {"xytext": (-4, 6), "ha": "right"}
+            {"xytext": (4, 6), "ha": "left"} if in_left_half else {"xytext": (-4, 6), "ha": "right"}
         )
         axes.annotate(words, (x, 0), xycoords=("data", "axes fraction"), textcoords="offset points", **side)
     if panel.notes:
@@ -215,11 +215,11 @@ class Across:
 
     @property
     def end(self) -> float:
-        """Where the numbers end, as :meth:`_bend` has it."""
+        """The end of the axis, in the coordinates of :meth:`_bend`."""
         return self.high + 0.04 * self.range
 
     def place(self, x: Value, look: int | None = None) -> float:
-        """The coordinate of a value; lines that share a word's place stand side by side in it."""
+        """The coordinate of a value; lines that share a word's position are placed side by side."""
         if not isinstance(x, str):
             return x
         aside = 0.0
@@ -234,9 +234,9 @@ class Across:
             axes.xaxis.set_minor_locator(ticker.NullLocator())
         else:
             axes.xaxis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: self._said(x)))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: self._tick_label(x)))
         if self.panel.settings:
-            ticks = {self.place(x): self._said(x) for x in self._ticks()}
+            ticks = {self.place(x): self._tick_label(x) for x in self._ticks()}
             ticks |= {self.place(word): clean(word) for word in self.words}
             axes.set_xticks(list(ticks), list(ticks.values()))
             end = self.end + len(self.words) * self.step
@@ -250,19 +250,19 @@ class Across:
         if len(self.numbers) <= TICKS and not tight:
             return self.numbers
         if not self.panel.log_x:
-            found = ticker.MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
-            return [float(x) for x in found if self.low <= x <= self.high]
+            ticks = ticker.MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+            return [float(x) for x in ticks if self.low <= x <= self.high]
         powers = range(math.ceil(self.low), math.floor(self.high) + 1)
         return [2.0**e for e in powers[:: -(-len(powers) // TICKS)]]
 
-    def _said(self, x: float) -> str:
+    def _tick_label(self, x: float) -> str:
         return in_powers(x) if self.panel.log_x else short(x)
 
 
 def short(value: float) -> str:
     """``1,000``, ``0.25``; ``1e-7`` for small and ``1e7`` for large numbers."""
     if value and not 1e-4 <= abs(value) < 1e6:
-        return re.sub(r"e([+-])0*", lambda found: "e" + found[1].strip("+"), f"{value:.4g}")
+        return re.sub(r"e([+-])0*", lambda match: "e" + match[1].strip("+"), f"{value:.4g}")
     return f"{value:,.6g}"
 
 

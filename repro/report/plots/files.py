@@ -1,4 +1,4 @@
-"""The files of figures: each carries the SHA-256 of what it shows, and is drawn again only where that changes."""
+"""The files of figures: each contains the SHA-256 of its data, and is drawn again only if that changes."""
 
 import hashlib
 import re
@@ -22,47 +22,47 @@ _RECORDED = re.compile(rb'data-sha256(?:="|\0)([0-9a-f]{64})')
 
 
 def content(plot: Plot, path: Path, again: bool = False) -> bytes:
-    """The bytes of a figure's file: those that are there, where they show the same data in the same style.
+    """The bytes of a figure's file: the existing ones if they show the same data in the same style.
 
     Args:
         plot: the figure.
         path: of its file, which may be missing.
         again: draw it in any case.
     """
-    wanted = digest(plot)
-    there = path.read_bytes() if path.is_file() and not again else b""
-    found = _RECORDED.search(there[:2000])
-    return there if found and found[1].decode() == wanted else _drawn(plot, wanted)
+    sha256 = digest(plot)
+    current = path.read_bytes() if path.is_file() and not again else b""
+    recorded = _RECORDED.search(current[:2000])
+    return current if recorded and recorded[1].decode() == sha256 else _drawn(plot, sha256)
 
 
 def digest(plot: Plot) -> str:
-    """SHA-256 of the data that a figure shows and of all that decides how it looks."""
+    """SHA-256 of a figure's data and of everything that determines its look."""
     if isinstance(plot.content, Chart):
         parts = [plot.content.as_json(), STYLE.read_text(encoding="utf-8"), _theme()]
     else:
         parts = [f"{p.height}x{p.width}x{p.channels}:{p.pixels.hex()}" for p in plot.content]
-    said = "\n".join([str(VERSION), plot.name, plot.caption, *parts])
-    return hashlib.sha256(said.encode(errors="replace")).hexdigest()
+    content = "\n".join([str(VERSION), plot.name, plot.caption, *parts])
+    return hashlib.sha256(content.encode(errors="replace")).hexdigest()
 
 
-def _drawn(plot: Plot, wanted: str) -> bytes:
+def _drawn(plot: Plot, sha256: str) -> bytes:
     if isinstance(plot.content, Chart):
         from repro.report.plots.drawing import svg
 
         colours = {light: name for name, (light, _) in _colours().items()}
-        theme = f'data-sha256="{wanted}"'
+        theme = f'data-sha256="{sha256}"'
         drawn = svg(plot.content, plot.name, plot.caption, colours, theme)
         return drawn.replace(">", f">\n<style>{_theme()}</style>", 1).encode()
     first = plot.content[0]
-    return to_png(plot.content, scale=max(1, SIDE // max(first.height, first.width)), sha256=wanted)
+    return to_png(plot.content, scale=max(1, SIDE // max(first.height, first.width)), sha256=sha256)
 
 
 @cache
 def _colours() -> dict[str, tuple[str, str]]:
     """The light and the dark value of each variable that figures use, as the page has them."""
-    said = PAGE_STYLE.read_text(encoding="utf-8")
-    found = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", said)
-    return {name: (light, dark) for name, light, dark in found if name in VARIABLES}
+    style = PAGE_STYLE.read_text(encoding="utf-8")
+    triples = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)
+    return {name: (light, dark) for name, light, dark in triples if name in VARIABLES}
 
 
 def _theme() -> str:
@@ -86,5 +86,5 @@ def size(data: bytes) -> tuple[int, int]:
     """Width and height in pixels of the file of a figure."""
     if data.startswith(b"\x89PNG"):
         return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
-    found = re.search(rb' width="([\d.]+)" height="([\d.]+)"', data)
-    return (round(float(found[1])), round(float(found[2]))) if found else (0, 0)
+    match = re.search(rb' width="([\d.]+)" height="([\d.]+)"', data)
+    return (round(float(match[1])), round(float(match[2]))) if match else (0, 0)

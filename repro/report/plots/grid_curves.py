@@ -18,7 +18,7 @@ from repro.report.plots.plot import (
 )
 from repro.report.results.compare import Comparison
 
-LEGIBLE = 4  # up to so many points, single seeds are drawn, too
+LEGIBLE = 4  # up to this number of points, single seeds are drawn, too
 
 
 def grid_curves(comparison: Comparison) -> list[Plot]:
@@ -27,7 +27,7 @@ def grid_curves(comparison: Comparison) -> list[Plot]:
     for (experiment, scale), selection in comparison.selections.items():
         if "@" in experiment and selection.used:
             grids.setdefault((grid_of(experiment), scale), {})[point_of(experiment)] = selection.used
-    found = []
+    plots = []
     for (grid, scale), points in grids.items():
         shared = {point: curves_of(records) for point, records in points.items()}
         shared = {point: metrics for point, metrics in shared.items() if metrics}
@@ -36,9 +36,9 @@ def grid_curves(comparison: Comparison) -> list[Plot]:
         if panels:
             seeds = over_seeds([len(points[point]) for point in shared])
             chart = Chart(f"{grid}, scale {scale}, {seeds}", list(shared), panels)
-            said = caption(grid, scale, f"learning curves of {len(shared)} points side by side, {seeds}")
-            found.append(Plot(file_name(grid, "points", scale), SIDES, said, chart))
-    return found
+            words = caption(grid, scale, f"learning curves of {len(shared)} points side by side, {seeds}")
+            plots.append(Plot(file_name(grid, "points", scale), SIDES, words, chart))
+    return plots
 
 
 def _panels(points: dict[str, Curves], units: dict[str, str]) -> list[Panel]:
@@ -46,11 +46,11 @@ def _panels(points: dict[str, Curves], units: dict[str, str]) -> list[Panel]:
     names = sorted({name for metrics in points.values() for name in metrics})
     panels = []
     for name in names:
-        there = {look: metrics[name] for look, metrics in enumerate(points.values()) if name in metrics}
-        if len(there) < 2:
+        shown = {look: metrics[name] for look, metrics in enumerate(points.values()) if name in metrics}
+        if len(shown) < 2:
             continue
         lines = [
-            line for look, seeds in there.items() for line in _lines(look, seeds, len(points) <= LEGIBLE)
+            line for look, seeds in shown.items() for line in _lines(look, seeds, len(points) <= LEGIBLE)
         ]
         log_y = spans(scores(lines), FACTOR_Y)
         panels.append(Panel(STEPS, labelled(name, units), lines, log_y=log_y))

@@ -1,4 +1,4 @@
-"""Pictures that models drew, as contact sheets: from the outputs that lie beside a run's record."""
+"""Pictures that models drew, as contact sheets: from the outputs next to a run's record."""
 
 import hashlib
 import re
@@ -22,21 +22,21 @@ def pictures(comparison: Comparison, runs: Path) -> list[Plot]:
         runs: where they lie, ``results/runs``.
 
     Raises:
-        UserError: outputs that are damaged, or not those that the record names.
+        UserError: outputs that are damaged or do not match the record's hash.
     """
-    found = []
+    plots = []
     for (experiment, scale), selection in comparison.selections.items():
         for record in selection.used:
-            there = drawn(record, runs)
-            if there:
-                said = f"{_counted(there)} drawn from the model, seed {record.seed}"
+            sheet = drawn(record, runs)
+            if sheet:
+                words = f"{_counted(sheet)} drawn from the model, seed {record.seed}"
                 name = file_name(experiment, scale, f"drawn-s{record.seed}", suffix="png")
-                found.append(Plot(name, DRAWN, caption(experiment, scale, said), there))
-    return found
+                plots.append(Plot(name, DRAWN, caption(experiment, scale, words), sheet))
+    return plots
 
 
 def drawn(record: RunRecord, runs: Path) -> list[Picture]:
-    """The pictures among a run's outputs; none where these are of another kind: the first line tells.
+    """The pictures among a run's outputs; none if the first line is not a picture.
 
     Raises:
         UserError: see :func:`pictures`.
@@ -51,12 +51,12 @@ def drawn(record: RunRecord, runs: Path) -> list[Picture]:
     if hashlib.sha256(content).hexdigest() != record.outputs_sha256:
         raise UserError(f"{path} is not what its record names: its SHA-256 is another; restore the file")
     try:
-        found = [from_line(line) for line in lines]
+        drawings = [from_line(line) for line in lines]
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    if len({picture[:3] for picture in found}) > 1:
+    if len({picture[:3] for picture in drawings}) > 1:
         raise UserError(f"{path}: the pictures of one run must have one shape")
-    return found
+    return drawings
 
 
 def _counted(pictures: list[Picture]) -> str:

@@ -44,7 +44,7 @@ class Plot:
 
     @property
     def library(self) -> str:
-        """What draws it."""
+        """The library that draws it."""
         return "matplotlib" if isinstance(self.content, Chart) else "pillow"
 
 
@@ -54,9 +54,9 @@ def file_name(experiment: str, *parts: str, suffix: str = "svg") -> str:
     return f"{'--'.join([experiment.replace('/', '--'), *cleaned])}.{suffix}"
 
 
-def caption(experiment: str, scale: str, said: str) -> str:
+def caption(experiment: str, scale: str, words: str) -> str:
     """``toy · big · cpu: learning curves``."""
-    return f"{experiment.replace('/', ' · ')} · {scale}: {said}"
+    return f"{experiment.replace('/', ' · ')} · {scale}: {words}"
 
 
 def grid_of(experiment: str) -> str:
@@ -65,7 +65,7 @@ def grid_of(experiment: str) -> str:
 
 
 def point_of(experiment: str) -> str:
-    """The name of a point within its grid; a recipe that is no grid is its own only point."""
+    """The name of a point within its grid; a recipe without a grid is its own only point."""
     return experiment.partition("@")[2] or experiment.rpartition("/")[2]
 
 

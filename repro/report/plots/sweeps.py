@@ -19,7 +19,7 @@ Values = dict[Value, dict[int, float]]  # {setting: {seed: value}}
 
 @dataclass
 class Sweep:
-    """What was measured of one grid at one scale against one key.
+    """The measurements of one grid at one scale against one key.
 
     Attributes:
         unit: of the key; empty where nobody says it.
@@ -44,22 +44,22 @@ def sweeps(comparison: Comparison) -> list[Plot]:
     Raises:
         UserError: a measurement that is only half a point of a sweep, or two values at one place.
     """
-    there: dict[tuple[str, str, str], Sweep] = {}
+    places: dict[tuple[str, str, str], Sweep] = {}
     for (experiment, scale), selection in comparison.selections.items():
         for record in selection.used:
             for m in record.metrics:
                 key = _key(record, m)
                 if key is not None:
-                    sweep = there.setdefault((grid_of(experiment), scale, key), Sweep())
+                    sweep = places.setdefault((grid_of(experiment), scale, key), Sweep())
                     if "sweep" in m.protocol:
                         _add(sweep, record, m)
                     else:
                         _fit(sweep, comparison, record, m)
-    return [_plot(*place, sweep) for place, sweep in there.items() if sweep.found]
+    return [_plot(*place, sweep) for place, sweep in places.items() if sweep.found]
 
 
 def _key(record: RunRecord, m: Measurement) -> str | None:
-    """What a measurement is drawn against; None for one that is not drawn here."""
+    """The key that a measurement is drawn against; None for one that is not drawn here."""
     if "sweep" in m.protocol:
         return _checked(record, m)[0]
     named = [m.protocol.get(word) for word in ("exponent_of", "crossing_of")]
@@ -117,8 +117,8 @@ def _plot(grid: str, scale: str, key: str, sweep: Sweep) -> Plot:
     ]
     seeds = over_seeds([len(seeds) for seeds in sweep.seeds.values()])
     chart = Chart(f"{grid}, scale {scale}, {seeds}", names, panels)
-    said = caption(grid, scale, f"{', '.join(dict.fromkeys(titles))} by {x_label}, {seeds}")
-    return Plot(file_name(grid, f"by-{key}", scale), SWEEPS, said, chart)
+    words = caption(grid, scale, f"{', '.join(dict.fromkeys(titles))} by {x_label}, {seeds}")
+    return Plot(file_name(grid, f"by-{key}", scale), SWEEPS, words, chart)
 
 
 def _panel(sweep: Sweep, measured: Measured, x_label: str, title: str) -> Panel:
@@ -141,13 +141,13 @@ def _panel(sweep: Sweep, measured: Measured, x_label: str, title: str) -> Panel:
 
 def _notes(sweep: Sweep, name: str, names: list[str]) -> list[tuple[int, str]]:
     """The exponents of the lines of a panel."""
-    found = []
+    notes = []
     for point, values in sweep.exponents.get(name, {}).items():
         if point in names:
             stated = sweep.stated.get((name, point))
-            said = "" if stated is None else f", paper {stated:g}"
-            found.append((names.index(point), f"exponent {sum(values) / len(values):.2f}{said}"))
-    return found
+            published = "" if stated is None else f", paper {stated:g}"
+            notes.append((names.index(point), f"exponent {sum(values) / len(values):.2f}{published}"))
+    return notes
 
 
 def _rules(sweep: Sweep, name: str, settings: list[Value]) -> list[tuple[float, str]]:

@@ -1,4 +1,4 @@
-"""Ordering claims: does our data show the orders that the paper shows, whichever way it falls?
+"""Ordering claims: does our data show the orders that the paper shows?
 
 A claim is a published trend at one scale; :func:`repro.report.results.judge.judge_claim` decides it. Its rows must
 share data, protocol, tokens and updates, unless the trend says that they vary.
@@ -26,7 +26,7 @@ SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
 
 @dataclass(frozen=True)
 class Standing:
-    """Our number for one row of a claim; ``sample`` is None where no recipe stands for the row."""
+    """Our number for one row of a claim; ``sample`` is None where no recipe supplies the row."""
 
     row: str
     label: str
@@ -45,7 +45,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Claim:
-    """One trend at one scale (None where no recipe stands for any of its rows).
+    """One trend at one scale (None where no recipe supplies any of its rows).
 
     Attributes:
         verdict: ``holds``, ``does not``, ``undecided``, ``incomplete``, ``not run`` or ``no recipe``.
@@ -71,21 +71,21 @@ class Claim:
 
 def claims(comparison: Comparison) -> list[Claim]:
     """Every trend of every paper, at each scale that has recipes for its rows."""
-    found = []
+    results = []
     for paper in comparison.papers:
-        wanted = _wanted(comparison, paper)
-        here = []
+        candidates = _candidates(comparison, paper)
+        own = []
         for trend in paper.trends.values():
             rows = trend.order_best_first
-            built = {scale: sum((trend.id, scale, row) in wanted for row in rows) for scale in SCALES}
-            # One row alone says nothing of an order; at paper scale it is listed all the same.
+            built = {scale: sum((trend.id, scale, row) in candidates for row in rows) for scale in SCALES}
+            # One row alone shows no order; at paper scale it is listed nevertheless.
             scales = [scale for scale, n in built.items() if n >= (1 if scale == "paper" else 2)]
-            here += [_claim(comparison, paper, trend, scale, wanted) for scale in scales]
+            own += [_claim(comparison, paper, trend, scale, candidates) for scale in scales]
             if not scales:
                 standings = tuple(Standing(row, _label(paper, trend, row), None) for row in rows)
-                here.append(Claim(paper, trend, None, standings, "no recipe", ()))
-        found += [replace(claim, repeats=_repeated(claim, here)) for claim in here]
-    return found
+                own.append(Claim(paper, trend, None, standings, "no recipe", ()))
+        results += [replace(claim, repeats=_repeated(claim, own)) for claim in own]
+    return results
 
 
 def _repeated(claim: Claim, others: list[Claim]) -> str | None:
@@ -104,14 +104,14 @@ def _numbers(claim: Claim) -> set[tuple[str, ...]]:
     """The numbers that a claim judges; none where it is open."""
     if claim.verdict in OPEN:
         return set()
-    wanted = [s.sample.wanted for s in claim.standings if s.sample]
-    return {(w.experiment, w.measured, mapping(w.protocol)) for w in wanted}
+    goals = [s.sample.wanted for s in claim.standings if s.sample]
+    return {(w.experiment, w.measured, mapping(w.protocol)) for w in goals}
 
 
-def _wanted(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, str], list[Goal | Support]]:
-    """Who stands for ``(trend, scale, row)``: entries of ``supports`` first, then those of ``reproduces``."""
+def _candidates(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, str], list[Goal | Support]]:
+    """The entries for each ``(trend, scale, row)``: those of ``supports`` first, then those of ``reproduces``."""
     tables = {trend.id: (trend.table, trend.metric) for trend in paper.trends.values()}
-    found: dict[tuple[str, str, str], list[Goal | Support]] = {}
+    goals: dict[tuple[str, str, str], list[Goal | Support]] = {}
     headers = [h for h in comparison.headers.values() if h.recipe.paper == paper.key]
     for header in headers:
         for support in header.supports(tables):
@@ -119,13 +119,13 @@ def _wanted(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, str], 
             if support.row not in rows:
                 where = f"{support.experiment} at scale {support.scale}: supports {support.trend}"
                 raise UserError(f"{where}: no row {support.row!r}{nearest(support.row, rows)}")
-            found.setdefault((support.trend, support.scale, support.row), []).append(support)
+            goals.setdefault((support.trend, support.scale, support.row), []).append(support)
     for header in headers:
         for goal in header.goals:
             for trend in paper.trends.values():
                 if (trend.table, trend.metric) == (goal.table, goal.metric):
-                    found.setdefault((trend.id, goal.scale, goal.row), []).append(goal)
-    return found
+                    goals.setdefault((trend.id, goal.scale, goal.row), []).append(goal)
+    return goals
 
 
 def _claim(
@@ -133,30 +133,30 @@ def _claim(
     paper: Paper,
     trend: Trend,
     scale: str,
-    wanted: dict[tuple[str, str, str], list[Goal | Support]],
+    candidates: dict[tuple[str, str, str], list[Goal | Support]],
 ) -> Claim:
     standings, notes = [], []
     chosen: list[Goal | Support] = []
     for row in trend.order_best_first:
-        here = wanted.get((trend.id, scale, row), [])
-        if here:
-            chosen.append(here[0])
-            others = sorted({w.experiment for w in here[1:]} - {here[0].experiment})
+        matches = candidates.get((trend.id, scale, row), [])
+        if matches:
+            chosen.append(matches[0])
+            others = sorted({w.experiment for w in matches[1:]} - {matches[0].experiment})
             notes += [f"{row}: also {', '.join(others)}"] if others else []
-        sample = comparison.sample(here[0]) if here else None
+        sample = comparison.sample(matches[0]) if matches else None
         standings.append(Standing(row, _label(paper, trend, row), sample))
         notes += [f"{row}: {note}" for note in sample.notes] if sample else []
     terms = trend.at.get(scale, Terms())
-    made = Claim(paper, trend, scale, tuple(standings), "not run", tuple(notes), terms.mechanism)
+    claim = Claim(paper, trend, scale, tuple(standings), "not run", tuple(notes), terms.mechanism)
     if all(s.estimate is None for s in standings):
-        return made
+        return claim
     metric = paper.tables[trend.table].metrics[trend.metric]
     problem = _unclean(standings) or _incomparable(standings, chosen, trend.varies)
     if problem and all(s.estimate for s in standings):
-        return replace(made, verdict="undecided", notes=(problem, *notes))
+        return replace(claim, verdict="undecided", notes=(problem, *notes))
     units = [s.sample.unit for s in standings if s.sample and s.sample.unit]
     table = paper.tables[trend.table]
-    said = judge_claim(
+    verdict = judge_claim(
         [(s.row, s.scores) for s in standings],
         [table.rows[row].values.get(trend.metric) for row in trend.order_best_first],
         trend.margin or metric.rules.margin,
@@ -165,7 +165,7 @@ def _claim(
         units[0],
         any(comparison.headers[w.experiment, w.scale].recipe.extended for w in chosen),
     )
-    return replace(made, verdict=said.word, notes=(*([said.why] if said.why else []), *notes))
+    return replace(claim, verdict=verdict.word, notes=(*([verdict.why] if verdict.why else []), *notes))
 
 
 def _usual_margin(unit: str, metric: Metric) -> Margin | None:
@@ -186,27 +186,27 @@ def _unclean(standings: list[Standing]) -> str | None:
 def _incomparable(
     standings: list[Standing], chosen: list[Goal | Support], varies: frozenset[str]
 ) -> str | None:
-    """In what the rows' numbers differ that they must share, or None."""
+    """The first required property in which the rows' numbers differ, or None."""
     if {"higher", "lower"} <= {w.better for w in chosen if isinstance(w, Support)}:
         return "the recipes disagree on whether higher is better"
-    found = [pair for s in standings if s.sample for pair in s.sample.measured]
-    protocols = [protocol_of(m) for _, m in found]
+    measured = [pair for s in standings if s.sample for pair in s.sample.measured]
+    protocols = [protocol_of(m) for _, m in measured]
     keys = dict.fromkeys(key for protocol in protocols for key in protocol)
     shared = {key: [mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys}
     shared |= {
-        "unit": [m.unit for _, m in found],
-        "split": [m.split for _, m in found],
-        "data": [str(record.data.get("name")) for record, _ in found],
-        BUDGET: [f"{record.steps:,} updates" for record, _ in found],
+        "unit": [m.unit for _, m in measured],
+        "split": [m.split for _, m in measured],
+        "data": [str(record.data.get("name")) for record, _ in measured],
+        BUDGET: [f"{record.steps:,} updates" for record, _ in measured],
     }
     for key, values in shared.items():
         if key not in varies and len(set(values)) > 1:
             return f"the rows differ in {key}: {'; '.join(sorted(set(values))[:3])}"
-    amounts = {BUDGET: ("tokens trained on", [record.tokens for record, _ in found], SAME_TOKENS)}
-    amounts["items"] = ("items scored", [m.count or 0 for _, m in found], SAME_ITEMS)
-    for key, (what, counts, share) in amounts.items():
+    amounts = {BUDGET: ("tokens trained on", [record.tokens for record, _ in measured], SAME_TOKENS)}
+    amounts["items"] = ("items scored", [m.count or 0 for _, m in measured], SAME_ITEMS)
+    for key, (quantity, counts, share) in amounts.items():
         if key not in varies and counts and max(counts) - min(counts) > share * max(counts):
-            return f"the rows differ in {what}: {min(counts):,} to {max(counts):,}"
+            return f"the rows differ in {quantity}: {min(counts):,} to {max(counts):,}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Joins run records with published rows. Says what holds, and marks whatever weakens the statement.
+"""Joins run records with published rows. Gives verdicts, with notes on whatever weakens them.
 
 The verdicts of a number at paper scale are those of :mod:`repro.report.results.judge`. Others: ``reduced scale``
 (records only at reduced scales), ``not run`` (a recipe, but no usable record), ``no recipe``, and ``unpublished`` (we
@@ -31,7 +31,7 @@ Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
 @dataclass(frozen=True)
 class Cell:
-    """What one experiment says, at one scale, of one published number.
+    """The result of one experiment, at one scale, for one published number.
 
     Attributes:
         why: of the verdict, where it is not plain.
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def unconfirmed(self) -> bool:
-        """True where nobody could check the published number against the paper."""
+        """True where the published number could not be checked against the paper."""
         return self.metric is not None and self.metric.name in self.row.unconfirmed
 
     @property
@@ -121,7 +121,7 @@ class Entry:
 
 
 def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
-    """Which of several experiments for one number stands for it: never by its test score."""
+    """The experiment that counts among several for one number, never chosen by its test score."""
     best = cell.sample.validation
     return cell.estimate is None, float("inf") if best is None else -best * sign, cell.goal.experiment
 
@@ -153,9 +153,9 @@ class Comparison:
         state, reason = self.state(record), self.reasons.get(record.path)
         return f"{state}: {reason}" if reason and state in ("superseded", "withdrawn") else state
 
-    def sample(self, wanted: Goal | Support) -> Sample:
+    def sample(self, goal: Goal | Support) -> Sample:
         """The numbers of the current records that fit."""
-        return sample(wanted, self.selections[wanted.experiment, wanted.scale].used)
+        return sample(goal, self.selections[goal.experiment, goal.scale].used)
 
 
 def compare(paper: str | None = None) -> Comparison:
@@ -163,8 +163,8 @@ def compare(paper: str | None = None) -> Comparison:
     papers = load_papers(paper)
     keys = {p.key for p in papers}
     named = [e for e in experiments() if e.split("/", 1)[0] in keys]
-    found = read_records(results_dir() / "runs")
-    records = [r for r in found.good if r.experiment.split("/", 1)[0] in keys]
+    read = read_records(results_dir() / "runs")
+    records = [r for r in read.good if r.experiment.split("/", 1)[0] in keys]
     headers = {(e, scale): read_header(e, scale) for e in named for scale in scales_of(e)}
     grouped: dict[tuple[str, str], list[RunRecord]] = {key: [] for key in headers}
     for record in records:
@@ -176,9 +176,9 @@ def compare(paper: str | None = None) -> Comparison:
         for key, group in grouped.items()
     }
     again, why = outcomes(results_dir()), reasons(results_dir() / "runs")
-    comparison = Comparison(papers, records, found.damaged, {}, headers, selections, again, why)
-    for one in papers:
-        _add_entries(comparison, one)
+    comparison = Comparison(papers, records, read.damaged, {}, headers, selections, again, why)
+    for loaded in papers:
+        _add_entries(comparison, loaded)
     return comparison
 
 
@@ -190,11 +190,11 @@ def _add_entries(comparison: Comparison, paper: Paper) -> None:
             goals.setdefault((goal.table, goal.row), []).append(goal)
     for table in paper.tables.values():
         for row in table.rows.values():
-            here = goals.get((table.id, row.id), [])
-            names: list[str | None] = list(dict.fromkeys([*row.values, *(goal.metric for goal in here)]))
+            own = goals.get((table.id, row.id), [])
+            names: list[str | None] = list(dict.fromkeys([*row.values, *(goal.metric for goal in own)]))
             for name in names or [None]:
                 entry = Entry(paper, table, row, table.metrics[name] if name else None)
-                entry.cells = [_cell(comparison, entry, goal) for goal in here if goal.metric == name]
+                entry.cells = [_cell(comparison, entry, goal) for goal in own if goal.metric == name]
                 comparison.entries[paper.key, table.id, row.id, name] = entry
 
 
@@ -214,39 +214,39 @@ def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
-    found = comparison.sample(goal)
-    notes = (*comparison.selections[goal.experiment, goal.scale].notes, *found.notes)
+    sample = comparison.sample(goal)
+    notes = (*comparison.selections[goal.experiment, goal.scale].notes, *sample.notes)
     rules, published = entry.rules, entry.published
-    if found.estimate is None:
-        return Cell(goal, found, "not run", "", None, notes)
+    if sample.estimate is None:
+        return Cell(goal, sample, "not run", "", None, notes)
     if goal.scale != "paper":
-        return Cell(goal, found, "reduced scale", "", None, notes)
+        return Cell(goal, sample, "reduced scale", "", None, notes)
     if published is None or entry.metric is None or rules is None:
-        return Cell(goal, found, "unpublished", "", None, notes)
-    _check_dates(rules, entry.metric, found, goal)
-    difference = found.estimate.mean - published
+        return Cell(goal, sample, "unpublished", "", None, notes)
+    _check_dates(rules, entry.metric, sample, goal)
+    difference = sample.estimate.mean - published
     if (
         rules.kind == "ratio"
         and rules.device
-        and {"gpu" if r.on_gpu else "cpu" for r in found.records} != {rules.device}
+        and {"gpu" if r.on_gpu else "cpu" for r in sample.records} != {rules.device}
     ):
-        return Cell(goal, found, "timed", f"the paper timed on a {rules.device}", difference, notes)
-    if not found.clean:
-        return Cell(goal, found, "undecided", "not all commits are clean and ours", difference, notes)
-    scores = [m.value for _, m in found.measured]
-    updates = min(record.steps for record in found.records)
+        return Cell(goal, sample, "timed", f"the paper timed on a {rules.device}", difference, notes)
+    if not sample.clean:
+        return Cell(goal, sample, "undecided", "not all commits are clean and ours", difference, notes)
+    scores = [m.value for _, m in sample.measured]
+    updates = min(record.steps for record in sample.records)
     extended = comparison.headers[goal.experiment, goal.scale].recipe.extended
-    said = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
-    return Cell(goal, found, said.word, said.why, difference, notes)
+    verdict = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
+    return Cell(goal, sample, verdict.word, verdict.why, difference, notes)
 
 
-def _check_dates(rules: Rules, metric: Metric, found: Sample, goal: Goal) -> None:
+def _check_dates(rules: Rules, metric: Metric, sample: Sample, goal: Goal) -> None:
     """Refuses a margin of our own choice that is younger than the runs it judges."""
     margin = rules.margin
     usual = default_margin(metric.unit)
     if margin is None or rules.kind not in COUNTED or usual is None or margin.size == usual.size:
         return
-    first = min(record.finished[:10] for record in found.records)
+    first = min(record.finished[:10] for record in sample.records)
     if margin.date > first:
         where = f"{goal.table}, row {goal.row}, {goal.metric}"
         raise UserError(

@@ -16,9 +16,9 @@ COLUMNS = (
 
 
 def _cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: one that begins like a formula begins with an apostrophe."""
-    said = clean(text)
-    return f"'{said}" if said.startswith(("=", "+", "-", "@")) else said
+    """A text that no spreadsheet reads as a formula: one that begins like a formula gets an apostrophe in front."""
+    content = clean(text)
+    return f"'{content}" if content.startswith(("=", "+", "-", "@")) else content
 
 
 def render(comparison: Comparison, paper: Paper) -> str:

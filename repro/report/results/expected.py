@@ -1,4 +1,4 @@
-"""What the paper's tables say of the numbers that a run is about to measure."""
+"""The published numbers of the measurements that a run will make."""
 
 from repro.recipe import Recipe
 from repro.report.results.header import Header
@@ -21,13 +21,13 @@ def expected(recipe: Recipe) -> dict[str, float]:
     if recipe.paper not in paper_keys():
         return {}
     tables = load_paper(recipe.paper).tables
-    found: dict[str, dict[str, float]] = {}
+    numbers: dict[str, dict[str, float]] = {}
     for goal in Header(recipe).goals:
         row = tables[goal.table].rows.get(goal.row) if goal.table in tables else None
         if row is not None and goal.metric in row.values:
-            found.setdefault(goal.measured, {})[f"{goal.table}:{goal.row}"] = row.values[goal.metric]
+            numbers.setdefault(goal.measured, {})[f"{goal.table}:{goal.row}"] = row.values[goal.metric]
     flat = {}
-    for name, cells in found.items():
+    for name, cells in numbers.items():
         for cell, value in cells.items():
             flat[name if len(cells) == 1 else f"{name}@{cell}"] = value
     return flat

@@ -1,7 +1,7 @@
-"""Takes in run records that others made: checks them as what a stranger wrote, and stores them apart from ours.
+"""Imports run records that others made: validates them as untrusted input, and stores them apart from ours.
 
-A record taken in lies below ``results/runs/<experiment>/external/<where it came from>/`` and says
-``external: true``, whatever it said before. It may fill a table's line where we have no run of our own, but is
+An imported record lies below ``results/runs/<experiment>/external/<where it came from>/`` and has
+``external: true``, whatever it had before. It may fill a table's line where we have no run of our own, but is
 never ``reproduced``. Its path is made of checked fields only; nothing there is ever overwritten.
 """
 
@@ -37,7 +37,7 @@ State = Literal["taken", "there", "refused"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one upload.
+    """The outcome of one upload.
 
     Attributes:
         name: the upload's, made safe for a terminal.
@@ -72,17 +72,17 @@ def take(name: str, record: bytes, outputs: bytes | None, source: str, runs: Pat
     """
     name = clean(name)[:200]
     try:
-        made, notes = _checked(record, outputs)
+        checked, notes = _checked(record, outputs)
     except UserError as error:
         return Outcome(name, "refused", clean(error)[:400])
-    folder = runs / made.experiment
-    if _is_ours(made, folder):
-        return Outcome(name, "there", f"our own record {made.experiment}/{made.file_stem}")
-    text = _written(made)
-    file = f"{made.file_stem}-{hashlib.sha256(text).hexdigest()[:8]}.json"
-    known = sorted((folder / FOLDER).glob(f"*/{file}"))
-    if known:
-        return Outcome(name, "there", str(known[0]))
+    folder = runs / checked.experiment
+    if _is_ours(checked, folder):
+        return Outcome(name, "there", f"our own record {checked.experiment}/{checked.file_stem}")
+    text = _written(checked)
+    file = f"{checked.file_stem}-{hashlib.sha256(text).hexdigest()[:8]}.json"
+    stored = sorted((folder / FOLDER).glob(f"*/{file}"))
+    if stored:
+        return Outcome(name, "there", str(stored[0]))
     path = folder / FOLDER / _slug(source) / file
     if outputs is not None:
         write_atomic(path.with_suffix(".outputs.txt"), outputs)
@@ -104,7 +104,7 @@ def refused(name: str, why: str) -> Outcome:
 
 
 def _checked(data: bytes, outputs: bytes | None) -> tuple[RunRecord, str]:
-    """The record, marked external, and what is to be said of it.
+    """The record, marked external, and the notes about it.
 
     Raises:
         UserError: it is no sound record of an experiment known here.
@@ -152,38 +152,38 @@ def _check_identity(record: RunRecord) -> None:
     if not _HEX.fullmatch(record.config_hash):
         raise UserError(f"config_hash is {record.config_hash[:80]!r}, no SHA-256")
     try:
-        there = signature_hash(Recipe(record.experiment, record.scale, record.config).signature)
+        actual = signature_hash(Recipe(record.experiment, record.scale, record.config).signature)
     except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"config is no resolved recipe: {error}") from None
-    if there != record.config_hash:
-        raise UserError(f"config_hash is {record.config_hash[:8]}, but that of its config is {there[:8]}")
-    wanted = f"{record.experiment}/{record.scale}/s{record.seed}-{record.config_hash[:8]}"
-    if record.run_id != wanted:
-        raise UserError(f"run_id is {record.run_id[:150]!r}; these fields make it {wanted!r}")
+        raise UserError(f"config is not a resolved recipe: {error}") from None
+    if actual != record.config_hash:
+        raise UserError(f"config_hash is {record.config_hash[:8]}, but that of its config is {actual[:8]}")
+    expected = f"{record.experiment}/{record.scale}/s{record.seed}-{record.config_hash[:8]}"
+    if record.run_id != expected:
+        raise UserError(f"run_id is {record.run_id[:150]!r}; these fields make it {expected!r}")
     if not _FINISHED.fullmatch(record.finished) or not _is_time(record.finished):
         raise UserError(f"finished is {record.finished[:40]!r}, no time in UTC")
 
 
-def _is_time(said: str) -> bool:
+def _is_time(value: str) -> bool:
     try:
-        datetime.fromisoformat(said)
+        datetime.fromisoformat(value)
     except ValueError:
         return False
     return True
 
 
 def _check_fields(record: RunRecord) -> None:
-    """Forms of texts and lists that tables, pages or plots rely on; types are checked on reading."""
+    """Checks the formats that tables, pages or plots rely on; types are checked on reading."""
     hashes = (record.checkpoint_sha256, record.outputs_sha256, record.code_sha256)
     for key in ("reproduces", "supports"):
         entries = record.config.get(key) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise UserError(f"config: {key} is no list of mappings")
+            raise UserError(f"config: {key} is not a list of mappings")
     wrong = {
         "commit": not _is_text(record.commit, _COMMIT),
-        "a SHA-256": not all(_is_text(one, _HEX) for one in hashes),
+        "a SHA-256": not all(_is_text(value, _HEX) for value in hashes),
         "wandb_url": not _is_text(record.wandb_url, _ADDRESS),
-        "hardware": any(isinstance(one, dict | list) for one in record.hardware.values()),
+        "hardware": any(isinstance(value, dict | list) for value in record.hardware.values()),
     }
     bad = [key for key, is_wrong in wrong.items() if is_wrong]
     if bad:
@@ -214,19 +214,19 @@ def _check_numbers(record: RunRecord) -> None:
 
 
 def _check_outputs(record: RunRecord, outputs: bytes | None) -> str:
-    """That the outputs are those that the record names; what to say where there are none."""
+    """Checks that the outputs match the record's hash; returns a note where there are none."""
     if outputs is None:
         return " (its outputs were not uploaded)" if record.outputs_sha256 else ""
-    found = hashlib.sha256(outputs).hexdigest()
-    if found != record.outputs_sha256:
+    digest = hashlib.sha256(outputs).hexdigest()
+    if digest != record.outputs_sha256:
         raise UserError(
-            f"its outputs are not those it names: SHA-256 {found[:8]}, not {record.outputs_sha256}"
+            f"its outputs are not those it names: SHA-256 {digest[:8]}, not {record.outputs_sha256}"
         )
     return ""
 
 
 def _is_ours(record: RunRecord, folder: Path) -> bool:
-    """Whether the record that the run itself wrote lies here: it was uploaded from this machine, or copied."""
+    """Whether the record that the run itself wrote is in the folder: it was uploaded from this machine, or copied."""
     path = folder / f"{record.file_stem}.json"
     try:
         own = RunRecord.from_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""What a recipe says it is for: the entries of its ``reproduces`` and ``supports``, checked.
+"""The purpose of a recipe: the entries of its ``reproduces`` and ``supports``, checked.
 
 ``reproduces: [{table, row, metric, measured, protocol?}]``
     ``metric`` is the published name, ``measured`` the name in the run records. Every key of ``protocol`` must
@@ -47,7 +47,7 @@ class Goal(Wanted):
 
 @dataclass(frozen=True)
 class Support(Wanted):
-    """A row of a published trend that a recipe stands for."""
+    """A row of a published trend that a recipe supplies."""
 
     trend: str = ""
     row: str = ""
@@ -55,7 +55,7 @@ class Support(Wanted):
 
 
 class Header:
-    """The goals of one experiment at one scale; its configuration is hashed only when asked for."""
+    """The goals of one experiment at one scale; its configuration is hashed on first use."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -85,7 +85,7 @@ class Header:
         Args:
             tables: ``(table, metric)`` of each trend of the paper, by id.
         """
-        found = []
+        supports = []
         for e in self._entries("supports", _SUPPORTS, required=2):
             if e["trend"] not in tables:
                 self._refuse("supports", f"no trend {e['trend']!r}{nearest(str(e['trend']), tables)}")
@@ -93,8 +93,8 @@ class Header:
                 self._refuse("supports", f"better is {e['better']!r}; write higher or lower")
             measured = str(e.get("measured") or self._measured_for(e["trend"], *tables[e["trend"]]))
             common = self._common(e, measured)
-            found.append(Support(**common, trend=e["trend"], row=e["as"], better=e.get("better")))
-        return found
+            supports.append(Support(**common, trend=e["trend"], row=e["as"], better=e.get("better")))
+        return supports
 
     def _measured_for(self, trend: str, table: str, metric: str) -> str:
         names = {goal.measured for goal in self.goals if (goal.table, goal.metric) == (table, metric)}
@@ -119,7 +119,7 @@ class Header:
     def _common(self, entry: dict[str, Any], measured: str) -> dict[str, Any]:
         protocol = entry.get("protocol") or {}
         if not isinstance(protocol, dict):
-            self._refuse("protocol", f"{protocol!r} is no mapping")
+            self._refuse("protocol", f"{protocol!r} is not a mapping")
         return {
             "experiment": self.recipe.experiment,
             "scale": self.recipe.scale,

@@ -1,4 +1,4 @@
-"""The rules by which a number or a claim is judged; ``docs/results.md`` says the same in words.
+"""The rules by which a number or a claim is judged, explained in ``docs/results.md``.
 
 A *number* is a mean over seeds beside one published number. A *claim* is an order of rows. Neither rule knows records,
 recipes or files.
@@ -32,7 +32,7 @@ MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What holds, and why where it is not plain."""
+    """The verdict, with a reason where it is not obvious."""
 
     word: str
     why: str = ""
@@ -137,14 +137,14 @@ def _sampling_variance(published: float, rules: Rules) -> float:
 def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: float) -> tuple[float, float]:
     """Of the difference of two rates: each has its exact interval, at half the error. The paper's is one run."""
     runs = rules.noise.runs if rules.noise else 1
-    each = (1 + confidence) / 2
-    low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, each)
-    their_low, their_high = clopper_pearson(round(published * runs), runs, each)
+    level = (1 + confidence) / 2
+    low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, level)
+    their_low, their_high = clopper_pearson(round(published * runs), runs, level)
     return low - their_high, high - their_low
 
 
 def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str) -> str:
-    """How many seeds would decide, were mean and spread to stay; at the level of an extended result."""
+    """The number of seeds that would decide, at the same mean and spread and the level of an extended result."""
     for n in (n for n in MORE if n > ours.n):
         more = Estimate(ours.mean, n, None, None, ours.variance)
         if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "undecided":
@@ -278,13 +278,13 @@ def _order(
     open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
     if not open_pairs:
         return Verdict("holds")
-    against = [found for _, _, pair in pairs for found in pair.contradictions]
+    against = [contradiction for _, _, pair in pairs for contradiction in pair.contradictions]
     if holm([p for p, _ in against], level):
         return Verdict("does not", min(against)[1])
-    return Verdict("undecided", "not shown: " + ", ".join(_said(pair) for pair in open_pairs))
+    return Verdict("undecided", "not shown: " + ", ".join(_comparison(pair) for pair in open_pairs))
 
 
-def _said(pair: Pair) -> str:
+def _comparison(pair: Pair) -> str:
     return f"{pair.names[0]} {'=' if pair.tie else '>'} {pair.names[1]}"
 
 

@@ -1,4 +1,4 @@
-"""The papers' numbers, as they stand in ``results/published/<paper>.yaml``. Standard library and YAML only."""
+"""The papers' numbers, from ``results/published/<paper>.yaml``. Standard library and YAML only."""
 
 import json
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ THIRD_PARTY = "external-"
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of a published table; ``rules`` are those of a number whose row says nothing else."""
+    """A column of a published table; ``rules`` are the defaults for numbers whose rows declare none."""
 
     name: str
     unit: str
@@ -74,13 +74,13 @@ class Table:
 
     @property
     def third_party(self) -> bool:
-        """True where the table is somebody else's reproduction of the paper."""
+        """True where the table is another group's reproduction of the paper."""
         return self.id.startswith(THIRD_PARTY)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is declared of a claim for one scale.
+    """Declarations about a claim for one scale.
 
     Attributes:
         margin: of the numbers compared there; None for the metric's, or the default of the unit measured.
@@ -232,8 +232,8 @@ def _declared(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _row(raw: dict[str, Any], table: dict[str, Any], declared: dict[str, dict[str, Any]]) -> Row:
     values = {name: float(value) for name, value in raw["values"].items()}
-    said = raw["settings"].get("unconfirmed", ())
-    own = set(values) if said is True else set(said or ())
+    listed = raw["settings"].get("unconfirmed", ())
+    own = set(values) if listed is True else set(listed or ())
     unchecked = {m for m, v in values.items() if is_unconfirmed(table["checked"], raw["id"], m, v)}
     cells = raw.get("cells", {})
     where = f"{table['id']}, row {raw['id']}"
@@ -278,10 +278,10 @@ def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
 _Listed = TypeVar("_Listed", Table, Row, Trend)
 
 
-def _unique(items: list[_Listed], what: str) -> dict[str, _Listed]:
-    found: dict[str, _Listed] = {}
+def _unique(items: list[_Listed], kind: str) -> dict[str, _Listed]:
+    unique: dict[str, _Listed] = {}
     for item in items:
-        if item.id in found:
-            raise ValueError(f"two of one id: {what} {item.id!r}")
-        found[item.id] = item
-    return found
+        if item.id in unique:
+            raise ValueError(f"two of one id: {kind} {item.id!r}")
+        unique[item.id] = item
+    return unique

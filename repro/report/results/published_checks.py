@@ -1,4 +1,4 @@
-"""What a published file says of itself: which numbers are unconfirmed, and whether its references lead anywhere.
+"""Checks of a published file: which numbers are unconfirmed, and whether its references exist.
 
 A number is *unconfirmed* when the file says that nobody could check it against the paper:
 
@@ -69,17 +69,17 @@ def _cross_check_same(paper: "Paper", rules: Rules, where: str) -> None:
     if rules.same_as is None:
         return
     table_id, row_id, metric = rules.same_as
-    said = f"{where}: same_as {'/'.join(rules.same_as)}"
+    place = f"{where}: same_as {'/'.join(rules.same_as)}"
     table = paper.tables.get(table_id)
     if table is None:
-        raise UserError(f"{said}: no table {table_id!r}{nearest(table_id, paper.tables)}")
+        raise UserError(f"{place}: no table {table_id!r}{nearest(table_id, paper.tables)}")
     row = table.rows.get(row_id)
     if row is None:
-        raise UserError(f"{said}: no row {row_id!r} in {table_id}{nearest(row_id, table.rows)}")
+        raise UserError(f"{place}: no row {row_id!r} in {table_id}{nearest(row_id, table.rows)}")
     if metric not in row.values:
-        raise UserError(f"{said}: the row has no number {metric!r}{nearest(metric, row.values)}")
+        raise UserError(f"{place}: the row has no number {metric!r}{nearest(metric, row.values)}")
     if row.rules[metric].same_as is not None:
-        raise UserError(f"{said}: that one is the same as another; name the other")
+        raise UserError(f"{place}: that one is the same as another; name the other")
 
 
 def _cross_check_trend(trend: "Trend", paper: "Paper", path: Path) -> None:
@@ -95,7 +95,7 @@ def _cross_check_trend(trend: "Trend", paper: "Paper", path: Path) -> None:
         if row not in table.rows:
             raise UserError(f"{where}: no row {row!r} in {table.id}{nearest(row, table.rows)}")
     if len(set(trend.order_best_first)) != len(trend.order_best_first):
-        raise UserError(f"{where}: a row stands twice in order_best_first")
+        raise UserError(f"{where}: a row is repeated in order_best_first")
     if trend.part_of is not None:
         whole = paper.trends.get(trend.part_of)
         if whole is None:

@@ -61,7 +61,7 @@ class Line:
 
 
 def read_ledger(runs: Path) -> list[Line]:
-    """Every line of the ledger in a folder of records; none where there is no ledger.
+    """Every line of the ledger in a folder of records; none without a ledger.
 
     Raises:
         UserError: a line that is no line of a ledger.
@@ -124,7 +124,7 @@ def reasons(runs: Path) -> dict[str, str]:
 
 
 def check_records(runs: Path) -> list[str]:
-    """What is wrong with the records, each problem with the file's path; empty when all is in order.
+    """Problems of the records, each with the file's path; empty when all is in order.
 
     Damaged records; files that are gone or changed since their line was written; files without a line; a malformed
     ledger; and, in a git checkout, lines of a ledger of HEAD's ancestors that are missing now.
@@ -150,18 +150,18 @@ def check_records(runs: Path) -> list[str]:
 
 def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
     """Files that are not those of their lines. A withdrawn one may have been damaged, and restored since."""
-    said: dict[str, set[str]] = {}
+    recorded: dict[str, set[str]] = {}
     for line in lines:
-        said.setdefault(line.path, set()).add(line.sha256)
+        recorded.setdefault(line.path, set()).add(line.sha256)
     left_out = withdrawn(runs)
-    for path, hashes in said.items():
+    for path, hashes in recorded.items():
         if not (runs / path).is_file():
             yield f"runs/{path} is gone, and runs/{LEDGER} has a line of it; restore it from git"
             continue
-        found = _sha256(runs / path)
-        if found not in hashes or (len(hashes) > 1 and path not in left_out):
-            wanted = " and ".join(sorted(one[:8] for one in hashes))
-            yield f"runs/{path}: SHA-256 is {found[:8]}, runs/{LEDGER} says {wanted}; restore both from git"
+        actual = _sha256(runs / path)
+        if actual not in hashes or (len(hashes) > 1 and path not in left_out):
+            expected = " and ".join(sorted(digest[:8] for digest in hashes))
+            yield f"runs/{path}: SHA-256 is {actual[:8]}, runs/{LEDGER} says {expected}; restore both from git"
 
 
 def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
@@ -170,13 +170,13 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     known |= {damage.path for damage in records.damaged}  # it gets its line once it is restored or withdrawn
     files = sorted(p for p in runs.rglob("*") if p.name.endswith((".json", ".outputs.txt")))
     paths = [path.relative_to(runs).as_posix() for path in files]
-    found = [("recorded", path, NO_REASON) for path in paths if path not in known]
+    events = [("recorded", path, NO_REASON) for path in paths if path not in known]
     superseded = {line.path for line in lines if line.event == "superseded"}
     own = [r for r in records.good if r.path not in superseded and not r.external and not r.overrides]
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
-    found += [("superseded", path, reason) for path, reason in outdated if reason]
-    return [Line(_now(), event, path, _sha256(runs / path), reason) for event, path, reason in found]
+    events += [("superseded", path, reason) for path, reason in outdated if reason]
+    return [Line(_now(), event, path, _sha256(runs / path), reason) for event, path, reason in events]
 
 
 def _outdated(record: RunRecord, today: Config | None) -> str | None:
@@ -207,11 +207,11 @@ def _signature(experiment: str, scale: str) -> Config | None:
 
 def _find(runs: Path, name: str) -> str:
     """The path below ``runs`` of the record that a user names."""
-    there = {path.relative_to(runs).as_posix(): path for path in sorted(runs.rglob("*.json"))}
-    for path, file in there.items():
+    records = {path.relative_to(runs).as_posix(): path for path in sorted(runs.rglob("*.json"))}
+    for path, file in records.items():
         if name in (path, path.removesuffix(".json")) or Path(name).resolve() == file.resolve():
             return path
-    raise UserError(f"no record {name!r} below {runs}{nearest(name, there)}")
+    raise UserError(f"no record {name!r} below {runs}{nearest(name, records)}")
 
 
 def _parse(data: bytes, path: Path) -> list[Line]:
@@ -273,7 +273,7 @@ def _appending(runs: Path) -> Iterator[tuple[list[Line], Callable[[list[Line]], 
 
 @contextlib.contextmanager
 def _locked(file: IO[bytes], how: int) -> Iterator[None]:
-    """Waits for the lock. Where the file system has none, goes on without."""
+    """Waits for the lock. Continues without one where the file system has none."""
     try:
         fcntl.flock(file, how)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a published file declares beside its numbers so that runs can be judged. ``docs/results.md`` explains the terms.
+"""Declarations beside the published numbers by which runs are judged. ``docs/results.md`` explains the terms.
 
 The keys of :data:`KEYS` may stand with a metric, with a row (for all of its numbers) and in a row's ``cells`` (for one
 number); the narrower place wins.
@@ -62,7 +62,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Noise:
-    """The spread that a paper prints: sample standard deviation over so many runs."""
+    """The spread that a paper prints: the sample standard deviation over a number of runs."""
 
     sd: float
     runs: int
@@ -182,12 +182,12 @@ def _sized(size: object) -> Margin | None:
     return Margin(number, kind) if good else None
 
 
-def _reference(said: object, metric: str, where: str) -> tuple[str, str, str] | None:
+def _reference(value: object, metric: str, where: str) -> tuple[str, str, str] | None:
     """``table/row`` or ``table/row/metric``."""
-    if said is None:
+    if value is None:
         return None
-    table, _, rest = str(said).partition("/")
-    row, _, name = rest.partition("/")
+    table, _, row_and_metric = str(value).partition("/")
+    row, _, name = row_and_metric.partition("/")
     if not (table and row):
-        raise UserError(f"{where}: same_as {said!r}: write table/row, or table/row/metric")
+        raise UserError(f"{where}: same_as {value!r}: write table/row, or table/row/metric")
     return table, row, name or metric

@@ -9,7 +9,7 @@ from repro.report.results.header import Wanted
 from repro.report.results.statistics import Estimate, estimate
 from repro.seeds import TUNING
 
-# Entries of a protocol that are found by the run itself: they say nothing of how it was measured.
+# Entries of a protocol that the run itself determines, which do not describe the measurement.
 OUTCOMES = frozenset({"best", "omegas"})
 
 
@@ -50,8 +50,8 @@ class Selection:
         if first[False]:
             left_out += [(record, "external") for record in first[True].values()]
         gone = {r.seed for r, state in left_out if state == "withdrawn" and r.config_hash == config_hash}
-        there = sorted(used.keys() | gone)
-        missing = [s for s in sorted(seeds - {*there}) if there and there[0] < s < there[-1]]
+        present = sorted(used.keys() | gone)
+        missing = [s for s in sorted(seeds - {*present}) if present and present[0] < s < present[-1]]
         return cls(tuple(used[seed] for seed in sorted(used)), tuple(left_out), tuple(missing))
 
     def state(self, record: RunRecord) -> str:
@@ -70,7 +70,7 @@ class Selection:
 
     @property
     def notes(self) -> list[str]:
-        """What is missing."""
+        """The missing seeds."""
         if not self.missing:
             return []
         count = len(self.missing)
@@ -79,14 +79,14 @@ class Selection:
 
     @property
     def weaknesses(self) -> list[str]:
-        """What is missing, and what weakens the records that count."""
+        """The missing seeds, and what weakens the records that count."""
         return [*self.notes, *weaknesses(self.used)]
 
 
 def _set_aside(
     record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
 ) -> str | None:
-    """Why a record does not count, whatever other records there are; None where it may."""
+    """Why a record does not count, regardless of other records; None where it may."""
     if record.path in withdrawn:
         return "withdrawn"
     if record.config_hash != config_hash:
@@ -122,32 +122,32 @@ class Sample:
         return sum(scores) / len(scores) if scores and len(scores) == len(self.measured) else None
 
 
-def sample(wanted: Wanted, records: tuple[RunRecord, ...]) -> Sample:
-    """Takes the wanted number from each record.
+def sample(goal: Wanted, records: tuple[RunRecord, ...]) -> Sample:
+    """Takes the number of a goal from each record.
 
     At paper scale a measurement of another protocol is not used. A reduced-scale number is never compared
     with the paper, so there it is used, with a note, where it is the only one of its name.
     """
-    found: list[tuple[RunRecord, Measurement]] = []
+    pairs: list[tuple[RunRecord, Measurement]] = []
     notes = []
     for record in records:
-        measurement, note = _find(wanted, record)
+        measurement, note = _find(goal, record)
         if measurement is not None:
-            found.append((record, measurement))
+            pairs.append((record, measurement))
         if note:
             notes.append((note, record.seed))
-    used, measured = tuple(record for record, _ in found), tuple(found)
-    units = {m.unit for _, m in found}
+    used, measured = tuple(record for record, _ in pairs), tuple(pairs)
+    units = {m.unit for _, m in pairs}
     if len(units) > 1:
         words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
-        return Sample(wanted, None, used, measured, False, None, (words,))
-    apart = _apart(found)
+        return Sample(goal, None, used, measured, False, None, (words,))
+    apart = _apart(pairs)
     if apart:
-        said = (*_by_seed(notes), *apart, *weaknesses(used))
-        return Sample(wanted, None, used, measured, False, units.pop(), said)
+        remarks = (*_by_seed(notes), *apart, *weaknesses(used))
+        return Sample(goal, None, used, measured, False, units.pop(), remarks)
     return Sample(
-        wanted=wanted,
-        estimate=estimate([m.value for _, m in found]) if found else None,
+        wanted=goal,
+        estimate=estimate([m.value for _, m in pairs]) if pairs else None,
         records=used,
         measured=measured,
         clean=all(r.dirty is False and r.commit is not None and not r.external for r in used),
@@ -156,22 +156,20 @@ def sample(wanted: Wanted, records: tuple[RunRecord, ...]) -> Sample:
     )
 
 
-def _find(wanted: Wanted, record: RunRecord) -> tuple[Measurement | None, str | None]:
-    named = [m for m in record.metrics if m.name == wanted.measured]
+def _find(goal: Wanted, record: RunRecord) -> tuple[Measurement | None, str | None]:
+    named = [m for m in record.metrics if m.name == goal.measured]
     if not named:
-        return None, f"{wanted.measured} was not measured"
+        return None, f"{goal.measured} was not measured"
     for measurement in named:
-        if all(
-            k in measurement.protocol and measurement.protocol[k] == v for k, v in wanted.protocol.items()
-        ):
+        if all(k in measurement.protocol and measurement.protocol[k] == v for k, v in goal.protocol.items()):
             return measurement, None
-    there = named[0].protocol
+    protocol = named[0].protocol
     differing = "; ".join(
-        f"{key} is {there.get(key, 'not stated')}, not {value}"
-        for key, value in wanted.protocol.items()
-        if there.get(key) != value or key not in there
+        f"{key} is {protocol.get(key, 'not stated')}, not {value}"
+        for key, value in goal.protocol.items()
+        if protocol.get(key) != value or key not in protocol
     )
-    only = named[0] if wanted.scale != "paper" and len(named) == 1 else None
+    only = named[0] if goal.scale != "paper" and len(named) == 1 else None
     return only, f"protocol mismatch: {differing}"
 
 
@@ -183,22 +181,22 @@ def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
 
 
 def protocol_of(measurement: Measurement) -> dict[str, Any]:
-    """How it was measured: the protocol without what only this run found."""
+    """The protocol without the entries that only this run has."""
     return {key: value for key, value in measurement.protocol.items() if key not in OUTCOMES}
 
 
-def _apart(found: list[tuple[RunRecord, Measurement]]) -> list[str]:
-    """In what the protocols of the seeds differ, such as the signature of a BLEU: such numbers have no mean."""
-    protocols = [(record.seed, protocol_of(m)) for record, m in found]
+def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
+    """Differences between the protocols of the seeds, such as the signature of a BLEU: such numbers have no mean."""
+    protocols = [(record.seed, protocol_of(m)) for record, m in pairs]
     notes = []
     for key in sorted({key for _, protocol in protocols for key in protocol}):
-        said: dict[str, list[str]] = {}
+        seeds: dict[str, list[str]] = {}
         for seed, protocol in protocols:
             value = text.mapping({key: protocol[key]}) if key in protocol else f"no {key}"
-            said.setdefault(value, []).append(str(seed))
-        if len(said) > 1:
+            seeds.setdefault(value, []).append(str(seed))
+        if len(seeds) > 1:
             words = "; ".join(
-                f"{value} (seed{'s' if len(s) > 1 else ''} {', '.join(s)})" for value, s in said.items()
+                f"{value} (seed{'s' if len(s) > 1 else ''} {', '.join(s)})" for value, s in seeds.items()
             )
             notes.append(f"protocols differ between seeds: {words}: not averaged")
     return notes

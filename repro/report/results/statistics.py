@@ -94,9 +94,9 @@ def satterthwaite(value: float, parts: Iterable[tuple[float, float]]) -> Differe
         value: the difference.
         parts: variance and degrees of freedom of each estimate; infinitely many where it is known.
     """
-    there = [(variance, freedom) for variance, freedom in parts if variance > 0]
-    total = sum(variance for variance, _ in there)
-    spread = sum(variance**2 / freedom for variance, freedom in there)
+    uncertain = [(variance, freedom) for variance, freedom in parts if variance > 0]
+    total = sum(variance for variance, _ in uncertain)
+    spread = sum(variance**2 / freedom for variance, freedom in uncertain)
     return Difference(value, math.sqrt(total), total**2 / spread if spread else math.inf)
 
 

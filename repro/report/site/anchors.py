@@ -1,4 +1,4 @@
-"""The names that places of the page have. They are part of addresses that people send: they must not change."""
+"""The anchors of the page. They are part of links that people share, so they must not change."""
 
 import hashlib
 import re
@@ -12,9 +12,11 @@ from repro.report.results.published import Paper, Row, Table
 def slug(text: str) -> str:
     """A text as part of an address; where a character had to go, digits of its hash keep it apart from others."""
     plain = text.replace("/", "--")
-    kept = re.sub(r"[^A-Za-z0-9._@-]+", "-", plain)
+    cleaned = re.sub(r"[^A-Za-z0-9._@-]+", "-", plain)
     return (
-        kept if kept == plain else f"{kept}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
+        cleaned
+        if cleaned == plain
+        else f"{cleaned}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
     )
 
 
@@ -23,19 +25,19 @@ def paper(key: str) -> str:
     return f"paper-{slug(key)}"
 
 
-def table(of: Paper, one: Table) -> str:
+def table(of: Paper, published: Table) -> str:
     """Of a published table."""
-    return f"table-{slug(of.key)}--{slug(one.id)}"
+    return f"table-{slug(of.key)}--{slug(published.id)}"
 
 
-def row(of: Paper, one: Table, line: Row) -> str:
+def row(of: Paper, published: Table, line: Row) -> str:
     """Of a published row."""
-    return f"row-{slug(of.key)}--{slug(one.id)}--{slug(line.id)}"
+    return f"row-{slug(of.key)}--{slug(published.id)}--{slug(line.id)}"
 
 
-def claim(one: Claim) -> str:
+def claim(of: Claim) -> str:
     """Of a claim at one scale."""
-    return f"claim-{slug(one.paper.key)}--{slug(one.trend.id)}--{one.scale or 'none'}"
+    return f"claim-{slug(of.paper.key)}--{slug(of.trend.id)}--{of.scale or 'none'}"
 
 
 def runs(experiment: str, scale: str) -> str:
@@ -49,7 +51,7 @@ def runs_of(cell: Cell) -> str:
 
 
 def run(record: RunRecord) -> str:
-    """Of one run: its experiment, scale and seed, and digits that tell it from other runs of these."""
+    """Of one run: its experiment, scale and seed, and digits that distinguish it from other such runs."""
     own = "external-" if record.external else ""
     digits = hashlib.sha256(record.file_stem.encode(errors="replace")).hexdigest()[:6]
     return f"run-{own}{slug(record.experiment)}--{slug(record.scale)}-s{record.seed}-{digits}"

@@ -45,5 +45,5 @@ def keys(verdicts: "set[str] | list[str]") -> str:
 
 
 def rank(verdict: str) -> int:
-    """Where a verdict stands in the legend."""
+    """The position of a verdict in the legend."""
     return _ORDER.index(verdict) if verdict in _ORDER else len(_ORDER)

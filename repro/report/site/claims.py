@@ -38,10 +38,10 @@ class ClaimView:
 
 def claims(material: Material, paper: Paper) -> list[ClaimView]:
     """The claims of one paper, each at every scale that has recipes for it, decided ones first."""
-    found = sorted(
+    ordered = sorted(
         material.claims_of(paper), key=lambda c: (c.verdict not in badges.CLAIMS, badges.rank(c.verdict))
     )
-    return [_claim(claim) for claim in found]
+    return [_claim(claim) for claim in ordered]
 
 
 def _claim(claim: Claim) -> ClaimView:
@@ -63,14 +63,14 @@ def _claim(claim: Claim) -> ClaimView:
 
 def _standings(claim: Claim) -> tuple[StandingView, ...]:
     """The rows that were measured, all on one axis."""
-    found = [(s, s.estimate) for s in claim.standings if s.estimate]
-    if not found:
+    measured = [(s, s.estimate) for s in claim.standings if s.estimate]
+    if not measured:
         return ()
-    span = intervals.span_of([best for _, best in found])
+    span = intervals.span_of([best for _, best in measured])
     views = []
-    for standing, best in found:
-        wanted = standing.sample.wanted if standing.sample else None
-        href = f"#{anchors.runs(wanted.experiment, wanted.scale)}" if wanted else ""
-        strip = intervals.interval(best, span) if len(found) > 1 else None
+    for standing, best in measured:
+        goal = standing.sample.wanted if standing.sample else None
+        href = f"#{anchors.runs(goal.experiment, goal.scale)}" if goal else ""
+        strip = intervals.interval(best, span) if len(measured) > 1 else None
         views.append(StandingView(standing.row, strip, f"{text.plus_minus(best)} (n = {best.n})", href))
     return tuple(views)

@@ -1,4 +1,4 @@
-"""Small drawings of intervals, beside the numbers that say the same: where their parts lie, in pixels."""
+"""Small drawings of intervals, next to the numbers: the positions of their parts, in pixels."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ class Span:
     high: float
 
     def place(self, value: float) -> float:
-        """The x coordinate of a number in pixels; one beyond an end stands at that end."""
+        """The x coordinate of a number in pixels, clipped to the ends."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(EDGE + min(max(share, 0.0), 1.0) * (WIDTH - 2 * EDGE), 1)
 

@@ -1,4 +1,4 @@
-"""What the page is made of, looked up in the ways in which its parts ask for it."""
+"""The data of the page, with the look-ups that its parts need."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,16 +58,16 @@ class Material:
 
     @cached_property
     def _served(self) -> dict[Place, frozenset[str]]:
-        found: dict[Place, set[str]] = {}
+        served: dict[Place, set[str]] = {}
         for entry in self.comparison.entries.values():
             for cell in entry.cells:
-                found.setdefault((cell.goal.experiment, cell.goal.scale), set()).add(cell.verdict)
+                served.setdefault((cell.goal.experiment, cell.goal.scale), set()).add(cell.verdict)
         for claim in self.claims:
             for standing in claim.standings:
                 if standing.sample and standing.estimate:
-                    wanted = standing.sample.wanted
-                    found.setdefault((wanted.experiment, wanted.scale), set()).add(claim.verdict)
-        return {place: frozenset(verdicts) for place, verdicts in found.items()}
+                    goal = standing.sample.wanted
+                    served.setdefault((goal.experiment, goal.scale), set()).add(claim.verdict)
+        return {place: frozenset(verdicts) for place, verdicts in served.items()}
 
     def runs_of(self, paper: Paper) -> list[Runs]:
         """The runs of one paper."""

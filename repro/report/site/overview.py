@@ -1,4 +1,4 @@
-"""What a reader wants first: how much of each paper holds, what was measured at its scale, which claims are decided."""
+"""The overview: how much of each paper holds, the numbers measured at its scale, the decided claims."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class PaperLine:
-    """How many numbers and claims of a paper have which verdict; each count leads to what it counts."""
+    """The number of numbers and claims of a paper by verdict; each count links to them."""
 
     title: str
     href: str
@@ -55,7 +55,7 @@ class Overview:
 
 
 def overview(material: Material) -> Overview:
-    """What the page says before it comes to the papers."""
+    """The introduction of the page."""
     return Overview(
         lead=_lead(material),
         papers=[_paper(material, paper) for paper in material.comparison.papers],
@@ -70,19 +70,19 @@ def _lead(material: Material) -> str:
     records = material.comparison.records
     numbers = sum(len(counted(material.comparison, paper)) for paper in material.comparison.papers)
     latest = max((record.finished[:10] for record in records), default="")
-    said = (
+    counts = (
         f"{text.plural(len(material.comparison.papers), 'paper')}, {text.count(numbers)} counted numbers, "
         f"{text.plural(len(material.claims), 'ordering claim')} to check, {text.plural(len(records), 'recorded run')}"
     )
-    return said + (f", the latest of {latest}." if latest else ".")
+    return counts + (f", the latest of {latest}." if latest else ".")
 
 
 def _paper(material: Material, paper: Paper) -> PaperLine:
     own = counted(material.comparison, paper)
-    found = [(word, sum(e.verdict == word for e in own)) for word in SHOWN]
-    found += claim_counts(material.claims_of(paper))
+    numbers = [(word, sum(e.verdict == word for e in own)) for word in SHOWN]
+    numbers += claim_counts(material.claims_of(paper))
     start = f"#?paper={anchors.slug(paper.key)}&verdict="
-    counts = [(str(n), f"{start}{badges.key(word)}" if n else "") for word, n in found]
+    counts = [(str(n), f"{start}{badges.key(word)}" if n else "") for word, n in numbers]
     return PaperLine(paper.title, f"#{anchors.paper(paper.key)}", len(own), counts)
 
 

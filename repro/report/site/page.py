@@ -26,23 +26,23 @@ from repro.report.site.runs import group
 from repro.report.site.tables import table
 
 SITE = Path(__file__).parent
-INLINE = 400_000  # bytes of figures within the page; the others are files beside it, loaded when they come into view
+INLINE = 400_000  # bytes of figures within the page; the others are separate files, loaded when they come into view
 STYLE, SCRIPT = "page.css", "page.js"
 NUMBERS = frozenset(
     ("Mean ± 95 %", "n", "Parameters", "Updates", "Tokens", "Wall time", "GPU hours", "Peak memory")
 )
 
 
-def render(comparison: Comparison, found: list[Claim], plots: list[Plot], drawn: dict[str, bytes]) -> str:
+def render(comparison: Comparison, claims: list[Claim], plots: list[Plot], drawn: dict[str, bytes]) -> str:
     """The page; the same records and figures give the same bytes.
 
     Args:
         comparison: the records.
-        found: the ordering claims.
+        claims: the ordering claims.
         plots: all figures.
         drawn: the bytes of each figure's file by its name.
     """
-    material = Material(comparison, found, plots)
+    material = Material(comparison, claims, plots)
     page = _environment().get_template("page.html").render(
         overview=overview(material),
         papers=[_paper(material, paper) for paper in comparison.papers],
@@ -56,14 +56,14 @@ def render(comparison: Comparison, found: list[Claim], plots: list[Plot], drawn:
 
 
 def read(name: str) -> str:
-    """The style sheet or the script, as it stands in the page."""
+    """The style sheet or the script, as included in the page."""
     return (SITE / name).read_text(encoding="utf-8").strip()
 
 
 @cache
 def _environment() -> Environment:
     """Templates in which every text is escaped, and none holds a control character."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("repro.report.site"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -71,15 +71,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
     )
-    made.globals.update(anchors=anchors, badges=badges, intervals=intervals, text=text, SHOWN=SHOWN)
-    made.filters.update(path=quote, lines=_lines)
-    made.tests.update(number=NUMBERS.__contains__, address=re.compile(r"https?://[^\s/]").match)
-    return made
+    environment.globals.update(anchors=anchors, badges=badges, intervals=intervals, text=text, SHOWN=SHOWN)
+    environment.filters.update(path=quote, lines=_lines)
+    environment.tests.update(number=NUMBERS.__contains__, address=re.compile(r"https?://[^\s/]").match)
+    return environment
 
 
-def _lines(said: str) -> Markup:
-    """Several lines as they stand, for ``pre``; :func:`as_yaml` leaves no control characters in them."""
-    return Markup.escape(said)
+def _lines(content: str) -> Markup:
+    """Several lines unchanged, for ``pre``; :func:`as_yaml` leaves no control characters in them."""
+    return Markup.escape(content)
 
 
 def _policy() -> str:
@@ -96,22 +96,22 @@ def _policy() -> str:
 
 def _scales(material: Material) -> list[str]:
     """The scales of numbers and runs, larger ones first."""
-    found = {
+    scales = {
         cell.goal.scale for e in material.comparison.entries.values() for cell in e.cells if cell.estimate
     }
-    found |= {runs.scale for runs in material.runs.values()}
-    return [scale for scale in SCALES if scale in found]
+    scales |= {runs.scale for runs in material.runs.values()}
+    return [scale for scale in SCALES if scale in scales]
 
 
 def _paper(material: Material, paper: Paper) -> dict[str, Any]:
-    """All there is of one paper. Figures of a single experiment stand with its runs."""
+    """Everything about one paper. Figures of a single experiment are shown with its runs."""
     several = _several(material, paper)
     return {
         "paper": paper,
         "venue": paper.venue if str(paper.year) in paper.venue else f"{paper.venue}, {paper.year}",
-        "tables": [table(material, paper, one) for one in paper.tables.values()],
+        "tables": [table(material, paper, published) for published in paper.tables.values()],
         "claims": claims(material, paper),
-        "figures": {k: there for k in KINDS if (there := [plot for plot in several if plot.kind == k])},
+        "figures": {k: shown for k in KINDS if (shown := [plot for plot in several if plot.kind == k])},
         "how": KINDS,
         "runs": [group(material, runs) for runs in material.runs_of(paper)],
     }
@@ -124,7 +124,7 @@ def _several(material: Material, paper: Paper) -> list[Plot]:
 
 def _figures(material: Material, drawn: dict[str, bytes]) -> dict[str, dict[str, Any]]:
     """Each figure as the page shows it: the first of each paper within the page, as far as there is room."""
-    found, room = {}, INLINE
+    figures, room = {}, INLINE
     first = {next((plot.name for plot in _several(material, p)), "") for p in material.comparison.papers}
     for plot in material.plots:
         width, height = size(drawn[plot.name])
@@ -132,5 +132,5 @@ def _figures(material: Material, drawn: dict[str, bytes]) -> dict[str, dict[str,
         room -= len(drawn[plot.name]) if inline else 0
         markup = Markup(re.sub("(?s)<style>.*?</style>", "", drawn[plot.name].decode())) if inline else None
         scale = plot.name.rpartition(".")[0].rpartition("--")[2]
-        found[plot.name] = {"markup": markup, "width": width, "height": height, "scale": scale}
-    return found
+        figures[plot.name] = {"markup": markup, "width": width, "height": height, "scale": scale}
+    return figures

@@ -1,4 +1,4 @@
-"""The runs of an experiment at one scale: their numbers and curves, what they share, in what they differ."""
+"""The runs of an experiment at one scale: their numbers and curves, and the facts that they share or that differ."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +55,7 @@ class RunsView:
 
 
 def group(material: Material, runs: Runs) -> RunsView:
-    """What the page says of one experiment at one scale."""
+    """The view of one experiment at one scale."""
     grid, shared = _table(material.comparison, runs)
     return RunsView(
         id=anchors.runs(runs.experiment, runs.scale),
@@ -76,10 +76,10 @@ def group(material: Material, runs: Runs) -> RunsView:
 def _summary(runs: Runs) -> str:
     scale = "paper scale" if runs.scale == "paper" else f"reduced scale: {runs.scale}"
     scores = []
-    for found in measurements(runs.used):
-        if found[0][1].name in named(runs.used[0]):
-            m = found[0][1]
-            scores.append(f"{m.name} {text.plus_minus(estimate([x.value for _, x in found]))} {m.unit}")
+    for group in measurements(runs.used):
+        if group[0][1].name in named(runs.used[0]):
+            m = group[0][1]
+            scores.append(f"{m.name} {text.plus_minus(estimate([x.value for _, x in group]))} {m.unit}")
     seeds = text.plural(len(runs.used), "seed") if runs.used else "no record counts"
     return " · ".join([scale, seeds, *scores[:2]])
 
@@ -94,28 +94,30 @@ def _plots(material: Material, runs: Runs) -> list[Plot]:
 def _metrics(runs: Runs) -> Grid | None:
     """The numbers of the runs that count; of all, where none does."""
     records = runs.used or runs.records
-    found = _without_repeats(measurements(records))
-    if not found:
+    groups = _without_repeats(measurements(records))
+    if not groups:
         return None
-    protocols = [[text.mapping({k: v}) for k, v in sorted(shared_protocol(group).items())] for group in found]
+    protocols = [
+        [text.mapping({k: v}) for k, v in sorted(shared_protocol(group).items())] for group in groups
+    ]
     common = [words for words in protocols[0] if all(words in protocol for protocol in protocols)]
-    lines = [_metric(group) for group in found]
+    lines = [_metric(group) for group in groups]
     for line, protocol in zip(lines, protocols, strict=True):
         line["Protocol"] = ", ".join(words for words in protocol if words not in common) or text.NOTHING
     once = {t: lines[0][t] for t in MAY_BE_SHARED if all(line[t] == lines[0][t] for line in lines)}
-    said = [f"{title.lower()}: {words}" for title, words in once.items() if words != text.NOTHING]
-    said += [f"protocol: {', '.join(common)}"] if common else []
+    common_words = [f"{title.lower()}: {words}" for title, words in once.items() if words != text.NOTHING]
+    common_words += [f"protocol: {', '.join(common)}"] if common else []
     titles = [t for t in lines[0] if t not in once and any(line[t] != text.NOTHING for line in lines)]
     rows = [
         (line[titles[0]], some_seeds(group, records), [line[t] for t in titles[1:]], "")
-        for line, group in zip(lines, found, strict=True)
+        for line, group in zip(lines, groups, strict=True)
     ]
     name = f"Metrics of {runs.experiment} at scale {runs.scale}"
-    return Grid(name, titles, rows, f"All numbers: {'; '.join(said)}." if said else "")
+    return Grid(name, titles, rows, f"All numbers: {'; '.join(common_words)}." if common_words else "")
 
 
 def _without_repeats(groups: list[Group]) -> list[Group]:
-    """The numbers less those of the validation split that stand beside a test score already."""
+    """The numbers without those of the validation split that are already shown with a test score."""
     beside = {(x.name.removeprefix("test/"), x.unit, r.seed, x.validation) for g in groups for r, x in g}
     return [
         group
@@ -127,25 +129,25 @@ def _without_repeats(groups: list[Group]) -> list[Group]:
     ]
 
 
-def _metric(found: Group) -> dict[str, str]:
-    """What a line says below each title."""
-    m, values = found[0][1], [x.value for _, x in found]
-    validation = ", ".join(text.number(x.validation) for _, x in found if x.validation is not None)
+def _metric(group: Group) -> dict[str, str]:
+    """The cells of a line by column title."""
+    m, values = group[0][1], [x.value for _, x in group]
+    validation = ", ".join(text.number(x.validation) for _, x in group if x.validation is not None)
     return {
         "Metric": m.name,
         "Mean ± 95 %": text.plus_minus(estimate(values)),
         "n": str(len(values)),
-        "By seed": ", ".join(f"{r.seed}: {text.number(x.value)}" for r, x in found),
+        "By seed": ", ".join(f"{r.seed}: {text.number(x.value)}" for r, x in group),
         "Unit": m.unit,
         "Split": m.split,
-        "Items": " or ".join(text.count(n) for n in sorted({x.count for _, x in found if x.count}))
+        "Items": " or ".join(text.count(n) for n in sorted({x.count for _, x in group if x.count}))
         or text.NOTHING,
         "Validation": validation or text.NOTHING,
     }
 
 
 def facts(comparison: Comparison, record: RunRecord) -> dict[str, str]:
-    """What there is to know of a run besides its numbers, each by its title."""
+    """The facts about a run besides its numbers, by title."""
     return {
         "State": comparison.explained(record),
         "Commit": commit(record),
@@ -174,25 +176,25 @@ def _data(data: dict[str, Any]) -> str:
     """The name of the data, how much there is of each split, and their hash."""
     counts = data.get("counts")
     splits = {k: n for k, n in counts.items() if isinstance(n, dict)} if isinstance(counts, dict) else {}
-    rest = {k: v for k, v in data.items() if k != "name" and not (splits and k == "counts")}
-    if isinstance(rest.get("manifest_sha256"), str):
-        rest["manifest_sha256"] = rest["manifest_sha256"][:12]
-    said = [
+    details = {k: v for k, v in data.items() if k != "name" and not (splits and k == "counts")}
+    if isinstance(details.get("manifest_sha256"), str):
+        details["manifest_sha256"] = details["manifest_sha256"][:12]
+    parts = [
         str(data.get("name", text.NOTHING)),
         *(f"{split}: {text.mapping(n)}" for split, n in splits.items()),
     ]
-    return "; ".join([*said, *([text.mapping(rest)] if rest else [])])
+    return "; ".join([*parts, *([text.mapping(details)] if details else [])])
 
 
 def _table(comparison: Comparison, runs: Runs) -> tuple[Grid, dict[str, str]]:
     """A line per run with that in which it differs, then what all of them share."""
-    said = [facts(comparison, record) for record in runs.records]
-    differing = [title for title in said[0] if title in OWN or len({f[title] for f in said}) > 1]
+    by_record = [facts(comparison, record) for record in runs.records]
+    differing = [title for title in by_record[0] if title in OWN or len({f[title] for f in by_record}) > 1]
     rows: list[tuple[str, list[str], list[str], str]] = [
-        (f"seed {record.seed}", [], [found[title] for title in differing], anchors.run(record))
-        for record, found in zip(runs.records, said, strict=True)
+        (f"seed {record.seed}", [], [row_facts[title] for title in differing], anchors.run(record))
+        for record, row_facts in zip(runs.records, by_record, strict=True)
     ]
-    shared = {t: value for t, value in said[0].items() if t not in differing and value != text.NOTHING}
+    shared = {t: value for t, value in by_record[0].items() if t not in differing and value != text.NOTHING}
     return Grid(f"Runs of {runs.experiment} at scale {runs.scale}", ["Run", *differing], rows), shared
 
 

@@ -16,7 +16,7 @@ Weak = tuple[str, tuple[str, ...]]  # what is weakened, empty where that is clea
 
 @dataclass(frozen=True)
 class Value:
-    """A published number; the verdict stands beside it where no number of ours follows below."""
+    """A published number, with its verdict where no number of ours follows below."""
 
     number: str
     unconfirmed: bool
@@ -76,61 +76,65 @@ class TableView:
     is_open: bool
 
 
-def table(material: Material, paper: Paper, one: Table) -> TableView:
-    """What the page says of one table."""
-    entries = [e for e in material.comparison.of(paper) if e.table is one]
+def table(material: Material, paper: Paper, published: Table) -> TableView:
+    """The view of one table."""
+    entries = [e for e in material.comparison.of(paper) if e.table is published]
     alike = _alike(entries)
-    found = [entry.verdict for entry in entries]
-    counts = [f"{found.count(v)} {v}" for v in sorted(set(found), key=badges.rank)]
-    said = [f"No run measures {', '.join(names)}: {why}." for why, names in _by_value(alike).items()]
-    source = "Published by others, not by the paper. " if one.third_party else ""
-    descriptions = _by_value({m.name: f"{m.description}. {judged(m)}" for m in one.metrics.values()})
-    said += [f"{', '.join(names)}: {description}" for description, names in descriptions.items()]
+    verdicts = [entry.verdict for entry in entries]
+    counts = [f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts), key=badges.rank)]
+    notes = [f"No run measures {', '.join(names)}: {why}." for why, names in _by_value(alike).items()]
+    source = "Published by others, not by the paper. " if published.third_party else ""
+    descriptions = _by_value({m.name: f"{m.description}. {judged(m)}" for m in published.metrics.values()})
+    notes += [f"{', '.join(names)}: {description}" for description, names in descriptions.items()]
     return TableView(
-        id=anchors.table(paper, one),
-        name=f"{one.number}: {one.title}",
+        id=anchors.table(paper, published),
+        name=f"{published.number}: {published.title}",
         counts=", ".join(counts) or "no numbers",
-        about=f"{source}Data: {one.dataset}; split: {one.split}. Checked: {one.checked}.",
-        metrics=[(m.name, f"{m.unit} {'↑' if m.better == 'higher' else '↓'}") for m in one.metrics.values()],
-        rows=[
-            _row(material, paper, one, row, [e for e in entries if e.row is row], alike)
-            for row in one.rows.values()
+        about=f"{source}Data: {published.dataset}; split: {published.split}. Checked: {published.checked}.",
+        metrics=[
+            (m.name, f"{m.unit} {'↑' if m.better == 'higher' else '↓'}") for m in published.metrics.values()
         ],
-        notes=[*said, *([one.notes] if one.notes else [])],
+        rows=[
+            _row(material, paper, published, row, [e for e in entries if e.row is row], alike)
+            for row in published.rows.values()
+        ],
+        notes=[*notes, *([published.notes] if published.notes else [])],
         is_open=any(cell.estimate for entry in entries for cell in entry.cells),
     )
 
 
 def _alike(entries: list[Entry]) -> dict[str, str]:
-    """The metrics that no recipe measures, for one reason in all rows: it is said once, below the table."""
+    """The metrics that no recipe measures, for one reason in all rows: it is stated once, below the table."""
     reasons: dict[str, set[str | None]] = {}
     for entry in entries:
         reasons.setdefault(entry.metric.name if entry.metric else "", set()).add(entry.reason)
-    return {name: why for name, found in reasons.items() if len(found) == 1 for why in found if name and why}
+    return {
+        name: why for name, values in reasons.items() if len(values) == 1 for why in values if name and why
+    }
 
 
 def _by_value(pairs: dict[str, str]) -> dict[str, list[str]]:
     """The keys of each value."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for key, value in pairs.items():
-        found.setdefault(value, []).append(key)
-    return found
+        names.setdefault(value, []).append(key)
+    return names
 
 
 def _row(
-    material: Material, paper: Paper, one: Table, row: Row, entries: list[Entry], alike: dict[str, str]
+    material: Material, paper: Paper, table: Table, row: Row, entries: list[Entry], alike: dict[str, str]
 ) -> RowView:
-    """The reason stands beside each number, or once behind them where they agree in it."""
+    """The reason is shown beside each number, or once after them where it is the same."""
     scales = {c.goal.scale for e in entries for c in e.cells if c.estimate}
     experiments = dict.fromkeys(c.goal.experiment for e in entries for c in e.ours if c.estimate)
-    metrics = list(one.metrics.values())
+    metrics = list(table.metrics.values())
     missing = [e for e in entries if not any(cell.estimate for cell in e.ours)]
     agree = len(missing) == len(entries) and len({(e.verdict, e.reason) for e in entries}) == 1
     beside = [] if agree else [e for e in missing if not (e.metric and e.metric.name in alike)]
     cells = [cell for entry in missing for cell in (entry.reduced or entry.cells)]
     recipes = list(dict.fromkeys(_recipe(material, cell) for cell in cells))
     return RowView(
-        id=anchors.row(paper, one, row),
+        id=anchors.row(paper, table, row),
         verdicts=badges.keys({e.verdict for e in entries}),
         scales=" ".join(scale for scale in SCALES if scale in scales),
         label=row.label,
@@ -164,21 +168,21 @@ def _reasons(missing: list[Entry], agree: bool, alike: dict[str, str]) -> list[s
 
 
 def _weak(cells: list[tuple[str, Cell]], several: bool) -> list[Weak]:
-    """What weakens some cells, each remark once."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    """Remarks on what weakens some cells, each once."""
+    by_notes: dict[tuple[str, ...], list[str]] = {}
     for name, cell in cells:
         if cell.notes:
-            found.setdefault(tuple(cell.notes), []).append(name)
-    return [(", ".join(dict.fromkeys(names)) if several else "", notes) for notes, names in found.items()]
+            by_notes.setdefault(tuple(cell.notes), []).append(name)
+    return [(", ".join(dict.fromkeys(names)) if several else "", notes) for notes, names in by_notes.items()]
 
 
 def _parameters(counts: "set[int] | set[int | None]") -> str:
-    said = " or ".join(text.count(n) for n in sorted(n for n in counts if n is not None))
-    return f"{said} parameters" if said else ""
+    words = " or ".join(text.count(n) for n in sorted(n for n in counts if n is not None))
+    return f"{words} parameters" if words else ""
 
 
 def _short(cell: Cell) -> str:
-    """The recipe without the paper, in whose section it stands; its scale where that is a reduced one."""
+    """The recipe without the paper, whose section it is in; with its scale if reduced."""
     scale = "" if cell.goal.scale == "paper" else f" ({cell.goal.scale})"
     return cell.goal.experiment.partition("/")[2] + scale
 

@@ -1,4 +1,4 @@
-"""Arithmetic that a forward pass takes, and what devices can do at most."""
+"""Operations of a forward pass, and the peak throughput of devices."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 # TFLOP/s without sparsity, from the makers' data sheets: of 32-bit floats, of those rounded to TF32, of 16-bit floats.
-# None: there is no such unit. The first line whose words all stand in the device's name counts.
+# None: there is no such unit. The first line whose words are all in the device's name counts.
 PEAKS: dict[str, tuple[float, float | None, float | None]] = {
     "H200": (67.0, 494.7, 989.4),
     "GH200": (67.0, 494.7, 989.4),
@@ -61,13 +61,13 @@ class FlopCounter(TorchDispatchMode):
         self.total = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        out = func(*args, **given)
+        options = kwargs or {}
+        out = func(*args, **options)
         packet = func._overloadpacket
         if packet in _WITHOUT_FORMULA:
             self.total += _WITHOUT_FORMULA[packet](*args[:3])
         elif packet in flop_registry:
-            self.total += flop_registry[packet](*args, **given, out_val=out)
+            self.total += flop_registry[packet](*args, **options, out_val=out)
         return out
 
 
@@ -78,7 +78,7 @@ def attention_flops(query: Tensor, key: Tensor, value: Tensor) -> int:
 
 
 def added_product_flops(_: Tensor, left: Tensor, right: Tensor) -> int:
-    """Of ``(N, A, B)`` times ``(N, B, C)``; what it is added to costs nothing, as elsewhere."""
+    """Of ``(N, A, B)`` times ``(N, B, C)``; the addition costs nothing, as elsewhere."""
     return 2 * left.numel() * right.shape[-1]
 
 

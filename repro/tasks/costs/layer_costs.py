@@ -1,4 +1,4 @@
-"""What connecting the places of a sequence costs, layer by layer: operations, steps, paths and time."""
+"""Costs of layers that connect the positions of a sequence: operations, steps, path lengths and time."""
 
 import itertools
 import math
@@ -73,7 +73,7 @@ class LayerCosts(Measuring[Connection]):
     ) -> None:
         super().__init__(layer(width), optimizer, schedule)
         if min(len(lengths), len(widths), len(depths)) < 4:
-            raise ValueError("a slope wants at least four lengths, widths and depths")
+            raise ValueError("a slope needs at least four lengths, widths and depths")
         self.layer, self.against = layer, against
         self.width, self.length = width, length
         self.lengths, self.widths, self.depths = sorted(lengths), sorted(widths), sorted(depths)
@@ -93,13 +93,13 @@ class LayerCosts(Measuring[Connection]):
 
     def _costs(self, maker: Callable[[int], Connection], sizes: list[tuple[int, int]], key: int) -> Costs:
         """Operations and time at some (length, width), by one of the two."""
-        found: Costs = {"operations": {}, "milliseconds": {}}
+        costs: Costs = {"operations": {}, "milliseconds": {}}
         for size in sizes:
             layer = maker(size[1]).to(self.device)
             x = torch.randn(self.rows, *size, device=self.device)
-            found["operations"][size[key]] = operations(layer, x) / self.rows
-            found["milliseconds"][size[key]] = 1e3 * self._seconds(layer, x)
-        return found
+            costs["operations"][size[key]] = operations(layer, x) / self.rows
+            costs["milliseconds"][size[key]] = 1e3 * self._seconds(layer, x)
+        return costs
 
     @torch.no_grad()
     def _seconds(self, layer: nn.Module, x: Tensor) -> float:
@@ -123,34 +123,34 @@ class LayerCosts(Measuring[Connection]):
 
     def measurements(self) -> list[Measurement]:
         """Exponents, where another layer costs the same, and every cost as a point of a sweep."""
-        found = []
+        results = []
         for key, costs in (("length", self.by_length), ("width", self.by_width)):
             letter = {"length": "n", "width": "d"}[key]
-            for what, values in costs.items():
-                sizes = list(values)[-4:] if what == "milliseconds" else list(values)
-                name = {"milliseconds": "time"}.get(what, what)
+            for cost, values in costs.items():
+                sizes = list(values)[-4:] if cost == "milliseconds" else list(values)
+                name = {"milliseconds": "time"}.get(cost, cost)
                 exponent = slope(sizes, [values[size] for size in sizes])
-                said = {"exponent_of": f"cost/{what}", "by": key, f"{key}s": sizes}
-                found.append(taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", said))
+                fit = {"exponent_of": f"cost/{cost}", "by": key, f"{key}s": sizes}
+                results.append(taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", fit))
                 for size, value in values.items():
-                    protocol = {"sweep": key, "of": f"cost/{what}", key: size, "at": self._at(key, what)}
-                    found.append(taken(f"cost/{what}_{letter}{size}", value, _UNITS[what], protocol))
-        return [*found, *self._crossovers()]
+                    protocol = {"sweep": key, "of": f"cost/{cost}", key: size, "at": self._at(key, cost)}
+                    results.append(taken(f"cost/{cost}_{letter}{size}", value, _UNITS[cost], protocol))
+        return [*results, *self._crossovers()]
 
-    def _at(self, key: str, what: str) -> str:
-        if what in ("sequential_steps", "path_length"):
+    def _at(self, key: str, cost: str) -> str:
+        if cost in ("sequential_steps", "path_length"):
             return f"width {_NARROW}"
         return f"width {self.width}" if key == "length" else f"length {self.length}"
 
     def _crossovers(self) -> list[Measurement]:
-        found = []
-        for what, values in self.other.items():
-            where = crossover(self.lengths, [self.by_length[what][n] / values[n] for n in self.lengths])
+        results = []
+        for cost, values in self.other.items():
+            where = crossover(self.lengths, [self.by_length[cost][n] / values[n] for n in self.lengths])
             if where is not None:
                 other = type(self.against(1)).__name__ if self.against else ""
-                said = {"crossing_of": f"cost/{what}", "by": "length", "against": other, "width": self.width}
-                found.append(taken(f"cost/crossover_{what}", where, "length", said))
-        return found
+                fit = {"crossing_of": f"cost/{cost}", "by": "length", "against": other, "width": self.width}
+                results.append(taken(f"cost/crossover_{cost}", where, "length", fit))
+        return results
 
 
 def operations(layer: nn.Module, x: Tensor) -> int:
@@ -209,7 +209,7 @@ def layers_to_connect(layer: Connection, steps: int) -> int:
 
 
 def crossover(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Where a ratio of costs passes 1, between the sizes at which it is known; both taken as powers. None: nowhere."""
+    """The size at which a ratio of costs passes 1, between known sizes; both taken as powers. None: nowhere."""
     pairs = list(zip(sizes, ratios, strict=True))
     for (a, low), (b, high) in itertools.pairwise(pairs):
         if low <= 1.0 < high or high <= 1.0 < low:

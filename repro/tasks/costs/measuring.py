@@ -1,4 +1,4 @@
-"""Tasks that measure a layer by itself: what they share. Next to nothing is trained, and the data is noise."""
+"""Base of the tasks that measure a single layer. Almost nothing is trained, and the data are noise."""
 
 import statistics
 from abc import abstractmethod
@@ -36,7 +36,7 @@ class Measuring(Task[Net]):
             self.measure()
 
     def output(self, x: torch.Tensor) -> torch.Tensor:
-        """What the network makes of random vectors ``(B, T, D)``."""
+        """The network's outputs for random vectors ``(B, T, D)``."""
         y: torch.Tensor = self.module(x)
         return y
 

@@ -1,4 +1,4 @@
-"""How much a network's output changes when all its weights change a little, against its depth."""
+"""The change of a network's output when all its weights change a little, by its depth."""
 
 import copy
 import math
@@ -62,9 +62,9 @@ class OutputChange(Measuring[Body]):
     ) -> None:
         super().__init__(net, optimizer, schedule)
         init(net)
-        there = len(self.net.stack.layers)
-        if not depths or sorted(set(depths)) != depths or depths[0] < 1 or depths[-1] != there:
-            raise ValueError(f"depths {depths} must ascend to the {there} layers of the network")
+        n_layers = len(self.net.stack.layers)
+        if not depths or sorted(set(depths)) != depths or depths[0] < 1 or depths[-1] != n_layers:
+            raise ValueError(f"depths {depths} must ascend to the {n_layers} layers of the network")
         if sum(depth >= fitted_from for depth in depths) < 3:
             raise ValueError(f"growth needs three depths of at least fitted_from {fitted_from}, not {depths}")
         if min(draws, rows, length) < 1 or not size > 0:
@@ -96,39 +96,39 @@ class OutputChange(Measuring[Body]):
         return [float((after - first).square().mean()) for first, after in pairs]
 
     def _outputs(self, net: Body, x: Tensor) -> list[Tensor]:
-        """Behind every depth, normed, in float64."""
-        seen: list[Tensor] = []
+        """Outputs at every depth, normed, in float64."""
+        outputs: list[Tensor] = []
         ends = [list(layer.children())[-1] for layer in net.stack.layers]
         hooks = [
-            ends[depth - 1].register_forward_hook(lambda _, __, mixed: seen.append(mixed.y.double()))
+            ends[depth - 1].register_forward_hook(lambda _, __, mixed: outputs.append(mixed.y.double()))
             for depth in self.depths
         ]
         net(x)
         for hook in hooks:
             hook.remove()
-        return [layer_norm(y, y.shape[-1:]) for y in seen]
+        return [layer_norm(y, y.shape[-1:]) for y in outputs]
 
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
         """Growth, and the change at each number of branches, as a sweep."""
-        each = len(sublayers_of(self.net.stack)) // len(self.net.stack.layers)
-        branches = [depth * each for depth in self.depths]
+        per_layer = len(sublayers_of(self.net.stack)) // len(self.net.stack.layers)
+        branches = [depth * per_layer for depth in self.depths]
         columns = list(zip(*self.changes, strict=True))
         means = [statistics.geometric_mean(column) for column in columns]
         how = {"size": self.size, "draws": self.draws, "tokens": self.shape[0] * self.shape[1]}
-        first = [n >= self.fitted_from * each for n in branches].index(True)
+        first = [n >= self.fitted_from * per_layer for n in branches].index(True)
         fitted = growth(branches[first:], means[first:], columns[first:])
         over = how | {"branches": branches[first:]}
         drawn = {"exponent": {"exponent_of": "test/output_change", "by": "branches"}}
-        found = [
+        results = [
             taken(f"test/output_change_{name}", value, unit, over | drawn.get(name, {}))
             for name, (value, unit) in fitted.items()
         ]
         for n, value in zip(branches, means, strict=True):
             point = {"sweep": "branches", "of": "test/output_change", "branches": n, **how}
-            found.append(taken(f"test/output_change_{n}", value, "mean square of a normed output", point))
-        return [*found, *super().measurements()]
+            results.append(taken(f"test/output_change_{n}", value, "mean square of a normed output", point))
+        return [*results, *super().measurements()]
 
 
 def growth(

@@ -20,16 +20,16 @@ def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> i
         torch.cuda.synchronize(device)
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
-        kept = work()
+        result = work()
         torch.cuda.synchronize(device)
-        del kept
+        del result
         return torch.cuda.max_memory_allocated(device) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        kept = work()
+        result = work()
     events = watched.profiler.kineto_results.events()
     held = most = 0
     for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
         held += event.nbytes()
         most = max(most, held)
-    del kept
+    del result
     return most

@@ -1,4 +1,4 @@
-"""What attention costs against the length of its sequence: time and memory of a forward and a backward pass."""
+"""Cost of attention by sequence length: time and memory of a forward and a backward pass."""
 
 import statistics
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LONGEST = 3  # lengths over which growth is measured
 
 @dataclass(frozen=True)
 class Point:
-    """What one length came to.
+    """The measurements at one length.
 
     Attributes:
         length: N.
@@ -35,7 +35,7 @@ class Point:
 
 
 class VectorData(Data, Protocol):
-    """What measuring reads of its datamodule."""
+    """The attributes of the datamodule that measuring uses."""
 
     input_size: int
 
@@ -90,7 +90,7 @@ class Scaling(Measuring[SequenceMixer]):
         self.points: list[Point] = []
 
     def output(self, x: Tensor) -> Tensor:
-        """What the mixer makes of random vectors."""
+        """The mixer's outputs for random vectors."""
         return self.net(x, None, Layout(True)).y
 
     def measure(self) -> None:
@@ -118,10 +118,10 @@ class Scaling(Measuring[SequenceMixer]):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
-        """Growth, the longest length, and what a token takes at each length, as sweeps."""
-        found = self._growth() if len(self.points) >= LONGEST else []
+        """Growth, the longest length, and the cost of a token at each length, as sweeps."""
+        results = self._growth() if len(self.points) >= LONGEST else []
         longest = max((p.length for p in self.points if p.peak / p.batch <= self.memory), default=0)
-        found.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
+        results.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
         for point in self.points:
             tokens = point.length * point.batch
             values = {
@@ -130,15 +130,15 @@ class Scaling(Measuring[SequenceMixer]):
             }
             for name, (value, unit) in values.items():
                 sweep = {"sweep": "length", "of": name, "length": point.length, "sequences": point.batch}
-                found.append(taken(f"{name}_{point.length}", value, unit, sweep))
-        return found
+                results.append(taken(f"{name}_{point.length}", value, unit, sweep))
+        return results
 
     def _growth(self) -> list[Measurement]:
         last = self.points[-LONGEST:]
         lengths = [p.length for p in last]
-        said = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
+        protocol = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
         values = {"time": [p.seconds / p.batch for p in last], "memory": [p.peak / p.batch for p in last]}
         return [
-            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", said)
+            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", protocol)
             for name, cost in values.items()
         ]

@@ -1,4 +1,4 @@
-"""BLEU for tables, through sacrebleu and always with a signature that says how it was counted."""
+"""BLEU for tables, computed by sacrebleu and always with its signature."""
 
 import re
 from typing import Any
@@ -46,7 +46,7 @@ def bleu(
 
 
 def moses(lines: list[str], language: str, split: bool = False) -> list[str]:
-    """Lines as Moses' tokeniser cuts them, tokens between spaces.
+    """Lines as tokenised by Moses, with spaces between tokens.
 
     Args:
         lines: detokenised.
@@ -56,8 +56,8 @@ def moses(lines: list[str], language: str, split: bool = False) -> list[str]:
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(language)
-    found = [tokenizer.tokenize(line, return_str=True) for line in lines]
-    return [split_compounds(line) for line in found] if split else found
+    tokenised = [tokenizer.tokenize(line, return_str=True) for line in lines]
+    return [split_compounds(line) for line in tokenised] if split else tokenised
 
 
 def split_compounds(line: str) -> str:

@@ -79,14 +79,14 @@ def write_parse(parse: Parse) -> str:
     for label, start, end in parse.brackets:
         opened.setdefault(start, []).append(f"({label}")
         closed[end] += 1
-    found = []
+    words = []
     for place, (word, tag) in enumerate(zip(parse.words, parse.tags, strict=True)):
-        found.append(" ".join([*opened.get(place, []), f"({tag} {word}){')' * closed[place + 1]}"]))
-    return " ".join(found)
+        words.append(" ".join([*opened.get(place, []), f"({tag} {word}){')' * closed[place + 1]}"]))
+    return " ".join(words)
 
 
 class Agreement(NamedTuple):
-    """How far a tree agrees with the right one.
+    """The agreement of a tree with the right one.
 
     Attributes:
         status: ``skipped`` where no word of the tree is left to be scored, ``error`` where its words are others.
@@ -117,13 +117,13 @@ def compare(gold: Parse, test: Parse) -> Agreement:
         gold: the right tree.
         test: the one to be scored.
     """
-    kept = [_kept_words(one) for one in (gold, test)]
-    if not kept[1]:
+    words = [_kept_words(parse) for parse in (gold, test)]
+    if not words[1]:
         return Agreement("skipped")
-    if kept[0] != kept[1]:
+    if words[0] != words[1]:
         return Agreement("error")
-    wanted, found = _counted(gold), _counted(test)
-    return Agreement("valid", (wanted & found).total(), wanted.total(), found.total())
+    expected, predicted = _counted(gold), _counted(test)
+    return Agreement("valid", (expected & predicted).total(), expected.total(), predicted.total())
 
 
 def _kept_words(parse: Parse) -> list[str]:
@@ -131,14 +131,14 @@ def _kept_words(parse: Parse) -> list[str]:
 
 
 def _counted(parse: Parse) -> Counter[Bracket]:
-    """How often each bracket is there, over the words that are kept."""
+    """The count of each bracket, over the words that are kept."""
     places = list(accumulate((tag not in LEFT_OUT for tag in parse.tags), initial=0))
-    found: Counter[Bracket] = Counter()
+    counts: Counter[Bracket] = Counter()
     for label, start, end in parse.brackets:
         first, last, base = places[start], places[end], _TAIL.sub("", label)
         if first < last and base not in LEFT_OUT:
-            found[Bracket(SAME_AS.get(base, base), first, last)] += 1
-    return found
+            counts[Bracket(SAME_AS.get(base, base), first, last)] += 1
+    return counts
 
 
 class BracketScore(NamedTuple):

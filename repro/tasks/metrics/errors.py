@@ -1,4 +1,4 @@
-"""How many of the answers are right: torchmetrics' counts, in percent, divided in float64."""
+"""Shares of correct answers: torchmetrics' counts, in percent, divided in float64."""
 
 from torch import Tensor
 from torchmetrics.classification import MulticlassAccuracy
@@ -34,14 +34,14 @@ class Accuracy(MulticlassAccuracy):
 
 
 class SymbolErrorRate(WordErrorRate):
-    """Insertions, deletions and substitutions that turn what was found into what was wanted, in percent of the latter.
+    """Insertions, deletions and substitutions that turn hypotheses into references, in percent of the latter.
 
     Over the whole split: sequences are not averaged. ``update`` takes lists of texts, symbols between spaces.
     """
 
     @property
     def count(self) -> Tensor:
-        """Symbols wanted so far."""
+        """Symbols of references so far."""
         return self.total
 
     def compute(self) -> Tensor:

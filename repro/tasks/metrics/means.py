@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-LARGEST = 700.0  # its exponential is the largest perplexity that is told
+LARGEST = 700.0  # its exponential is the largest perplexity that is reported
 DERIVED = {
     "ppl": lambda nats: math.exp(min(nats, LARGEST)),
     "bpc": lambda nats: nats / math.log(2.0),
@@ -17,7 +17,7 @@ DERIVED = {
 
 
 class Count(Metric):
-    """How many there are."""
+    """The number of items."""
 
     full_state_update = False
     count: Tensor
@@ -62,7 +62,7 @@ class Mean(Metric):
 
 
 class Likelihood(Mean):
-    """Mean negative log-likelihood in nats, ``loss``, and what is told of it under another name.
+    """Mean negative log-likelihood in nats, ``loss``, and the same under another name and unit.
 
     Args:
         derived: ``ppl`` for a perplexity; ``bpc``, ``bpb`` or ``bits_per_dim`` for bits. None for nats alone.

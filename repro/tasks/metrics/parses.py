@@ -30,12 +30,12 @@ class ParseScores(SentenceScores):
             whole = Bracket("TOP", 0, len(gold.words))
             self.parses.append(gold._replace(brackets=(whole, *brackets)))
             repaired += repairs > 0
-        found = score(compare(*pair) for pair in zip(self.gold, self.parses, strict=True))
+        scores = score(compare(*pair) for pair in zip(self.gold, self.parses, strict=True))
         return {
-            "f1": found.f1,
-            "precision": found.precision,
-            "recall": found.recall,
-            "complete_match": found.complete_match,
+            "f1": scores.f1,
+            "precision": scores.precision,
+            "recall": scores.recall,
+            "complete_match": scores.complete_match,
             "repaired": 100.0 * repaired / len(rows),
             **likelihoods(rows),
         }

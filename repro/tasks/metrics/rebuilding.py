@@ -1,4 +1,4 @@
-"""From a row of symbols back to brackets over a sentence, whatever the row looks like."""
+"""From any row of symbols back to brackets over a sentence."""
 
 import re
 from collections.abc import Iterable
@@ -41,46 +41,46 @@ def rebuild(symbols: Iterable[str], n_words: int) -> Rebuilt:
         symbols: as predicted.
         n_words: words of the sentence, at least 1.
     """
-    found: list[Bracket] = []
-    stack: list[int] = []  # places in `found` of the phrases that are open
+    brackets: list[Bracket] = []
+    stack: list[int] = []  # indices in `brackets` of the phrases that are open
     place = repairs = 0
     for symbol in symbols:
         side, label = _side_and_label(symbol)
         if symbol == LEAF and place < n_words:
             place += 1
         elif side == "(":
-            stack.append(len(found))
-            found.append(Bracket(label, place, -1))
-        elif side == ")" and any(found[i].label == label for i in stack):
+            stack.append(len(brackets))
+            brackets.append(Bracket(label, place, -1))
+        elif side == ")" and any(brackets[i].label == label for i in stack):
             closed = ""
             while closed != label:
                 repairs += bool(closed)
                 at = stack.pop()
-                closed, found[at] = found[at].label, found[at]._replace(end=place)
+                closed, brackets[at] = brackets[at].label, brackets[at]._replace(end=place)
         else:
             repairs += 1
     if place < n_words:
         repairs += 1
         if not stack:
-            _stretch(found, place, n_words)
+            _stretch(brackets, place, n_words)
         place = n_words
     for i in stack:
-        found[i] = found[i]._replace(end=place)
-    kept = tuple(bracket for bracket in found if bracket.start < bracket.end)
-    return Rebuilt(kept, repairs + len(stack) + len(found) - len(kept))
+        brackets[i] = brackets[i]._replace(end=place)
+    phrases = tuple(bracket for bracket in brackets if bracket.start < bracket.end)
+    return Rebuilt(phrases, repairs + len(stack) + len(brackets) - len(phrases))
 
 
 def _side_and_label(symbol: str) -> tuple[str, str]:
-    """``(`` or ``)`` and what it belongs to; nothing where a symbol is no bracket."""
+    """``(`` or ``)`` and its label; empty where a symbol is not a bracket."""
     bracket = _BRACKET.fullmatch(symbol)
     return (bracket[1], bracket[2]) if bracket else ("", "")
 
 
-def _stretch(found: list[Bracket], place: int, n_words: int) -> None:
+def _stretch(brackets: list[Bracket], place: int, n_words: int) -> None:
     """Lets the last outermost phrase reach to the end of the sentence, if it reaches to the last word so far."""
     outer, edge = None, 0
-    for i, bracket in enumerate(found):
+    for i, bracket in enumerate(brackets):
         if bracket.start >= edge and bracket.end > edge:
             outer, edge = i, bracket.end
     if outer is not None and edge == place:
-        found[outer] = found[outer]._replace(end=n_words)
+        brackets[outer] = brackets[outer]._replace(end=n_words)

@@ -1,4 +1,4 @@
-"""Scores of generated sentences: every sentence of a split is kept until all are there."""
+"""Scores of generated sentences, which are collected over a whole split."""
 
 import math
 from abc import abstractmethod
@@ -99,8 +99,8 @@ class SentenceScores(Metric):
             content[start:end].decode() for start, end in zip([0, *ends][: len(ends)], ends, strict=True)
         ]
         rows = zip(*columns, texts[::2], texts[1::2], strict=True)
-        found = {index: Sentence(*rest) for index, *rest in rows}
-        return [found[index] for index in sorted(found)]
+        sentences = {index: Sentence(*fields) for index, *fields in rows}
+        return [sentences[index] for index in sorted(sentences)]
 
     @abstractmethod
     def scored(self, rows: list[Sentence]) -> dict[str, float]:
@@ -129,11 +129,11 @@ class TranslationScores(SentenceScores):
 
     def scored(self, rows: list[Sentence]) -> dict[str, float]:
         texts, references = [row.text for row in rows], [row.reference for row in rows]
-        found = {way: bleu(texts, references, way, self.language) for way in WAYS}
-        self.signatures = {way: signature for way, (_, signature) in found.items()}
+        scored = {way: bleu(texts, references, way, self.language) for way in WAYS}
+        self.signatures = {way: signature for way, (_, signature) in scored.items()}
         hits = sum(row.text == row.reference for row in rows)
         return {
-            **{way: score for way, (score, _) in found.items()},
+            **{way: score for way, (score, _) in scored.items()},
             "exact_match": 100.0 * hits / len(rows),
             **likelihoods(rows),
         }

@@ -1,4 +1,4 @@
-"""How close a text is to the one that was wanted: means over pairs of texts, in percent.
+"""How close a generated text is to its reference: means over pairs of texts, in percent.
 
 Stems and synonyms come from nltk (``pip install repro[dialogue]``), which is imported where it is needed only.
 """
@@ -22,7 +22,7 @@ _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
 
 
 class TextScore(Metric):
-    """Base of scores of a text that was found against the one that was wanted; their mean in percent.
+    """Base of scores of a prediction against its reference; their mean in percent.
 
     Its states are sums, so ranks add up.
     """
@@ -37,12 +37,12 @@ class TextScore(Metric):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     @abstractmethod
-    def score(self, found: str, wanted: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         """The score of one pair, in [0, 1]."""
 
-    def update(self, found: str, wanted: str) -> None:
+    def update(self, prediction: str, reference: str) -> None:
         """Adds a pair."""
-        self.total += self.score(found, wanted)
+        self.total += self.score(prediction, reference)
         self.count += 1
 
     def compute(self) -> Tensor:
@@ -56,8 +56,8 @@ class UnigramF1(TextScore):
     Source: Martins et al. 2022, the dialogue experiment; the same as in ParlAI and SQuAD.
     """
 
-    def score(self, found: str, wanted: str) -> float:
-        ours, theirs = words_of(found), words_of(wanted)
+    def score(self, prediction: str, reference: str) -> float:
+        ours, theirs = words_of(prediction), words_of(reference)
         same = sum((Counter(ours) & Counter(theirs)).values())
         return 2.0 * same / (len(ours) + len(theirs)) if same else 0.0
 
@@ -75,10 +75,10 @@ class Rouge(TextScore):
         super().__init__()
         self.kind = kind
 
-    def score(self, found: str, wanted: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         from torchmetrics.functional.text.rouge import rouge_score
 
-        scores = rouge_score(found, wanted, use_stemmer=True, rouge_keys=self.kind)
+        scores = rouge_score(prediction, reference, use_stemmer=True, rouge_keys=self.kind)
         return float(scores[f"{self.kind}_fmeasure"])
 
 
@@ -95,11 +95,11 @@ class Meteor(TextScore):
         super().__init__()
         self.synonyms = synonyms
 
-    def score(self, found: str, wanted: str) -> float:
+    def score(self, prediction: str, reference: str) -> float:
         from nltk.translate.meteor_score import single_meteor_score
 
         other: dict[str, Any] = {} if self.synonyms else {"wordnet": _NO_SYNONYMS}
-        return float(single_meteor_score(wanted.split(), found.split(), **other))
+        return float(single_meteor_score(reference.split(), prediction.split(), **other))
 
 
 def words_of(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Optimisers that papers used and torch does not have as they are, and learning rates by the names of parameters."""
+"""Optimisers of papers that torch lacks in this form, and learning rates by the names of parameters."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -88,17 +88,17 @@ class RatesByName:
         Raises:
             ValueError: a part chooses no parameter, or none is left over.
         """
-        found: dict[str, list[nn.Parameter]] = {part: [] for part in ("", *self.rates)}
+        parts: dict[str, list[nn.Parameter]] = {part: [] for part in ("", *self.rates)}
         for name, parameter in named.items():
-            found[next((part for part in self.rates if f".{part}." in f".{name}."), "")].append(parameter)
-        for part, chosen in found.items():
+            parts[next((part for part in self.rates if f".{part}." in f".{name}."), "")].append(parameter)
+        for part, chosen in parts.items():
             if not chosen:
-                said = f"rates.{part} chooses no parameter" if part else "rates choose every parameter"
+                problem = f"rates.{part} chooses no parameter" if part else "rates choose every parameter"
                 raise ValueError(
-                    f"{said} that is trained; name a part of the network, such as {_example(named)}"
+                    f"{problem} that is trained; name a part of the network, such as {_example(named)}"
                 )
         rates = {part: {"lr": rate} for part, rate in self.rates.items()}
-        return [{"params": chosen, **rates.get(part, {})} for part, chosen in found.items()]
+        return [{"params": chosen, **rates.get(part, {})} for part, chosen in parts.items()]
 
 
 def _example(named: Mapping[str, nn.Parameter]) -> str:

@@ -1,4 +1,4 @@
-"""Beginning weighted shortcuts: one pass over the first global batch, before the first update of a new run."""
+"""Initial weights of shortcuts: one pass over the first global batch, before the first update of a new run."""
 
 import copy
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # whose base calls this module
 
 
 class TrainingData(Protocol):
-    """What the first batch is taken from."""
+    """The source of the first batch."""
 
     trainer: Trainer | None
     num_workers: int
@@ -29,7 +29,7 @@ class TrainingData(Protocol):
 
 
 def profile(task: "Task[Any]") -> None:
-    """Gives every weighted shortcut of a task's network what it begins with; nothing where there is none.
+    """Sets the initial value of every weighted shortcut of a task's network, if it has any.
 
     Rank 0 runs the network once in training mode on global batch 0, whole, whatever shares of it ranks and
     micro-batches take, and tells the others. A network that has begun is left alone: it was resumed, or has the weights
@@ -51,16 +51,16 @@ def profile(task: "Task[Any]") -> None:
         raise ReproError(
             "some weighted shortcuts have what they begin with and others have not: give all or none"
         )
-    found, wrong = {}, None
+    measured, wrong = {}, None
     if task.global_rank == 0:
         try:
-            found = _measured(task)
+            measured = _measured(task)
         except ValueError as error:  # the other ranks wait below
             wrong = str(error)
-    found, wrong = task.gather_objects((found, wrong))[0]
+    measured, wrong = task.gather_objects((measured, wrong))[0]
     if wrong is not None:
         raise ReproError(f"profiling the network before its first update: {wrong}")
-    begin(task.module, found)
+    begin(task.module, measured)
 
 
 def _measured(task: "Task[Any]") -> Beginnings:
@@ -76,7 +76,7 @@ def _measured(task: "Task[Any]") -> Beginnings:
 
 
 def first_batch(data: TrainingData) -> Batch:
-    """Global batch 0 of training, whole, as a process that is alone would get it; the datamodule stays as it was."""
+    """Global batch 0 of training, whole, as for a single process; the datamodule is unchanged."""
     alone = copy.copy(data)
     alone.trainer = None
     alone.num_workers = 0
@@ -84,8 +84,8 @@ def first_batch(data: TrainingData) -> Batch:
 
 
 def profiled(net: nn.Module) -> list[Measurement]:
-    """What the weighted shortcuts of each stack began with: the last, and the mean over branches."""
-    found = []
+    """The initial values of the weighted shortcuts of each stack: the last, and the mean over branches."""
+    results = []
     for name, values in beginnings(net).items():
         place = name.replace(".", "_")
         protocol = {
@@ -93,7 +93,7 @@ def profiled(net: nn.Module) -> list[Measurement]:
             "omegas": [float(f"{value:.6g}") for value in values],
         }
         for suffix, value in (("", values[-1]), ("_mean", sum(values) / len(values))):
-            found.append(
+            results.append(
                 Measurement(f"profile/omega_{place}{suffix}", value, "factor", "train", protocol, len(values))
             )
-    return found
+    return results

@@ -168,7 +168,7 @@ class Plateau(LRScheduler):
         super().__init__(optimizer)
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has seen, without its settings."""
+        """Its state without its settings."""
         settings = ("metric", "factor", "patience")
         return {name: value for name, value in super().state_dict().items() if name not in settings}
 

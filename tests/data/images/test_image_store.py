@@ -234,10 +234,10 @@ def test_a_pickle_runs_nothing(
     ("held", "said"),
     [
         ({"data": GOOD["data"]}, "test_batch: its labels"),
-        ({"labels": GOOD["labels"]}, r"test_batch: its data are no rows of 3,072 bytes"),
-        ([1, 2], r"data are no rows of 3,072 bytes"),
-        ({**GOOD, "data": np.zeros((4, 3071), np.uint8)}, r"data are no rows of 3,072 bytes"),
-        ({**GOOD, "data": np.zeros((4, 3072), np.int16)}, r"data are no rows of 3,072 bytes"),
+        ({"labels": GOOD["labels"]}, r"test_batch: its data are not rows of 3,072 bytes"),
+        ([1, 2], r"data are not rows of 3,072 bytes"),
+        ({**GOOD, "data": np.zeros((4, 3071), np.uint8)}, r"data are not rows of 3,072 bytes"),
+        ({**GOOD, "data": np.zeros((4, 3072), np.int16)}, r"data are not rows of 3,072 bytes"),
         ({**GOOD, "labels": [1, 2, 3, "4"]}, "test_batch: its labels"),
         ({**GOOD, "labels": [1, 2, 3]}, "test: 4 pictures and 3 labels"),
         ({**GOOD, "labels": [1, 2, 3, 266]}, "label 255 of picture 3 is not below 10"),
@@ -264,7 +264,7 @@ def test_damaged_and_missing_cifar_files(data_folder: Path, cifar: Path, tmp_pat
     content = path.read_bytes()
     for wrong in (content[:-1], b""):
         path.write_bytes(wrong)
-        refused(cifar, rf"train-images-3\.u8: {len(wrong):,} bytes are no pictures of 32 x 32 x 3 = 3,072")
+        refused(cifar, rf"train-images-3\.u8: {len(wrong):,} bytes are not pictures of 32 x 32 x 3 = 3,072")
     path.unlink()
     refused(cifar, r"no train-images-3\.u8, plain or")
     (cifar / "train-images-1.u8").unlink()

@@ -94,7 +94,7 @@ def test_generated_stores_share_their_held_out_trees(data_folder: Path) -> None:
 @pytest.mark.usefixtures("_short")
 def test_files_do_not_silently_lose_to_generated_trees(data_folder: Path, folder: Path) -> None:
     prepare("listops", say=quiet)
-    with pytest.raises(UserError, match="is there already, generated; delete"):
+    with pytest.raises(UserError, match="is already prepared, from generated data; delete"):
         prepare("listops", folder, say=quiet)
 
 

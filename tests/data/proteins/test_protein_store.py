@@ -89,7 +89,7 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
     assert manifest.counts["train"] == {"examples": 3, "tokens": {"residues": 20}}
     assert said == [
         "made remote-homology/tape: test_fold_holdout 2, train 3, valid 1",
-        "not at hand, left out: test_family_holdout, test_superfamily_holdout",
+        "not available, left out: test_family_holdout, test_superfamily_holdout",
     ]
 
 

@@ -196,7 +196,7 @@ def test_a_damaged_section_is_named_with_its_line(
         (b"(S (NN a))\n\n", "line 2: 0 trees; each line needs one"),
         (b"(S (NN a)) (S (NN b))\n", "line 1: 2 trees; each line needs one"),
         (b"(S (NN a))\n(S (NP\n(NN b)))\n", "line 2: the tree that begins here is never closed"),
-        (b"(S (NN a))\nHello\n", "line 2: 'Hello' stands outside of any tree"),
+        (b"(S (NN a))\nHello\n", "line 2: 'Hello' is outside of any tree"),
         (b"(S (NN \xff))\n", "is not UTF-8 in line 1"),
     ],
 )

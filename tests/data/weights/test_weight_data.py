@@ -101,7 +101,9 @@ def test_tensors_that_do_not_fit_are_named(
 def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, data_folder: Path, size: int) -> None:
     content = (save(tmp_path, official("gpt2")) / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(content[:size])
-    with pytest.raises(UserError, match=r"model\.safetensors is no whole file of weights \(.*get it again"):
+    with pytest.raises(
+        UserError, match=r"model\.safetensors is not a complete file of weights \(.*get it again"
+    ):
         prepare("gpt2", tmp_path, say=quiet)
     assert not list(data_folder.glob("*/*"))
 

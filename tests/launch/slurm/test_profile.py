@@ -93,7 +93,7 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
         ({"tasks_per_node": 2}, "one rank runs on each GPU"),
         ({"time": 86400}, "write it in quotes"),
         ({"time": "soon"}, "time: 'soon'"),
-        ({"time": "00:00:00"}, "no time at all"),
+        ({"time": "00:00:00"}, "is not a positive time"),
         ({"mem": 64}, "mem: 64"),
         ({"mem": "64 GB"}, "mem"),
         ({"setup": "source x"}, "not a list"),

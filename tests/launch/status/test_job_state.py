@@ -162,7 +162,7 @@ def test_a_broken_status_file_is_no_error(submitted: Submission, slurm: FakeSlur
     [
         ("FAILED", {"state": "failed", "message": "loss is NaN\nat step 3"}, ["loss is NaN at step 3"]),
         ("FAILED", None, ["Slurm says FAILED", f"`repro logs {run_id()}`"]),
-        ("TIMEOUT", {"state": "training"}, ["`repro submit` goes on"]),
+        ("TIMEOUT", {"state": "training"}, ["`repro submit` resumes"]),
         ("OUT_OF_MEMORY", {"state": "training"}, ["more memory"]),
         ("FAILED", {"state": "requeue"}, ["saved itself", "not requeued"]),
         (None, {"state": "training", "updated": "2026-02-01T00:00:00Z"}, ["12_0 left", "Slurm says nothing"]),

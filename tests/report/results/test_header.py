@@ -32,7 +32,7 @@ def test_the_hash_is_that_of_the_records(house):
     [
         (GOAL % ", protocoll: 1", "unknown key 'protocoll'; nearest: protocol"),
         (GOAL % ", tolerance: 1", "unknown key 'tolerance'"),  # margins stand with the published numbers
-        (GOAL % ", protocol: 4", "4 is no mapping"),
+        (GOAL % ", protocol: 4", "4 is not a mapping"),
         ("{table: table1, row: big, metric: bleu}", "'measured' is None"),
         ("table1", "list of mappings"),
     ],

@@ -82,14 +82,14 @@ def test_unknown_paper_offers_the_nearest():
         ("order_best_first: [big, base]}", "order_best_first: [big, bass]}", "no row 'bass'.*nearest: base"),
         ("table: table1, metric: ppl, order", "table: table9, metric: ppl, order", "no table 'table9'"),
         ("table: table1, metric: ppl, order", "table: table1, metric: pl, order", "no metric 'pl'"),
-        ("order_best_first: [big, base]}", "order_best_first: [big, big]}", "twice"),
+        ("order_best_first: [big, base]}", "order_best_first: [big, big]}", "is repeated"),
         ("id: small,", "id: base,", "two of one id: row of table1 'base'"),
         ("id: external-rerun", "id: table1", "two of one id: table 'table1'"),
         ("id: base-ties-small", "id: bigger-is-better", "two of one id: trend"),
         ("key: toy", "key: tay", "paper.key is 'tay'"),
         ("  title: A Toy Paper\n", "", "missing key 'title'"),
         ("values: {bleu: 27.8}", "values: {bleu: many}", "many"),
-        ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "stands twice"),
+        ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "is given twice"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(house, old, new, said):

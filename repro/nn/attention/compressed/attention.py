@@ -87,15 +87,15 @@ class CompressiveAttention(RelativeAttention):
         Raises:
             ValueError: the settings ask for ``same_length``.
         """
-        mem_len, weight = self._told(settings).mem_len, self.qkv.weight
+        mem_len, weight = self._memory_settings(settings).mem_len, self.qkv.weight
         sizes = {"memory": 0, "compressed": 0}
         if capacity is not None:
             waiting = self.compression.rate - 1
             sizes = {"memory": min(capacity, mem_len) + waiting, "compressed": self.compressed_len}
-        held = {name: weight.new_zeros(batch, size, weight.shape[1]) for name, size in sizes.items()}
+        vectors = {name: weight.new_zeros(batch, size, weight.shape[1]) for name, size in sizes.items()}
         length = torch.zeros(batch, dtype=torch.long, device=weight.device)
         kind = "past" if capacity is None else "slots"
-        return {kind: held, "length": length, "compressed_length": length.clone()}
+        return {kind: vectors, "length": length, "compressed_length": length.clone()}
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing.
@@ -105,7 +105,7 @@ class CompressiveAttention(RelativeAttention):
         """
         if not layout.causal:
             raise ValueError("attention by distance looks back only; it needs a causal layout")
-        memory = self._told(layout.settings)
+        memory = self._memory_settings(layout.settings)
         if state is None:
             return MixerOutput(touching(self._attend(x, None, None, None, memory), self.compression))
         past, attention_mask = packed(state)
@@ -116,7 +116,7 @@ class CompressiveAttention(RelativeAttention):
             aux = x.new_zeros(len(x)) if old is None else self._reconstruction(x, old, blocks, layout)
         return MixerOutput(y, state, aux)
 
-    def _told(self, settings: CallSettings) -> MemorySettings:
+    def _memory_settings(self, settings: CallSettings) -> MemorySettings:
         memory = settings.memory or self.memory
         if memory.same_length:
             raise ValueError(
@@ -139,15 +139,19 @@ class CompressiveAttention(RelativeAttention):
         stays = mem_len if kind == "past" else memory.shape[1] - rate + 1
         total = state["length"] + (steps if layout.lengths is None else layout.lengths)
         blocks, most = (total - stays).clamp(min=0) // rate, max(0, memory.shape[1] + steps - stays) // rate
-        kept = remember({"memory": memory, "length": state["length"]}, inputs, layout, stays + rate - 1)
+        remembered = remember({"memory": memory, "length": state["length"]}, inputs, layout, stays + rate - 1)
         old, new = None, {"memory": compressed, "length": state["compressed_length"]}
         if most:
             old = oldest(memory, state["length"], inputs, most * rate)
             new = remember(new, self.compression(old), Layout(True, lengths=blocks), self.compressed_len)
-        held = {"memory": kept["memory"], "compressed": new["memory"]}
+        vectors = {"memory": remembered["memory"], "compressed": new["memory"]}
         if kind == "slots":
-            held = {name: state[kind][name].copy_(tensor) for name, tensor in held.items()}
-        return old, blocks, {kind: held, "length": total - blocks * rate, "compressed_length": new["length"]}
+            vectors = {name: state[kind][name].copy_(tensor) for name, tensor in vectors.items()}
+        return (
+            old,
+            blocks,
+            {kind: vectors, "length": total - blocks * rate, "compressed_length": new["length"]},
+        )
 
     def _reconstruction(self, x: Tensor, old: Tensor, blocks: Tensor, layout: Layout) -> Tensor:
         """The weighted :func:`~repro.nn.attention.compressed.reconstruction.lost` of ``old (B, N·c, D)``, ``(B,)``."""
@@ -167,9 +171,9 @@ def packed(state: State) -> tuple[Tensor, Tensor | None]:
     Returns:
         Entries ``(B, C+M, D)``, and which of them are valid, boolean ``(B, C+M)``; None where there are none.
     """
-    held = state["slots"] if "slots" in state else state["past"]
-    both = torch.cat([held["compressed"], held["memory"]], dim=1)
-    size, missing = both.shape[1], held["memory"].shape[1] - state["length"]
+    vectors = state["slots"] if "slots" in state else state["past"]
+    both = torch.cat([vectors["compressed"], vectors["memory"]], dim=1)
+    size, missing = both.shape[1], vectors["memory"].shape[1] - state["length"]
     places = torch.arange(size, device=both.device)
     in_memory = places >= size - state["length"][:, None]
     places = torch.where(in_memory, places, places - missing[:, None]).clamp(min=0)

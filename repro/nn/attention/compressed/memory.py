@@ -142,10 +142,10 @@ class CompressedMemory(nn.Module, Remembers):
         if most(pending) < size or not may_hold(due):
             return state, None, blocks
         old = oldest(pending, size)
-        held = {"memory": state["compressed"], "length": state["compressed_length"]}
-        new = remember(held, self.compression(old), Layout(True, lengths=blocks), self.compressed_len)
+        past = {"memory": state["compressed"], "length": state["compressed_length"]}
+        new = remember(past, self.compression(old), Layout(True, lengths=blocks), self.compressed_len)
         in_place = "short" in state
-        state["compressed"] = held["memory"].copy_(new["memory"]) if in_place else new["memory"]
+        state["compressed"] = past["memory"].copy_(new["memory"]) if in_place else new["memory"]
         state["compressed_length"] = new["length"]
         if in_place:
             state["short"] = cleared(state["short"], due)
@@ -153,17 +153,17 @@ class CompressedMemory(nn.Module, Remembers):
 
     def _attend(self, x: Tensor, state: State, layout: Layout) -> tuple[Tensor, State]:
         """Outputs of one piece, and the state with its keys and values where there is room for them."""
-        short, kept, steps = self.short, state.get("short"), torch.arange(x.shape[1], device=x.device)
+        short, cache, steps = self.short, state.get("short"), torch.arange(x.shape[1], device=x.device)
         if not state["compressed"].shape[1] or not may_hold(state["compressed_length"] > 0):
-            mixed = short(x, kept, layout)
-            return mixed.y, state if kept is None else {**state, "short": mixed.state}
+            mixed = short(x, cache, layout)
+            return mixed.y, state if cache is None else {**state, "short": mixed.state}
         q, k, v = (split_heads(part, short.n_heads) for part in short.qkv(x).split(short.widths, dim=-1))
         before, attention_mask = steps[None], (steps <= steps[:, None])[None, None]
-        if kept is not None:
-            before = kept["length"][:, None] + steps
-            keys, kept, attention_mask = append(kept, {"k": k, "v": v}, layout)
+        if cache is not None:
+            before = cache["length"][:, None] + steps
+            keys, cache, attention_mask = append(cache, {"k": k, "v": v}, layout)
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))
-            state = {**state, "short": kept}
+            state = {**state, "short": cache}
         far = self._bias(before, state, torch.promote_types(q.dtype, torch.float32))
         plain = torch.zeros_like(attention_mask, dtype=far.dtype).masked_fill(~attention_mask, -torch.inf)
         size = (*torch.broadcast_shapes(far.shape[:3], plain.shape[:3]), -1)
@@ -174,7 +174,7 @@ class CompressedMemory(nn.Module, Remembers):
         return short.out(y), state
 
     def _bias(self, before: Tensor, state: State, dtype: torch.dtype) -> Tensor:
-        """What is added to scores with compressed vectors, ``(B, H, T, C)``, for ``before (B or 1, T)`` keys."""
+        """The bias of scores with compressed vectors, ``(B, H, T, C)``, for ``before (B or 1, T)`` keys."""
         heads, size, device = self.short.n_heads, state["compressed"].shape[1], before.device
         slopes = torch.exp2(-8.0 / heads * torch.arange(1, heads + 1, dtype=dtype, device=device))
         distances = before[:, None, :, None] + torch.arange(size, 0, -1, device=device)
@@ -194,7 +194,7 @@ class CompressedMemory(nn.Module, Remembers):
         return split_heads(key, self.short.n_heads), split_heads(value, self.short.n_heads)
 
     def _lost(self, x: Tensor, old: Tensor, blocks: Tensor, layout: Layout) -> Tensor:
-        """What the queries of a piece ``x`` lose by the compression of ``old``, for each row: ``(B,)``."""
+        """The loss of the queries of a piece ``x`` by the compression of ``old``, for each row: ``(B,)``."""
         with torch.no_grad():
             query = queries(self.short, x)
 

@@ -48,10 +48,10 @@ def oldest(pending: State, count: int) -> Tensor:
 
 def without(pending: State, count: Tensor, size: int) -> State:
     """Without the ``count (B,)`` oldest inputs of each row, which leaves no row more than ``size``."""
-    kept = {**pending, "length": pending["length"] - count}
-    if "memory" in kept:
-        kept["memory"] = kept["memory"][:, max(0, kept["memory"].shape[1] - size) :]
-    return kept
+    remaining = {**pending, "length": pending["length"] - count}
+    if "memory" in remaining:
+        remaining["memory"] = remaining["memory"][:, max(0, remaining["memory"].shape[1] - size) :]
+    return remaining
 
 
 def with_new(pending: State, x: Tensor, layout: Layout, size: int) -> State:

@@ -15,7 +15,7 @@ def cleared(state: State, rows: Tensor) -> State:
 
 
 def pieces(x: Tensor, layout: Layout, size: int) -> Iterator[tuple[Tensor, Layout]]:
-    """``x (B, T, D)`` and its layout in pieces of at most ``size`` tokens; all outputs of each are wanted."""
+    """``x (B, T, D)`` and its layout in pieces of at most ``size`` tokens, each with all of its outputs."""
     layout, steps = replace(layout, last=None), x.shape[1]
     if steps <= size:
         yield x, layout

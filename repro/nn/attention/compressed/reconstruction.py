@@ -1,4 +1,4 @@
-"""What attention loses by a compression: the loss that trains the compression."""
+"""The error of attention over compressed vectors: the loss that trains the compression."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a network keeps in its continuous memories and reads of them, captured from outside while it reads one row."""
+"""Captures from outside the content of continuous memories and attention to them, while a network reads one row."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,11 +12,11 @@ from repro.nn.attention.continuous.long_term import Read
 from repro.nn.attention.continuous.memory import ContinuousMemory
 from repro.nn.attention_capture import on_attention
 
-PLACES = 1024  # parts of [0, 1] of which it is known what lies there
+PLACES = 1024  # parts of [0, 1] whose content is known
 
 
 class MemoryCapture:
-    """What one continuous memory holds, and what the queries of its last piece read.
+    """The content of one continuous memory, and the densities of the queries of its last piece.
 
     Args:
         memory: the mixer.
@@ -73,15 +73,15 @@ class MemoryCapture:
         self._attended = None
 
     def _read_at(self, places: Tensor, bins: Tensor | None) -> Tensor:
-        """Where in the past an update reads what comes to ``places`` of the contracted one; in [0, 1)."""
+        """The position in the past that an update reads for ``places`` of the contracted one; in [0, 1)."""
         samples = self.signal.samples
         nth = (places * samples).ceil().long().sub(1).clamp(0, samples - 1)
         read = places if bins is None or self.signal.bins is None else bins[nth] / self.signal.bins
         return read.clamp(max=1 - 0.5 / PLACES)
 
-    def read(self, found: Read) -> None:
+    def read(self, reading: Read) -> None:
         """The queries of a piece have read the memory."""
-        self.mean, self.variance = found.mean[0], found.variance[0]
+        self.mean, self.variance = reading.mean[0], reading.variance[0]
         if self.signal.bins is not None:
             mass = masses(self.mean, self.variance, self.signal.bins).sum((0, 1))
             self._attended = mass if self._attended is None else self._attended + mass
@@ -107,7 +107,7 @@ class MemoryCapture:
             heads.append(table)
             if sum(map(len, heads)) == self.n_heads:
                 weights = torch.cat(heads)
-                used = int(weights.sum((0, 1)).nonzero().max()) + 1  # behind it are places for tokens to come
+                used = int(weights.sum((0, 1)).nonzero().max()) + 1  # after it is room for later tokens
                 return weights[..., :used]
         return None
 
@@ -115,29 +115,31 @@ class MemoryCapture:
 def masses(mean: Tensor, variance: Tensor, parts: int) -> Tensor:
     """Mass of each density in equal parts of [0, 1]: of shape ``(..., parts)`` for means and variances ``(...)``."""
     counts = torch.ones(mean.numel(), 1, dtype=torch.bool, device=mean.device)
-    found = histogram(mean.reshape(-1, 1), variance.reshape(-1, 1), counts, parts)
-    return found.unflatten(0, mean.shape)
+    mass = histogram(mean.reshape(-1, 1), variance.reshape(-1, 1), counts, parts)
+    return mass.unflatten(0, mean.shape)
 
 
 @contextmanager
 def capture_memories(model: nn.Module) -> Iterator[dict[str, MemoryCapture]]:
-    """Captures every continuous memory of a model on a CPU that is given one row at a time, without gradients.
+    """Captures every continuous memory of a model on a CPU that reads one row at a time, without gradients.
 
     Args:
         model: any module.
 
     Yields:
-        By the name of each :class:`ContinuousMemory`, what was captured of the row that was read last.
+        By the name of each :class:`ContinuousMemory`, the capture of the last row that was read.
 
     Raises:
         ValueError: in a call of the model, with more than one row.
     """
-    found = {name: module for name, module in model.named_modules() if isinstance(module, ContinuousMemory)}
-    captures = {name: MemoryCapture(module) for name, module in found.items()}
+    memories = {
+        name: module for name, module in model.named_modules() if isinstance(module, ContinuousMemory)
+    }
+    captures = {name: MemoryCapture(module) for name, module in memories.items()}
     with ExitStack() as hooks:
         of_short = {f"{name}.short".removeprefix("."): capture for name, capture in captures.items()}
         hooks.enter_context(on_attention(model, lambda name, table: _pass_on(of_short.get(name), table)))
-        for name, module in found.items():
+        for name, module in memories.items():
             hooks.enter_context(_capture(module, captures[name]))
         yield captures
 
@@ -149,8 +151,8 @@ def _pass_on(capture: MemoryCapture | None, table: Tensor) -> None:
 
 @contextmanager
 def _capture(memory: ContinuousMemory, capture: MemoryCapture) -> Iterator[None]:
-    def begin(_: nn.Module, given: tuple[Any, ...]) -> None:
-        x, state = given[:2]
+    def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        x, state = inputs[:2]
         if len(x) != 1:
             raise ValueError(f"a continuous memory is captured with one row, not {len(x)}")
         if state is None or not int(state["pending"]["length"][0]):
@@ -163,8 +165,8 @@ def _capture(memory: ContinuousMemory, capture: MemoryCapture) -> Iterator[None]
     original = memory.long.update
     hooks = (
         memory.register_forward_pre_hook(begin),
-        memory.short.register_forward_pre_hook(lambda _, given: capture.take(given[0].shape[1])),
-        memory.long.register_forward_hook(lambda _, __, found: capture.read(found)),
+        memory.short.register_forward_pre_hook(lambda _, inputs: capture.take(inputs[0].shape[1])),
+        memory.long.register_forward_hook(lambda _, __, reading: capture.read(reading)),
     )
     memory.long.__dict__["update"] = update  # it is a method, which no hook of torch sees
     try:

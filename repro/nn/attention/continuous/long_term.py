@@ -14,7 +14,7 @@ from repro.nn.device import without_autocast
 
 
 class Read(NamedTuple):
-    """What queries find in a continuous memory.
+    """The result of queries to a continuous memory.
 
     Attributes:
         y: ``(B, T, D)``.
@@ -77,16 +77,16 @@ class LongTermMemory(nn.Module):
             matrices = fit(self.signal, block.shape[1], past.dtype, past.device)
             if not may_hold(~empty):
                 return matrices.first.T @ gated
-            found = matrices.new.T @ gated
+            coefficients = matrices.new.T @ gated
             if matrices.carry is not None:
-                found = found + matrices.carry @ past
+                coefficients = coefficients + matrices.carry @ past
             elif bins is not None:
-                seen = matrices.seen @ past
-                read = seen.gather(1, bins[..., None].expand(-1, -1, seen.shape[2]))
-                found = found + matrices.past.T @ read
+                values = matrices.seen @ past
+                read = values.gather(1, bins[..., None].expand(-1, -1, values.shape[2]))
+                coefficients = coefficients + matrices.past.T @ read
             if may_hold(empty):
-                found = torch.where(empty[:, None, None], matrices.first.T @ gated, found)
-            return found
+                coefficients = torch.where(empty[:, None, None], matrices.first.T @ gated, coefficients)
+            return coefficients
 
     def forward(self, coefficients: Tensor, query: Tensor) -> Read:
         """Attends from queries ``(B, T, H, E)`` to coefficients ``(B, N, D)``."""

@@ -81,7 +81,7 @@ def fit(signal: ContinuousSignal, length: int, dtype: torch.dtype, device: torch
     Deviation: float64 inside, where the authors' code inverts in float32.
     """
     samples, tau = signal.samples, signal.tau
-    with torch.inference_mode(False), torch.no_grad():  # or training could not use what validation has made
+    with torch.inference_mode(False), torch.no_grad():  # else training cannot use them after validation
         around = (_steps(2 * length) - length // 2 - 0.5) / length
         first = padded(
             around[length // 2 : length // 2 + length], around[: length + 2 * (length // 2)], signal
@@ -91,12 +91,12 @@ def fit(signal: ContinuousSignal, length: int, dtype: torch.dtype, device: torch
         outer = torch.linspace(-0.5 + shift, 1.5 - shift, 2 * len(both), dtype=torch.float64, device="cpu")
         past, new = padded(both, outer, signal).split([samples, length])
         if signal.bins is None:
-            seen = evaluate(_steps(samples) / samples, signal)
+            values = evaluate(_steps(samples) / samples, signal)
         else:
-            seen = evaluate((_steps(signal.bins) - 1) / signal.bins, signal)
-        carry = past.T @ seen if signal.bins is None else None
-        found = (first, new, past, seen, carry)
-        return Fit(*(None if t is None else t.to(device, dtype) for t in found))  # type: ignore[arg-type]
+            values = evaluate((_steps(signal.bins) - 1) / signal.bins, signal)
+        carry = past.T @ values if signal.bins is None else None
+        matrices = (first, new, past, values, carry)
+        return Fit(*(None if t is None else t.to(device, dtype) for t in matrices))  # type: ignore[arg-type]
 
 
 def _steps(count: int) -> Tensor:

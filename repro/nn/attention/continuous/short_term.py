@@ -1,4 +1,4 @@
-"""What a continuous memory asks of the short-term mixer that it wraps."""
+"""The interface of the short-term mixer that a continuous memory wraps."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How a past is written as a continuous signal: settings without weights."""
+"""The representation of a past as a continuous signal: settings without weights."""
 
 from dataclasses import dataclass
 

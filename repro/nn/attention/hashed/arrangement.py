@@ -1,4 +1,4 @@
-"""Who sees whom in hashed attention: tokens sorted by bucket, cut into chunks, and the pairs that are hidden.
+"""The visible pairs of hashed attention: tokens sorted by bucket, cut into chunks, and the pairs that are hidden.
 
 Comparisons are slow on CPUs and sums are fast: what hides a pair is a positive number made from differences, which is
 subtracted from its score in the product that makes the scores.
@@ -84,7 +84,7 @@ class Block:
 
 
 def window(slots: Tensor, chunks: slice) -> Tensor:
-    """The chunk before and the chunk itself, ``(n, C, m)`` to ``(n, G, 2m)``; a single chunk stands alone."""
+    """The chunk before and the chunk itself, ``(n, C, m)`` to ``(n, G, 2m)``; a single chunk has none before."""
     if slots.shape[1] == 1:
         return slots
     before = slots[:, max(0, chunks.start - 1) : chunks.stop - 1]
@@ -122,7 +122,7 @@ def arrange(
     codes = None
     if rounds > 1 and not hashing.duplicates:
         codes = _codes(ids, chunk, count, hashing).gather(-1, slots - places[:, :1]).contiguous()
-    whole = causal or (lengths is None and per_round == steps)  # causality hides what stands behind
+    whole = causal or (lengths is None and per_round == steps)  # causality hides later tokens
     group = _groups(ids, count, hashing, whole)
     shape = (rows * heads, -1, chunk)
     group = None if group is None else group.view(shape)
@@ -130,7 +130,7 @@ def arrange(
 
 
 def _groups(ids: Tensor, count: int, hashing: Hashing, whole: bool) -> Tensor | None:
-    """Who may see whom at all, of sorted bucket ids ``(N, R, T)``."""
+    """The visibility of sorted bucket ids ``(N, R, T)``."""
     rounds = torch.arange(ids.shape[1], device=ids.device, dtype=torch.int32)[:, None]
     if not hashing.across_buckets:
         return ids.int() + (count + 1) * rounds
@@ -150,25 +150,25 @@ def _codes(ids: Tensor, chunk: int, count: int, hashing: Hashing) -> Tensor:
 
 
 def hiding(a: Arrangement, b: Block, dtype: torch.dtype) -> Tensor:
-    """What is subtracted from scores: 0 where a pair is seen, at least ``HIDDEN / 2`` elsewhere; ``(n·G, m, W)``."""
+    """The penalty of scores: 0 where a pair is seen, at least ``HIDDEN / 2`` elsewhere; ``(n·G, m, W)``."""
     own, other = (tokens.to(dtype).mul_(HIDDEN) for tokens in (b.queries, b.keys))
     if a.causal:
         own = own.add_(HIDDEN / 2 if a.hashing.see_self else -HIDDEN / 2)
-        found = (other[..., None, :] - own[..., :, None]).clamp_(min=0.0)
+        penalty = (other[..., None, :] - own[..., :, None]).clamp_(min=0.0)
     elif a.hashing.see_self:
-        found = own.new_zeros(*own.shape, other.shape[-1])
+        penalty = own.new_zeros(*own.shape, other.shape[-1])
     else:
-        found = (other[..., None, :] - own[..., :, None]).abs_().neg_().add_(HIDDEN / 2).clamp_(min=0.0)
+        penalty = (other[..., None, :] - own[..., :, None]).abs_().neg_().add_(HIDDEN / 2).clamp_(min=0.0)
     if a.group is not None:
         group = a.group[b.rows].to(dtype).mul_(HIDDEN)
-        found += (group[:, b.chunks, :, None] - window(group, b.chunks)[..., None, :]).abs_()
-    if not a.hashing.wrap and found.shape[-1] > found.shape[-2]:
+        penalty += (group[:, b.chunks, :, None] - window(group, b.chunks)[..., None, :]).abs_()
+    if not a.hashing.wrap and penalty.shape[-1] > penalty.shape[-2]:
         per_round, size = a.order.shape[1] // a.slots.shape[1], a.order.shape[2]
-        found[:, -b.chunks.start % per_round :: per_round, :, :size] += HIDDEN
+        penalty[:, -b.chunks.start % per_round :: per_round, :, :size] += HIDDEN
     unseen = None if a.codes is None else _unseen_before(a, b)
     if unseen is not None:
-        found += unseen.to(dtype).abs_().neg_().add_(1.0).mul_(HIDDEN)
-    return found.flatten(0, 1)
+        penalty += unseen.to(dtype).abs_().neg_().add_(1.0).mul_(HIDDEN)
+    return penalty.flatten(0, 1)
 
 
 def _unseen_before(a: Arrangement, b: Block) -> Tensor | None:

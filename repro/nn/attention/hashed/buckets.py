@@ -1,4 +1,4 @@
-"""What hashed attention keeps of the past, and which of it a token sees: the keys of its buckets, without chunks."""
+"""The past of hashed attention, and which of it a token sees: the keys of its buckets, without chunks."""
 
 from collections.abc import Callable, Iterator
 
@@ -68,20 +68,20 @@ def append_hashed(
         return append(state, new, layout)
     kind = _kind(state)
     ids = ids.permute(0, 3, 1, 2).to(state[kind]["buckets"].dtype)
-    merged, kept, attention_mask = append(
+    merged, cache, attention_mask = append(
         {kind: state[kind], "length": state["length"]}, {**new, "buckets": ids}, layout
     )
-    return merged, {**kept, "rotations": state["rotations"]}, attention_mask
+    return merged, {**cache, "rotations": state["rotations"]}, attention_mask
 
 
 def round_groups(
-    ids: Tensor | None, held: dict[str, Tensor], apart: bool
+    ids: Tensor | None, cached: dict[str, Tensor], apart: bool
 ) -> Iterator[tuple[Tensor | None, Tensor | None]]:
     """Buckets of queries ``(B, H, R, T)`` and of keys ``(B, H, R, S)``: of all rounds together, or ``apart``."""
     if ids is None:
         yield None, None
         return
-    keys = held["buckets"].permute(0, 2, 3, 1)
+    keys = cached["buckets"].permute(0, 2, 3, 1)
     size = 1 if apart else ids.shape[2]
     yield from zip(ids.split(size, dim=2), keys.split(size, dim=2), strict=True)
 
@@ -89,7 +89,7 @@ def round_groups(
 def shared_buckets(
     hidden: Tensor, own: Tensor | None, keys: Tensor | None, duplicates: bool, dtype: torch.dtype
 ) -> Callable[[slice], Tensor]:
-    """What is added to scores: the logarithm of how often a key counts.
+    """The bias of scores: the logarithm of how often a key counts.
 
     Args:
         hidden: keys that are not seen whatever their bucket, ``(B, 1, T, S)``.

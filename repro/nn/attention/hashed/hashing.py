@@ -17,7 +17,7 @@ _LATER = ("scaled", "shared_rotations", "wrap")
 
 @dataclass(frozen=True)
 class Hashing:
-    """How a layer hashes, and which pairs it lets see each other. No setting owns a weight.
+    """Settings of a layer's hashing and of the pairs that it shows. No setting owns a weight.
 
     The defaults are the paper's masks. ``across_buckets=True, duplicates=True`` is the later public code, see
     :meth:`across`; :meth:`averaged` is the baseline of another paper. Exact attention with plain dot products is
@@ -110,7 +110,7 @@ class Hashing:
         return math.prod(self.sizes(length))
 
     def said(self) -> dict[str, object]:
-        """The settings as the protocol of a record says them."""
+        """The settings for the protocol of a record."""
         usual = {field.name: field.default for field in fields(self)}
         return {
             name: value for name, value in vars(self).items() if name not in _LATER or value != usual[name]

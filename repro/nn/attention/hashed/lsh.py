@@ -145,14 +145,14 @@ class LSHAttention(nn.Module, Hashes):
     ) -> MixerOutput:
         start = state["length"]
         ids = hash_into(state, q, layout, hashing)
-        kept = state["past"] if "past" in state else state["slots"]
-        q, k, v = (t.to(kept["k"].dtype) for t in (q, k, v))
-        held, state, attention_mask = append_hashed(state, {"k": k, "v": v}, ids, layout)
+        cache = state["past"] if "past" in state else state["slots"]
+        q, k, v = (t.to(cache["k"].dtype) for t in (q, k, v))
+        cached, state, attention_mask = append_hashed(state, {"k": k, "v": v}, ids, layout)
         own = start[:, None] + torch.arange(q.shape[1], device=q.device)
-        places = torch.arange(held["k"].shape[1], device=q.device)
+        places = torch.arange(cached["k"].shape[1], device=q.device)
         hidden = ~attention_mask if hashing.see_self else ~attention_mask | (places == own[:, None, :, None])
         parts = []
-        for rounds in round_groups(ids, held, hashing.average):
+        for rounds in round_groups(ids, cached, hashing.average):
             bias = shared_buckets(hidden, *rounds, hashing.duplicates, q.dtype)
-            parts.append(attend_to_past(q, held["k"], held["v"], bias, own, dropout))
+            parts.append(attend_to_past(q, cached["k"], cached["v"], bias, own, dropout))
         return MixerOutput(self.out(torch.stack(parts).mean(0)), state, bucket_replay=ids)

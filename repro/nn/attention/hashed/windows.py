@@ -68,8 +68,8 @@ class _Windowed(torch.autograd.Function):
         d_q, d_scale, d_v = torch.empty_like(q), torch.empty_like(scale), torch.empty_like(v)
         for rows in a.groups():
             dots = None if a.hashing.average else (out[rows].to(wide) * grad[rows].to(wide)).sum(-1)
-            given = (q, scale, v, grad)
-            by_slot = _backward_blocks(a, rows, given, shares[rows], dots, ctx.dropout, ctx.seed)
+            inputs = (q, scale, v, grad)
+            by_slot = _backward_blocks(a, rows, inputs, shares[rows], dots, ctx.dropout, ctx.seed)
             by_query, by_key = (_over_rounds(part, a.slots[rows]) for part in by_slot[:2])
             torch.addcmul(by_query, by_key, scale[rows], out=d_q[rows])
             d_scale[rows] = by_key.mul_(q[rows]).sum(-1, keepdim=True)
@@ -101,8 +101,8 @@ def _forward_blocks(
         top = scores.amax(-1)
         z = (top - weights.amax(-1).log_()).masked_fill_(top < -HIDDEN / 4, -torch.inf)
         partition[:, b.chunks] = z.view(b.queries.shape)
-        kept = _kept(weights, b, dropout, seed)
-        weights = weights if kept is None else weights.mul_(kept)
+        factors = _dropout_factors(weights, b, dropout, seed)
+        weights = weights if factors is None else weights.mul_(factors)
         o = torch.bmm(weights.to(v.dtype), _looked_at(b, v))
         parts[:, b.chunks] = o.view(*b.queries.shape, -1)
     return parts.flatten(1, 2), partition.flatten(1)
@@ -136,14 +136,14 @@ def _combine(
 def _backward_blocks(
     a: Arrangement,
     rows: slice,
-    given: tuple[Tensor, Tensor, Tensor, Tensor],
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
     shares: Tensor,
     dots: Tensor | None,
     dropout: float,
     seed: int,
 ) -> list[Tensor]:
     """Gradients of every slot's query, key and value, each ``(n, C·m, E)``."""
-    q, scale, v, grad = given
+    q, scale, v, grad = inputs
     shape = (rows.stop - rows.start, *a.order.shape[1:])
     d_q, d_k = q.new_empty(*shape, q.shape[-1]), q.new_zeros(*shape, q.shape[-1])
     d_v = v.new_zeros(*shape, v.shape[-1])
@@ -152,15 +152,15 @@ def _backward_blocks(
         share = shares[:, b.chunks].reshape(-1, shape[2], 1)
         g_b = _take(grad, rows, b.queries).mul_(share.to(grad.dtype))
         weights = _scores(a, b, q_b, k_b).softmax(-1)
-        kept = _kept(weights, b, dropout, seed)
+        factors = _dropout_factors(weights, b, dropout, seed)
         d_w = torch.bmm(g_b, v_b.transpose(1, 2)).to(weights.dtype)
-        d_w = d_w if kept is None else d_w.mul_(kept)
+        d_w = d_w if factors is None else d_w.mul_(factors)
         if dots is None:
             drift = (weights * d_w).sum(-1, keepdim=True)
         else:
             drift = dots.gather(1, b.queries.clamp(max=a.steps - 1).flatten(1)).view(share.shape) * share
         d_s = d_w.sub_(drift).mul_(weights).to(q.dtype)
-        dropped = (weights if kept is None else weights.mul_(kept)).to(v.dtype)
+        dropped = (weights if factors is None else weights.mul_(factors)).to(v.dtype)
         d_q[:, b.chunks] = torch.bmm(d_s, k_b).view(*b.queries.shape, -1)
         _add(d_k, b, torch.bmm(d_s.transpose(1, 2), q_b))
         _add(d_v, b, torch.bmm(dropped.transpose(1, 2), g_b))
@@ -168,19 +168,19 @@ def _backward_blocks(
 
 
 def _looked_at(b: Block, x: Tensor, scale: Tensor | None = None) -> Tensor:
-    """What the chunks of a block look at, of ``x (N, T, E)`` times ``scale (N, T, 1)``: ``(n·G, W, E)``."""
+    """The keys that the chunks of a block see, of ``x (N, T, E)`` times ``scale (N, T, 1)``: ``(n·G, W, E)``."""
     count, chunks, size = b.queries.shape
     tokens = b.keys
     overlapping = count == 1 and b.keys.shape[2] > size
     if overlapping:  # every chunk is taken once, and the windows are views
         tokens = torch.cat([b.keys[:, :1, :size], b.queries], dim=1)
-    found = _take(x, b.rows, tokens)
+    windows = _take(x, b.rows, tokens)
     if scale is not None:
-        found.mul_(_take(scale, b.rows, tokens))
+        windows.mul_(_take(scale, b.rows, tokens))
     if not overlapping:
-        return found
+        return windows
     width = x.shape[2]
-    return found.as_strided((chunks, 2 * size, width), (size * width, width, 1))
+    return windows.as_strided((chunks, 2 * size, width), (size * width, width, 1))
 
 
 def _scores(a: Arrangement, b: Block, q: Tensor, k: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ def _scores(a: Arrangement, b: Block, q: Tensor, k: Tensor) -> Tensor:
     return torch.bmm(q, k.transpose(1, 2)).to(wide).sub_(hidden)
 
 
-def _kept(like: Tensor, b: Block, p: float, seed: int) -> Tensor | None:
+def _dropout_factors(like: Tensor, b: Block, p: float, seed: int) -> Tensor | None:
     """Dropout's factors, the same in both passes; None without dropout.
 
     Deviation: the probability is ``p`` rounded to 1/65,536.
@@ -221,7 +221,7 @@ def _take(x: Tensor, rows: slice, tokens: Tensor) -> Tensor:
 
 
 def _by_token(x: Tensor, slots: Tensor) -> Tensor:
-    """What stands in the slots ``(n, C·m, E)`` for every round and token, ``(n, R, T, E)``."""
+    """Values of the slots ``(n, C·m, E)`` for every round and token, ``(n, R, T, E)``."""
     first = torch.arange(x.shape[0], device=x.device)[:, None, None] * x.shape[1]
     return x.flatten(0, 1).index_select(0, (slots + first).flatten()).view(*slots.shape, -1)
 

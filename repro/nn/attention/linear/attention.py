@@ -83,24 +83,24 @@ class LinearAttention(nn.Module):
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
-        wanted = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
-        q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, wanted))
+        n_queries = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
+        q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, n_queries))
         with without_autocast(x.device):
             q, k = (self.feature_map(widened(t)) for t in (q, k))
             if layout.lengths is not None:
                 valid = torch.arange(x.shape[1], device=x.device) < layout.lengths[:, None]
                 k = k.masked_fill(~valid[..., None, None], 0.0)  # after φ: φ(0) is seldom 0
             y, *sums = linear_attention(q, k, widened(v), _past(state), layout.causal, self.chunk, self.eps)
-        return MixerOutput(self.out(y.flatten(2).to(v.dtype)), _kept(state, *sums))
+        return MixerOutput(self.out(y.flatten(2).to(v.dtype)), _next_state(state, *sums))
 
-    def _project(self, x: Tensor, wanted: int) -> tuple[Tensor, ...]:
-        """Queries of the last ``wanted`` tokens; keys and values of all."""
-        if wanted == x.shape[1]:
+    def _project(self, x: Tensor, n_queries: int) -> tuple[Tensor, ...]:
+        """Queries of the last ``n_queries`` tokens; keys and values of all."""
+        if n_queries == x.shape[1]:
             return self.qkv(x).split(self.widths, dim=-1)
         parts = [self.widths[0], sum(self.widths[1:])]
         (w_q, w_kv), bias = self.qkv.weight.split(parts), self.qkv.bias
         b_q, b_kv = (None, None) if bias is None else bias.split(parts)
-        return linear(x[:, -wanted:], w_q, b_q), *linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1)
+        return linear(x[:, -n_queries:], w_q, b_q), *linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1)
 
 
 def _past(state: State) -> tuple[Tensor, Tensor] | None:
@@ -110,8 +110,8 @@ def _past(state: State) -> tuple[Tensor, Tensor] | None:
     return sums["s"], sums["z"]
 
 
-def _kept(state: State, s: Tensor, z: Tensor) -> State:
-    """The next state; with a capacity where it was."""
+def _next_state(state: State, s: Tensor, z: Tensor) -> State:
+    """The next state; written in place where it has a capacity."""
     if state is None:
         return None
     if "slots" not in state:

@@ -49,7 +49,7 @@ class _Context(Context):
 
 
 class _CausalMean(torch.autograd.Function):
-    """Keeps its inputs, its output, the denominators and few sums; weights are made anew on the way back."""
+    """Saves its inputs, its output, the denominators and few sums; the backward pass computes the weights again."""
 
     @staticmethod
     def forward(
@@ -135,12 +135,12 @@ def _running(parts: Tensor, first: Tensor, back: bool = False) -> tuple[Tensor, 
     sums = torch.baddbmm(
         first.reshape(rows, 1, -1), ones.expand(rows, -1, -1), parts.reshape(rows, n, -1)
     ).view(rows, n + 1, *parts.shape[1:])
-    each, total = (sums[:, 1:], sums[:, 0]) if back else (sums[:, :-1], sums[:, -1])
-    return each.reshape(parts.shape), total.clone()  # which is kept: a view would keep all
+    before, total = (sums[:, 1:], sums[:, 0]) if back else (sums[:, :-1], sums[:, -1])
+    return before.reshape(parts.shape), total.clone()  # which is kept: a view would keep all
 
 
 class _Cuts:
-    """Where a sequence is cut into chunks, and which of them are worked on together.
+    """The cut of a sequence into chunks, and the groups of chunks that are computed together.
 
     Args:
         like: ``(B, T, H, E)``.

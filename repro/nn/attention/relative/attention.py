@@ -108,7 +108,7 @@ def distance_sinusoids(length: int, width: int, dtype: torch.dtype, device: torc
     Source: Dai et al. 2019, section 3.3; the order of the channels is the authors' code.
     """
     exact = torch.promote_types(dtype, torch.float32)
-    with torch.inference_mode(False), torch.no_grad():  # or training could not use what validation has made
+    with torch.inference_mode(False), torch.no_grad():  # else training cannot use them after validation
         even = torch.arange(0, width, 2, dtype=exact, device=device)
         distances = torch.arange(length - 1, -1, -1, dtype=exact, device=device)
         angles = distances[:, None] * torch.exp(even * (-math.log(10000.0) / width))

@@ -1,4 +1,4 @@
-"""Attention by content and distance, with a memory: what its kinds share."""
+"""Base of attention by content and distance, with a memory."""
 
 import math
 from abc import ABC, abstractmethod
@@ -69,7 +69,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
 
     @abstractmethod
     def place_keys(self, size: int, clamp_len: int | None = None) -> Tensor:
-        """``r`` for distances ``size-1, ..., 0``, clamped as the memory settings say: ``(H, S, P)``."""
+        """``r`` for distances ``size-1, ..., 0``, clamped according to the memory settings: ``(H, S, P)``."""
 
     def place_scores(self, place_query: Tensor, size: int, clamp_len: int | None = None) -> Tensor:
         """``p · r`` for place queries ``(H, B, P)`` and distances ``size-1, ..., 0``: ``(H, B, S)``."""
@@ -97,9 +97,9 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         if "memory" in state:
             attention_mask = valid_memory(state["length"], state["memory"].shape[1])
             y = self._attend(x, state["memory"], attention_mask, layout.norm, memory)
-            kept = x if layout.stream is None else layout.stream
-            return MixerOutput(y, remember(state, kept, layout, memory.mem_len))
-        take = self._one if x.shape[1] == 1 else self._segment
+            inputs = x if layout.stream is None else layout.stream
+            return MixerOutput(y, remember(state, inputs, layout, memory.mem_len))
+        take = self._single_token if x.shape[1] == 1 else self._segment
         return take(x, state, layout, memory)
 
     def _attend(
@@ -127,8 +127,8 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         y = self._mix(query, keys, values, attention_mask, memory)
         return MixerOutput(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
 
-    def _one(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
-        """One token: written into the ring first, which is then read in whatever order it has."""
+    def _single_token(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
+        """One token: written into the ring first, which is then read in any order."""
         query, key, value = self._project(x, self.qkv.weight)
         distances, attention_mask = slot_distances(state)
         if memory.same_length:
@@ -152,7 +152,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
     def _project(self, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, or the latter two, of ``x (B, T, D)``: ``(H, B, T, E)`` each."""
         parts = linear(x, weight).unflatten(-1, (-1, self.n_heads, self.d_head))
-        # Unbound first: its gradient is then put together in the layout that the linear layer wants.
+        # Unbound first: its gradient is then stacked in the layout that the linear layer needs.
         return tuple(part.permute(2, 0, 1, 3) for part in parts.unbind(2))
 
     def _mix(

@@ -1,4 +1,4 @@
-"""What attention by distance keeps of the past: inputs for training, keys and values for decoding.
+"""The past of attention by distance: inputs for training, keys and values for decoding.
 
 Both are right-aligned where they are read: the newest token is the last, so that the distance from query i to memory
 entry m is the same in every row.
@@ -22,20 +22,20 @@ def remember(state: State, x: Tensor, layout: Layout, mem_len: int) -> State:
         state: ``{"memory": (B, M, D), "length": (B,)}``; the valid entries of row b are the last ``length[b]``.
         x: inputs of this call, ``(B, T, D)``.
         layout: its ``lengths`` say how many of the T tokens of each row are kept.
-        mem_len: most entries kept; there are ``min(M + T, mem_len)`` afterwards.
+        mem_len: the most entries; the new state has ``min(M + T, mem_len)``.
     """
     memory, steps = state["memory"], x.shape[1]
     size = min(memory.shape[1] + steps, mem_len)
     if layout.lengths is None:
         length = (state["length"] + steps).clamp(max=size)
-        kept = x[:, steps - size :] if size <= steps else torch.cat([memory[:, steps - size :], x], dim=1)
-        return {"memory": kept, "length": length}
+        entries = x[:, steps - size :] if size <= steps else torch.cat([memory[:, steps - size :], x], dim=1)
+        return {"memory": entries, "length": length}
     both = torch.cat([memory, x], dim=1)
     last = memory.shape[1] + layout.lengths - size
     # A row that took few tokens reaches back beyond the oldest entry: what is found there is not valid.
     places = (last[:, None] + torch.arange(size, device=x.device)).clamp(min=0)
-    kept = both.gather(1, places[..., None].expand(-1, -1, x.shape[2]))
-    return {"memory": kept, "length": (state["length"] + layout.lengths).clamp(max=size)}
+    entries = both.gather(1, places[..., None].expand(-1, -1, x.shape[2]))
+    return {"memory": entries, "length": (state["length"] + layout.lengths).clamp(max=size)}
 
 
 def valid_memory(length: Tensor, size: int) -> Tensor | None:
@@ -83,7 +83,7 @@ def write(state: State, key: Tensor, value: Tensor, layout: Layout) -> State:
         news = [new[:, steps - count :] for new in (key, value)]
     else:
         end, tokens = start + layout.lengths, layout.lengths[:, None] - steps + last
-        # Padding goes where the next token will: nobody reads that slot before.
+        # Padding is written where the next token will be: that slot is not read before.
         places = torch.where(tokens < 0, end[:, None], start[:, None] + tokens)
         news = [new[rows, tokens.clamp(min=0)] for new in (key, value)]
     for name, new in zip(("k", "v"), news, strict=True):
@@ -92,7 +92,7 @@ def write(state: State, key: Tensor, value: Tensor, layout: Layout) -> State:
 
 
 def slot_distances(state: State) -> tuple[Tensor, Tensor]:
-    """How far each slot's token lies behind the one about to be written, and which slots hold one: ``(B, S)`` each.
+    """The distance of each slot's token to the one about to be written, and which slots hold one: ``(B, S)`` each.
 
     The slot of the token about to be written counts as holding it, at distance 0.
     """

@@ -15,7 +15,7 @@ _MASK = 1 << 22
 
 
 def key_scale(query: Tensor, unit: bool, scaled: bool = False) -> Tensor:
-    """What makes keys of queries ``(..., E)``, by multiplication.
+    """The factor that turns queries ``(..., E)`` into keys.
 
     Args:
         query: ``(..., E)``.
@@ -29,8 +29,8 @@ def key_scale(query: Tensor, unit: bool, scaled: bool = False) -> Tensor:
         return query.new_full((*query.shape[:-1], 1), 1.0 / math.sqrt(query.shape[-1]))
     small = 1e-12 if query.dtype in (torch.float32, torch.float64) else 1e-4
     norm = torch.linalg.vector_norm(query, dim=-1, keepdim=True).clamp(min=small)
-    found = norm.reciprocal().to(query.dtype)
-    return found / math.sqrt(query.shape[-1]) if scaled else found
+    scale = norm.reciprocal().to(query.dtype)
+    return scale / math.sqrt(query.shape[-1]) if scaled else scale
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, layout: Layout, see_self: bool, dropout: float) -> Tensor:
@@ -54,10 +54,10 @@ def exact(q: Tensor, k: Tensor, v: Tensor, layout: Layout, see_self: bool, dropo
         return attend(q, k, v, None, True, dropout)
     if layout.causal:
         # Without itself, token t sees the keys before it: keys move one place, and no mask of T x T is needed.
-        rest = (
+        others = (
             attend(q[:, 1:], k[:, :-1], v[:, :-1], None, True, dropout) if steps > 1 else v[:, :0].flatten(2)
         )
-        return torch.cat([v[:, :1].flatten(2), rest], dim=1)
+        return torch.cat([v[:, :1].flatten(2), others], dim=1)
     attention_mask = key_mask(layout.lengths, steps)
     if not see_self:
         other = ~torch.eye(steps, dtype=torch.bool, device=q.device)

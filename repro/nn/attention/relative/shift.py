@@ -51,7 +51,7 @@ def attend_by_distance(
     scale: float,
     dropout: float = 0.0,
 ) -> Tensor:
-    """``softmax((q_i · k_j + p_i · r_(i-j)) scale) v``: causal; query i stands at the place of key ``S-T+i``.
+    """``softmax((q_i · k_j + p_i · r_(i-j)) scale) v``: causal; query i is at the position of key ``S-T+i``.
 
     Softmax is computed in float32 or better, dropout acts on its outcome. There is no second derivative.
 
@@ -157,8 +157,8 @@ class _Room:
 def _run(
     x: _Inputs, sight: Sight, scale: float, dropout: float, keep: bool = False
 ) -> tuple[Tensor, list[Tensor]]:
-    """Outputs, and where ``keep`` the probabilities of every tile, or these and what dropout left of them."""
-    out, kept = torch.empty_like(x.query), []
+    """Outputs, and where ``keep`` the probabilities of every tile, or these and the mask of dropout."""
+    out, saved = torch.empty_like(x.query), []
     for tile in x.tiles(sight.window):
         place = _by_distance(x, tile)
         key = tile.at_keys(x.key).transpose(1, 2)
@@ -167,14 +167,14 @@ def _run(
         # Half precision is widened inside; naming the dtype keeps autocast from widening the outcome too.
         weights = torch.softmax(scores, -1, dtype=scores.dtype)
         if keep:
-            kept.append(weights)
+            saved.append(weights)
         if dropout:
-            left = torch.empty_like(weights, dtype=torch.bool).bernoulli_(1.0 - dropout)
-            weights = weights * left
+            keep_mask = torch.empty_like(weights, dtype=torch.bool).bernoulli_(1.0 - dropout)
+            weights = weights * keep_mask
             if keep:
-                kept.append(left)
+                saved.append(keep_mask)
         out[tile.heads, :, tile.rows] = x.by_head(torch.bmm(weights, tile.at_keys(x.value)))
-    return (out.mul_(1.0 / (1.0 - dropout)) if dropout else out), kept
+    return (out.mul_(1.0 / (1.0 - dropout)) if dropout else out), saved
 
 
 def _run_fused(x: _Inputs, sight: Sight, scale: float) -> Tensor:
@@ -203,7 +203,7 @@ def _hide(scores: Tensor, x: _Inputs, tile: _Tile, sight: Sight) -> None:
     ones = torch.ones(rows, scores.shape[3], dtype=torch.bool, device=scores.device)
     scores[..., -rows:].masked_fill_(ones[:, :rows].triu(1), -torch.inf)
     far = 0 if sight.window is None else tile.width - sight.window
-    if far > 0:  # row i stands at memory + start + i; key j, counted from the first, lies too far back
+    if far > 0:  # row i is at memory + start + i; key j, counted from the first, is too far back
         nearest = memory + tile.rows.start - first - (sight.window or 0)
         scores[..., :far].masked_fill_(ones[:, :far].tril(nearest), -torch.inf)
     if sight.attention_mask is not None and first < memory:
@@ -232,8 +232,8 @@ class _Shifted(torch.autograd.Function):
         dropout: float,
     ) -> Tensor:
         x = _Inputs(query, key, value, place_query, place_key)
-        out, kept = _run(x, sight, scale, dropout, keep=True)
-        ctx.save_for_backward(*x, out, *kept)
+        out, saved = _run(x, sight, scale, dropout, keep=True)
+        ctx.save_for_backward(*x, out, *saved)
         ctx.window, ctx.scale, ctx.dropout = sight.window, scale, dropout
         return out
 
@@ -241,39 +241,39 @@ class _Shifted(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out = ctx.saved_tensors[:6]
-        x, kept = _Inputs(*tensors), iter(ctx.saved_tensors[6:])
+        x, saved = _Inputs(*tensors), iter(ctx.saved_tensors[6:])
         # Without a window the first tile of some heads meets all keys and writes where later ones add.
         make = torch.empty_like if ctx.window is None else torch.zeros_like
-        found, grad = _Inputs(*(make(t) for t in x)), grad.contiguous()
-        # What the softmax subtracts, Σ_j weight_j · gradient_j, by way of the outputs.
+        grads, grad = _Inputs(*(make(t) for t in x)), grad.contiguous()
+        # The softmax subtracts Σ_j weight_j · gradient_j, computed from the outputs.
         mean = (grad * out).sum(-1, keepdim=True) * ctx.scale
         grad = grad * (1.0 / (1.0 - ctx.dropout)) if ctx.dropout else grad
         scaled = grad * ctx.scale
         for tile in x.tiles(ctx.window):
-            weights = next(kept)
-            left = next(kept) if ctx.dropout else None
-            used = weights if left is None else weights * left
-            _accumulate(found.value, tile, used.transpose(1, 2), tile.at_queries(grad))
+            weights = next(saved)
+            keep_mask = next(saved) if ctx.dropout else None
+            used = weights if keep_mask is None else weights * keep_mask
+            _accumulate(grads.value, tile, used.transpose(1, 2), tile.at_queries(grad))
             change = torch.bmm(tile.at_queries(scaled), tile.at_keys(x.value).transpose(1, 2))
-            if left is not None:
-                change *= left
+            if keep_mask is not None:
+                change *= keep_mask
             change -= tile.at_queries(mean)
             room = _Room(tile, x.query)
             torch.mul(change, weights, out=room.shifted)  # zero at hidden keys, because their weight is
-            _through_scores(x, found, tile, room)
-        return (*found, None, None, None)
+            _through_scores(x, grads, tile, room)
+        return (*grads, None, None, None)
 
 
-def _through_scores(x: _Inputs, found: _Inputs, tile: _Tile, room: _Room) -> None:
-    """From the gradient of one tile's scores, written shifted into ``room``, to those of what made them."""
+def _through_scores(x: _Inputs, grads: _Inputs, tile: _Tile, room: _Room) -> None:
+    """From the gradient of one tile's scores, written shifted into ``room``, to those of their inputs."""
     room.clear_what_is_not_shifted()
     rows = (tile.heads, slice(None), tile.rows)
     query = x.by_head(torch.bmm(room.shifted, tile.at_keys(x.key)))
-    found.query[rows] = query
-    _accumulate(found.key, tile, room.shifted.transpose(1, 2), tile.at_queries(x.query))
+    grads.query[rows] = query
+    _accumulate(grads.key, tile, room.shifted.transpose(1, 2), tile.at_queries(x.query))
     place = torch.bmm(room.straight, tile.at_places(x.place_key))
-    found.place_query[rows] = place.view(*query.shape[:-1], -1)
-    into, place_query = tile.at_places(found.place_key), x.place_query[rows].flatten(1, 2)
+    grads.place_query[rows] = place.view(*query.shape[:-1], -1)
+    into, place_query = tile.at_places(grads.place_key), x.place_query[rows].flatten(1, 2)
     if tile.width == x.key.shape[2]:
         torch.bmm(room.straight.transpose(1, 2), place_query, out=into)
     else:
