@@ -18,7 +18,6 @@ from repro.experiment.memory_pictures import profiles, read_example
 from repro.experiment.session import RECORD_FILE, Run
 from repro.models import EncoderDecoder
 from repro.paths import results_dir
-from repro.recipe import signature_hash
 from repro.record import RunRecord, write_atomic, write_record
 from repro.tasks.contact_sheets import sheet_of
 from repro.tasks.translation import Translation
@@ -61,7 +60,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         run_id=recipe.run_id(current.seed),
         command=command,
         config=recipe.config,
-        config_hash=signature_hash(recipe.signature),
+        config_hash=recipe.config_hash,
         commit=current.source.commit,
         dirty=current.source.dirty,
         versions=facts.versions(),

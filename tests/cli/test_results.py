@@ -51,6 +51,14 @@ def test_list_shows_published_value_and_verdict(workshop: Workshop) -> None:
     assert "no recipe" in row
 
 
+def test_published_numbers_are_listed_whatever_the_results_folder(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RESULTS", str(workshop.root / "elsewhere"))
+    assert "28.4" in call("list", PAPER).out
+    call("list", "reformre").refused("nearest: reformer")
+
+
 def test_tables_are_up_to_date_after_a_run_and_check_sees_a_change(own_run: TrainedRun) -> None:
     assert call("tables", "--check").code == 0
     changed = sorted((own_run.workshop.results / "tables").rglob("*.md"))[0]

@@ -32,6 +32,13 @@ TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?
 # Lightning takes a job of such a name for a shell session and ignores Slurm: each rank would train alone.
 RESERVED_JOB_NAMES = ("bash", "interactive")
 LONGEST_NAME = 200
+# What the batch scripts set themselves: a job with another REPRO_RUNS writes where `repro status` does not look.
+OWN_VARIABLE = re.compile(r"REPRO_\w*|PYTHONPATH|MASTER_PORT")
+REMEDIES = {
+    "REPRO_STALL_S": "write stall_s into the profile",
+    "PYTHONPATH": "install packages in the environment that `setup` activates",
+    "MASTER_PORT": "leave it out",
+}
 
 
 def matching(label: str, value: object, pattern: re.Pattern[str], example: str) -> str:
@@ -132,6 +139,9 @@ def environment(value: object) -> dict[str, str]:
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
             raise UserError(f"env: {name!r} is not a variable name; use letters, digits and _")
         _refuse_secret(f"env sets {name}", name)
+        if OWN_VARIABLE.fullmatch(name):
+            remedy = REMEDIES.get(name, "set it in the shell you submit from")
+            raise UserError(f"env sets {name}, which the job's script sets: {remedy}")
         if isinstance(content, bool) or not isinstance(content, str | int | float):
             raise UserError(f'env: {name} is neither text nor a number; write it in quotes, like {name}: "1"')
         if "\0" in str(content) or "\n" in str(content):

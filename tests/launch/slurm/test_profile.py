@@ -103,6 +103,12 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
         ({"env": {"A-B": "1"}}, "not a variable name"),
         ({"env": {"A": True}}, "write it in quotes"),
         ({"env": {"A": "1\n2"}}, "line break"),
+        (
+            {"env": {"REPRO_RUNS": "/tmp/runs"}},
+            "env sets REPRO_RUNS, which the job's script sets: set it in the shell",
+        ),
+        ({"env": {"REPRO_STALL_S": 60}}, "write stall_s into the profile"),
+        ({"env": {"PYTHONPATH": "/opt/lib"}}, "`setup` activates"),
         ({"stage_data": "relative"}, "stage_data"),
         ({"stage_data": "$(reboot)"}, "stage_data"),
         ({"stage_data": "/tmp/$USER"}, "stage_data"),
