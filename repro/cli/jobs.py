@@ -82,7 +82,7 @@ def show_status(args: argparse.Namespace) -> None:
     if args.json:
         warn(result.notes)
         rows = [{**asdict(row), "ended": row.ended} for row in result.rows]
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(json.dumps(rows, indent=1))
     else:
         show(result)
 
@@ -106,9 +106,8 @@ def show_logs(args: argparse.Namespace) -> None:
 
 
 def _write(text: str) -> None:
-    """Writes to stdout at once, with ``?`` for characters that it cannot encode."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    """Writes to stdout at once."""
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

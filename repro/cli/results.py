@@ -60,7 +60,7 @@ def list_rows(args: argparse.Namespace) -> int:
     comparison = compare(args.paper)
     rows = rows_of(comparison)
     if args.json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(json.dumps(rows, indent=1))
     else:
         from repro.report.formats.terminal import rows_table
 

@@ -21,7 +21,7 @@ from repro.recipe import (
     load_recipe,
     scales_of,
 )
-from repro.record import read_records, withdrawn
+from repro.record import RECORD_FILE, read_records, withdrawn
 from repro.seeds import SeedChoice, show_seeds, unjudged
 from repro.yamls import read_yaml
 
@@ -123,7 +123,7 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
     except UserError as error:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
     before = _spec(recipe, spec.seed, set(), ())
-    return replace(before, done=(before.run_dir / "record.json").is_file())
+    return replace(before, done=(before.run_dir / RECORD_FILE).is_file())
 
 
 def without_scale(targets: Sequence[str], scale: str) -> list[str]:

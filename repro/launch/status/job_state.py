@@ -11,9 +11,9 @@ from pathlib import Path
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
 from repro.paths import runs_dir
+from repro.record import RECORD_FILE
 
 STATUS_FILE = "status.json"
-RECORD_FILE = "record.json"
 LOCK_FILE = ".lock"
 SILENT = 120.0  # seconds without news after which a run is not believed to be alive; it writes every 10
 
