@@ -124,7 +124,7 @@ def _in_queue(facts: RunFacts, queued: Queued) -> str:
         return "suspended"
     began, updated = moment(queued.start), moment(facts.status.get("updated"))
     fresh = state is not None and not (began and updated and updated < began)  # else an earlier attempt's
-    if queued.state == "COMPLETING" and (not fresh or state in UNDER_WAY):
+    if queued.state == "COMPLETING" and (not fresh or state in (*UNDER_WAY, "requeue")):
         return "ending"
     if not fresh:
         return "starting"

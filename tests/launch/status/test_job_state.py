@@ -42,6 +42,7 @@ QUEUE_STATES = [
     ("RUNNING", 0, 50, "failed", 5, "failed"),
     ("COMPLETING", 0, 50, "training", 5, "ending"),
     ("COMPLETING", 0, 50, None, 5, "ending"),
+    ("COMPLETING", 0, 50, "requeue", 5, "ending"),  # cancelled, or about to return to the queue
     ("COMPLETING", 0, 50, "stopped", 5, "stopped"),
     ("SUSPENDED", 0, 50, "training", 5, "suspended"),
 ]
