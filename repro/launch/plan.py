@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
-from repro.launch.cost import describe_cost
+from repro.launch.cost import describe_cost, describe_start
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.slurm.profile import Profile, load_profile
@@ -170,7 +170,11 @@ def job_name(target: str, scale: str) -> str:
 
 
 def summarise(plan: Plan) -> list[str]:
-    """Lines for the user: runs, GPU hours, what waits for what."""
+    """Lines for the user: runs, GPU hours, what waits for what.
+
+    Raises:
+        UserError: the time limit is too short for what is known of the runs.
+    """
     request, runs = plan.request, plan.runs
     queued = [spec for spec in plan.wanted if spec.run_id in plan.queued]
     recorded = len(plan.wanted) - len(runs) - len(queued)
@@ -187,7 +191,7 @@ def summarise(plan: Plan) -> list[str]:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
         plainly = " (without the settings given)" if request.overrides else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
-    lines += describe_cost(runs, plan.profile.resources)
+    lines += [*describe_cost(runs, plan.profile.resources), *describe_start(runs, plan.profile.resources)]
     lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
     if not all(job.tasks for job in plan.jobs):
         lines.append("waits: the tables for the end of every run above" + ", queued ones too" * bool(queued))

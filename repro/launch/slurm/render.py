@@ -94,6 +94,7 @@ def render_script(
         profile=profile,
         queue=profile.queue,
         resources=profile.resources,
+        warning=validation.WARNING_S,
         surroundings=profile.surroundings,
         container=_container(profile, places),
         strategy="ddp" if profile.resources.ranks > 1 else "auto",

@@ -191,7 +191,13 @@ def explain(facts: RunFacts, state: str) -> str:
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
     if state == "stopped" and facts.own.get("state") == "requeue":
-        return f"it saved itself and was not requeued; {resume}"
+        step = str(facts.own.get("step"))
+        where = (
+            f", at step {step} where it began: raise `time`"
+            if step == str(facts.own.get("resumed_from"))
+            else ""
+        )
+        return f"it saved itself and was not requeued{where}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
         return f"what it waits for has failed, so it will never start; `repro cancel {job}`"

@@ -166,6 +166,11 @@ def test_a_broken_status_file_is_no_error(submitted: Submission, slurm: FakeSlur
         ("TIMEOUT", {"state": "training"}, ["`repro submit` resumes"]),
         ("OUT_OF_MEMORY", {"state": "training"}, ["more memory"]),
         ("FAILED", {"state": "requeue"}, ["saved itself", "not requeued"]),
+        (
+            "FAILED",
+            {"state": "requeue", "step": 7, "resumed_from": 7},
+            ["at step 7 where it began: raise `time`"],
+        ),
         (None, {"state": "training", "updated": "2026-02-01T00:00:00Z"}, ["12_0 left", "Slurm says nothing"]),
         (None, None, ["before the run began", "repro logs"]),
     ],
