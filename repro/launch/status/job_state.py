@@ -191,12 +191,9 @@ def explain(facts: RunFacts, state: str) -> str:
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
     if state == "stopped" and facts.own.get("state") == "requeue":
-        step = str(facts.own.get("step"))
-        where = (
-            f", at step {step} where it began: raise `time`"
-            if step == str(facts.own.get("resumed_from"))
-            else ""
-        )
+        at = facts.own.get("step")
+        stuck = at is not None and at == facts.own.get("resumed_from")
+        where = f", at step {at} where it began: raise `time`" if stuck else ""
         return f"it saved itself and was not requeued{where}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
