@@ -137,7 +137,7 @@ def run_one(args: argparse.Namespace) -> int:
     settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
     if args.seeds is not None:
         runs = [
-            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings])
+            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *["--all"] * args.all])
             for s in SeedChoice.parse(args.seeds).of(recipe.seeds)
         ]
         return run_each(runs)
