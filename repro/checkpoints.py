@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -136,10 +137,11 @@ def read(path: Path, mmap: bool = False) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"no such checkpoint: {path}") from None
     except Exception as error:  # torch raises many kinds for damaged files
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(
-            f"{path} is not a readable checkpoint ({reason[:160]}); delete it to continue without it"
-        ) from None
+        reason = re.split(r"\.\s|\n", str(error))[0] or type(error).__name__
+        remedy = "delete it to continue without it"
+        if path.suffix != SUFFIX:  # a final model
+            remedy = "restore it from a copy, or delete the run's folder and run it again"
+        raise UserError(f"{path} is not a readable checkpoint ({reason}); {remedy}") from None
     if not isinstance(loaded, dict) or "state_dict" not in loaded:
         raise UserError(f"{path} is not a checkpoint: it has no state_dict")
     return loaded

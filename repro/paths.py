@@ -20,6 +20,12 @@ def results_dir() -> Path:
     return _folder("REPRO_RESULTS", PROJECT / "results")
 
 
+def published_dir() -> Path:
+    """The papers' numbers: ``published/`` of the results folder; that of the checkout where it has none."""
+    own = results_dir() / "published"
+    return own if own.is_dir() else PROJECT / "results" / "published"
+
+
 def data_dir() -> Path:
     """Prepared data stores: ``$REPRO_DATA`` or ``data/`` below the current folder."""
     return _folder("REPRO_DATA", Path("data"))

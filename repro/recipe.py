@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +115,15 @@ class Recipe:
         """Whether an undecided result was extended to more seeds, and is judged with 97.5 % intervals."""
         return self.config.get("extended_to") is not None
 
+    @cached_property
+    def config_hash(self) -> str:
+        """SHA-256 over the signature."""
+        return signature_hash(self.signature)
+
     @property
     def hash8(self) -> str:
-        """Eight hexadecimal digits of the SHA-256 over the signature."""
-        return signature_hash(self.signature)[:8]
+        """Its first eight hexadecimal digits."""
+        return self.config_hash[:8]
 
     def run_id(self, seed: int) -> str:
         """``<paper>/<recipe>/<scale>/s<seed>-<hash8>``, also the run's folder below :func:`runs_dir`."""

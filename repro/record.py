@@ -19,6 +19,7 @@ from repro.files import write_atomic
 
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
+RECORD_FILE = "record.json"  # in a run's folder
 LEDGER = "LEDGER.tsv"  # below results/runs; see repro/report/results/record_ledger.py
 
 
@@ -275,6 +276,21 @@ def withdrawn(runs: Path) -> frozenset[str]:
     lines = _read_text(path).split("\n") if path.is_file() else []
     cells = (line.split("\t") for line in lines)
     return frozenset(line[2] for line in cells if len(line) > 2 and line[1] == "withdrawn")
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record in a file.
+
+    Raises:
+        UserError: it cannot be read; of a run folder's own copy, says how to replace it.
+    """
+    try:
+        return RunRecord.from_json(_read_text(path), str(path))
+    except UserError as error:
+        remedy = (
+            "copy it anew from results/runs, or delete it: `repro run` then tests and records the run again"
+        )
+        raise UserError(f"{error}; {remedy}" if path.name == RECORD_FILE else str(error)) from None
 
 
 def _read_text(path: Path) -> str:

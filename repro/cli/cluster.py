@@ -119,7 +119,8 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
             state = "submitted" if job else "to submit"
         row = {"run_id": spec.run_id, "experiment": spec.experiment, "scale": spec.scale, "seed": spec.seed}
         script = str(entry.folder / job.script) if entry and job else None
-        rows.append({**row, "state": state, "name": name, "job": task, "script": script})
+        waits = plan.waits.get(spec.run_id, [])
+        rows.append({**row, "state": state, "name": name, "job": task, "script": script, "waits_for": waits})
     return rows
 
 

@@ -52,7 +52,7 @@ def list_data(args: argparse.Namespace) -> None:
 
     sources = list_sources()
     if args.json:
-        print(json.dumps(sources, indent=1, ensure_ascii=False))
+        print(json.dumps(sources, indent=1))
         return
     from tabulate import tabulate
 

@@ -17,6 +17,7 @@ def register(verbs: Verbs) -> None:
     status = verbs.add_parser("status", help="print the state of every run, submitted or local")
     _add_targets(status)
     status.add_argument("--json", action="store_true", help="one array with everything known about each run")
+    status.add_argument("--summary", action="store_true", help="print only the totals over all runs")
     status.add_argument(
         "--watch",
         nargs="?",
@@ -70,19 +71,25 @@ def show_status(args: argparse.Namespace) -> None:
 
     from repro.launch.status.board import show, warn, watch
     from repro.launch.status.state import survey
+    from repro.launch.status.summary import summarise
 
     if args.watch is not None and not 1 <= args.watch <= 86400:
         raise UserError(f"--watch must be from 1 to 86400 seconds, not {args.watch:g}")
-    if args.json and args.watch is not None:
-        raise UserError("--json prints one array; leave out --watch")
+    if args.watch is not None and (args.json or args.summary):
+        given = "--json" if args.json else "--summary"
+        raise UserError(f"{given} is printed once; leave out --watch")
     if args.watch is not None:
         watch(lambda: survey(args.targets, args.all), args.watch)
         return
     result = survey(args.targets, args.all)
-    if args.json:
+    if args.summary:
+        warn(result.notes)
+        summary = summarise(result.rows)
+        print(json.dumps([asdict(summary)], indent=1) if args.json else "\n".join(summary.lines))
+    elif args.json:
         warn(result.notes)
         rows = [{**asdict(row), "ended": row.ended} for row in result.rows]
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(json.dumps(rows, indent=1))
     else:
         show(result)
 
@@ -106,9 +113,8 @@ def show_logs(args: argparse.Namespace) -> None:
 
 
 def _write(text: str) -> None:
-    """Writes to stdout at once, with ``?`` for characters that it cannot encode."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    """Writes to stdout at once."""
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

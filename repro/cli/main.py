@@ -2,6 +2,7 @@
 """Parses the command line, calls the verb, and turns errors into one line and an exit code."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from repro.cli import (
     pictures,
     results,
     runs,
+    show,
     sync,
     verify,
 )
@@ -62,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         dashboard,
         sync,
         runs,
+        show,
         verify,
         data,
         infer,
@@ -79,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows ? for it
+            stream.reconfigure(errors="replace")
     try:
         code = _dispatch([a for a in words if a != "--debug"])
     except ReproError as error:

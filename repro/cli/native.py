@@ -8,6 +8,7 @@ from typing import Any
 
 from repro.cli.arguments import Verbs
 from repro.errors import EXIT_BAD_INPUT, UserError
+from repro.paths import runs_dir
 from repro.recipe import HEADER
 from repro.yamls import read_yaml
 
@@ -70,11 +71,14 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 
 
 def _run(arguments: list[str]) -> None:
+    from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, check_makers, check_together, explain
     from repro.tasks import Task
+    from repro.training.callbacks import Curves
+    from repro.training.progress import Progress
 
     class Cli(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -90,6 +94,15 @@ def _run(arguments: list[str]) -> None:
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 
+        def instantiate_trainer(self, **given: Any) -> Trainer:
+            trainer: Trainer = super().instantiate_trainer(**given)
+            bar, curves = trainer.progress_bar_callback, Curves()
+            if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
+                given_ones: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+                given_ones[given_ones.index(bar)] = Progress(curves)  # Lightning's own counts epochs
+                given_ones.insert(0, curves)
+            return trainer
+
     # LightningCLI and the launcher of further ranks both read these
     sys.argv = [sys.argv[0], *arguments]
     Cli(
@@ -97,6 +110,7 @@ def _run(arguments: list[str]) -> None:
         DataModule,
         subclass_mode_model=True,
         subclass_mode_data=True,
+        trainer_defaults={"default_root_dir": str(runs_dir())},
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,

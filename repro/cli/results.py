@@ -7,7 +7,7 @@ from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
-from repro.paths import results_dir
+from repro.paths import published_dir, results_dir
 from repro.record import Damage, read_records
 from repro.report.formats.text import clean
 
@@ -48,7 +48,7 @@ def register(verbs: Verbs) -> None:
 
 def complete_papers(prefix: str, **_: object) -> list[str]:
     """Shell completion: keys of the published papers."""
-    return sorted(p.stem for p in (results_dir() / "published").glob(f"{prefix}*.yaml"))
+    return sorted(p.stem for p in published_dir().glob(f"{prefix}*.yaml"))
 
 
 def list_rows(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def list_rows(args: argparse.Namespace) -> int:
     comparison = compare(args.paper)
     rows = rows_of(comparison)
     if args.json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(json.dumps(rows, indent=1))
     else:
         from repro.report.formats.terminal import rows_table
 

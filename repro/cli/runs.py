@@ -1,4 +1,4 @@
-"""Verbs about experiments: config, params, run, reproduce, show."""
+"""Verbs about experiments: config, params, run, reproduce."""
 
 import argparse
 import json
@@ -19,6 +19,7 @@ from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.stop import StopRequest
 from repro.yamls import parse_yaml
 
+FEW = 10  # numbers that are shown after a run
 SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 
 
@@ -38,6 +39,7 @@ def register(verbs: Verbs) -> None:
     which = run.add_mutually_exclusive_group()
     which.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
     which.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
+    run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
     run.set_defaults(handler=run_one)
 
     reproduce = verbs.add_parser(
@@ -51,13 +53,6 @@ def register(verbs: Verbs) -> None:
     reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     reproduce.add_argument("--dry-run", action="store_true", help="only print what would run")
     reproduce.set_defaults(handler=reproduce_all)
-
-    show = verbs.add_parser(
-        "show", help="print a run's configuration, metrics and curve; of two runs, their differences"
-    )
-    show.add_argument("runs", nargs="+", metavar="RUN", help="run id, run folder or record file")
-    show.add_argument("--json", action="store_true")
-    show.set_defaults(handler=show_runs)
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
@@ -142,7 +137,7 @@ def run_one(args: argparse.Namespace) -> int:
     settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
     if args.seeds is not None:
         runs = [
-            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings])
+            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *["--all"] * args.all])
             for s in SeedChoice.parse(args.seeds).of(recipe.seeds)
         ]
         return run_each(runs)
@@ -151,7 +146,7 @@ def run_one(args: argparse.Namespace) -> int:
     with StopRequest() as request:  # before the imports, which take seconds
         record = _run(recipe, seed, shlex.join(words), request)
     if is_leader():
-        conclude(record)
+        conclude(record, args.all)
     return EXIT_OK
 
 
@@ -214,14 +209,14 @@ def is_leader() -> bool:
     return not getattr(rank_zero_only, "rank", 0)
 
 
-def conclude(record: RunRecord) -> None:
-    """After a run: regenerates the tables, prints the run's table and the paths of page and plots."""
+def conclude(record: RunRecord, every: bool = False) -> None:
+    """After a run: regenerates the tables, prints the run's first numbers or all, and the paths of page and plots."""
     from repro.report.formats.terminal import terminal_table
     from repro.report.render import write_tables
 
     write_tables()
     print()
-    print(terminal_table([record]))
+    print(terminal_table([record], None if every else FEW))
     print(f"\nrun     {runs_dir() / record.run_id}")
     print(f"page    {results_dir() / 'index.html'}")
     print(f"plots   {results_dir() / 'plots'}")
@@ -251,41 +246,3 @@ def reproduce_all(args: argparse.Namespace) -> int:
         write_tables()
         print(f"tables  {results_dir() / 'tables'}\npage    {results_dir() / 'index.html'}")
     return code
-
-
-def show_runs(args: argparse.Namespace) -> None:
-    from repro.report.formats.terminal import diff_runs, show_run
-
-    if len(args.runs) > 2:
-        raise UserError(f"show takes one run or two, not {len(args.runs)}")
-    records = [find_record(word) for word in args.runs]
-    if args.json:
-        print(json.dumps([json.loads(r.to_json()) for r in records], indent=1, ensure_ascii=False))
-    elif len(records) == 1:
-        print(show_run(records[0]))
-    else:
-        print(diff_runs(*records))
-
-
-def find_record(word: str) -> RunRecord:
-    """A record by run id, run folder or file.
-
-    Raises:
-        UserError: nothing of that name has a record; nearest run ids offered, or what state the run is in.
-    """
-    for path in (Path(word), Path(word) / "record.json", runs_dir() / word / "record.json"):
-        if path.is_file():
-            return RunRecord.from_json(path.read_text(encoding="utf-8"), str(path))
-    records = read_records(results_dir() / "runs")
-    matches = [r for r in records.good if word in (r.run_id, r.path.removesuffix(".json"))]
-    if matches:
-        return max(matches, key=lambda r: r.finished)
-    for damage in records.damaged:
-        if word == damage.path.removesuffix(".json"):
-            raise UserError(str(damage))
-    status = runs_dir() / word / "status.json"
-    if status.is_file():
-        state = json.loads(status.read_text(encoding="utf-8"))
-        raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
-    close = nearest(word, [r.run_id for r in records.good])
-    raise UserError(f"no run {word!r} has a record{close}; `repro run` makes one")

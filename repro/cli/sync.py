@@ -49,7 +49,7 @@ def sync_runs(args: argparse.Namespace) -> int:
         if not args.json:
             print(results[-1].line, flush=True)
     if args.json:
-        print(json.dumps([dataclasses.asdict(result) for result in results], indent=1, ensure_ascii=False))
+        print(json.dumps([dataclasses.asdict(result) for result in results], indent=1))
     elif not results:
         print("nothing to send: no run here logged to W&B")
     good = ("complete", "planned", "running")

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from repro.cli.arguments import Verbs
-from repro.cli.runs import find_record, require_writable
+from repro.cli.runs import require_writable
+from repro.cli.show import find_record
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import PROJECT, results_dir
 from repro.record import RunRecord, read_records, withdrawn
@@ -43,7 +44,7 @@ def verify_record(args: argparse.Namespace) -> int:
     outcome = Outcome(now, name, digest, comparison.outcome, comparison.same_build, comparison.detail)
     keep(results_dir(), outcome)
     if args.json:
-        print(json.dumps([_as_json(record, outcome, comparison)], indent=1, ensure_ascii=False))
+        print(json.dumps([_as_json(record, outcome, comparison)], indent=1))
     else:
         if not loud:
             print(*(f"{line}\n" for line in rerun.last_lines), sep="", end="", file=sys.stderr)

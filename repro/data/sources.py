@@ -11,6 +11,7 @@ from repro.data.store.manifest import Manifest
 from repro.data.store.options import Options
 from repro.data.store.variants import store_path, variants
 from repro.errors import UserError
+from repro.files import alone
 
 
 def list_sources() -> list[dict[str, Any]]:
@@ -128,7 +129,11 @@ def ensure_generated(name: str, variant: str) -> bool:
     data_set = find_data_set(name)
     variant = variant or data_set.default_variant
     options = data_set.options_of(variant)
-    if not data_set.generated or options.tokenizer is not None or store_path(name, variant).exists():
+    place = store_path(name, variant)
+    if not data_set.generated or options.tokenizer is not None or place.exists():
         return False
-    prepare(name, vocab_size=options.vocab_size, size=options.size, level=options.level)
+    with alone(place.parent):  # all ranks of a job come here at once
+        if place.exists():
+            return False
+        prepare(name, vocab_size=options.vocab_size, size=options.size, level=options.level)
     return True

@@ -9,12 +9,12 @@ from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask
 from repro.experiment.resume import Resume
-from repro.experiment.session import MODEL_FILE, RECORD_FILE
+from repro.experiment.session import MODEL_FILE
 from repro.models.body import Body
 from repro.models.decoder_lm import DecoderLM
 from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
-from repro.record import RunRecord
+from repro.record import RECORD_FILE, read_record
 
 _BODY = "net.body."
 
@@ -46,8 +46,7 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
             f"{recipe.experiment} starts from {before.run_id(seed)}, which has not finished here; run it first: "
             f"repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
-    text = (folder / RECORD_FILE).read_text(encoding="utf-8")
-    record = RunRecord.from_json(text, str(folder / RECORD_FILE))
+    record = read_record(folder / RECORD_FILE)
     weights = _model_of(folder, before, None if recipe.start_with == "body" else vocabulary)
     try:
         if recipe.start_with == "body":

@@ -15,11 +15,10 @@ from repro.experiment import facts
 from repro.experiment.attention import attention_sheet, short_sample
 from repro.experiment.build import AnyTask
 from repro.experiment.memory_pictures import profiles, read_example
-from repro.experiment.session import RECORD_FILE, Run
+from repro.experiment.session import Run
 from repro.models import EncoderDecoder
 from repro.paths import results_dir
-from repro.recipe import signature_hash
-from repro.record import RunRecord, write_atomic, write_record
+from repro.record import RECORD_FILE, RunRecord, write_atomic, write_record
 from repro.tasks.contact_sheets import sheet_of
 from repro.tasks.translation import Translation
 from repro.tracking import labels
@@ -61,7 +60,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         run_id=recipe.run_id(current.seed),
         command=command,
         config=recipe.config,
-        config_hash=signature_hash(recipe.signature),
+        config_hash=recipe.config_hash,
         commit=current.source.commit,
         dirty=current.source.dirty,
         versions=facts.versions(),
@@ -152,7 +151,7 @@ def artifacts(result: RunRecord, outputs: str | None) -> list[dict[str, Any]]:
     """Artifacts of a run: its weights, by their hash alone, and its record, with the decoded outputs if small."""
     name = tracking.wandb_id(result.run_id)
     facts = {"run_id": result.run_id, "steps": result.steps, "parameters": result.parameters}
-    files = {"record.json": result.to_json() + "\n"}
+    files = {RECORD_FILE: result.to_json() + "\n"}
     if outputs is not None and len(outputs.encode()) <= labels.OUTPUTS_LIMIT:
         files["outputs.txt"] = outputs
     built = [labels.artifact("record", f"record-{name}", {**facts, "finished": result.finished}, files=files)]

@@ -21,10 +21,10 @@ from repro.experiment import checkpoint
 from repro.experiment.initial_weights import begin_from, go_on_from
 from repro.experiment.recording import known_at_start, record
 from repro.experiment.resume import Resume, find
-from repro.experiment.session import MODEL_FILE, RECORD_FILE, Run, prepare
+from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.recipe import Recipe
-from repro.record import RunRecord, write_atomic
+from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.stop import StopRequest
 from repro.tasks.lightning_private import end_at
 from repro.training.callbacks import read_status
@@ -177,9 +177,9 @@ def part() -> None:
 
 
 def finished_record(folder: Path) -> RunRecord | None:
-    """The record of a run that is done, or None."""
+    """The record of a run that is done, or None; a UserError where it is damaged."""
     path = folder / RECORD_FILE
-    return RunRecord.from_json(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
+    return read_record(path) if path.exists() else None
 
 
 @contextlib.contextmanager

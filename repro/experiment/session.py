@@ -27,7 +27,6 @@ from repro.training.stopping import Stopping
 from repro.training.watchdog import Watchdog, stall_limit
 
 MODEL_FILE = "model.pt"
-RECORD_FILE = "record.json"
 STALLED_S = 3.0  # for W&B
 
 

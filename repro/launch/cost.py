@@ -6,7 +6,8 @@ from typing import Any
 
 from repro.errors import UserError
 from repro.launch.slurm.profile import Resources
-from repro.launch.slurm.validation import hours
+from repro.launch.slurm.validation import WARNING_S, hours
+from repro.launch.status.job_state import read_status
 from repro.launch.targets import RunSpec
 from repro.recipe import load_recipe
 
@@ -73,3 +74,26 @@ def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
     most = f", at most {len(specs) * gpus * limit:.4g} GPU hours" if gpus else ""
     lines.append(f"allocated: {len(specs)} x {allocation} for up to {resources.time} an attempt{most}")
     return lines
+
+
+def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
+    """A line that says how long earlier attempts took to come to their first step, where there were any.
+
+    Raises:
+        UserError: none of them would have come to a step within the time limit.
+    """
+    folders = dict.fromkeys(spec.run_dir.parent for spec in specs)
+    told = (read_status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
+    seconds = sorted(s for s in told if isinstance(s, int))
+    if not seconds:
+        return []
+    taken = f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"
+    left = round(3600 * hours(resources.time)) - WARNING_S
+    if seconds[0] >= left:
+        raise UserError(
+            f"time: {resources.time} of the cluster profile leaves {left} s until a run is asked to save, and earlier "
+            f"attempts took {taken} to their first step; raise it"
+        )
+    return [
+        f"start-up of earlier attempts: {taken} to the first step, of {left} s until a run is asked to save"
+    ]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
-from repro.launch.cost import describe_cost
+from repro.launch.cost import describe_cost, describe_start
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.slurm.profile import Profile, load_profile
-from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
+from repro.launch.slurm.render import LARGEST_ARRAY, Places, check_syntax, current_places, render_script
 from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
 from repro.recipe import Overrides
@@ -54,6 +54,7 @@ class Plan:
         wanted: every run that the targets mean, and those that must come first.
         added: those of them that no target names.
         queued: tasks in the queue, by run id.
+        leaving: cancelled tasks that have not ended yet, by run id.
     """
 
     request: Request
@@ -63,11 +64,26 @@ class Plan:
     wanted: tuple[RunSpec, ...]
     added: tuple[RunSpec, ...]
     queued: Mapping[str, str]
+    leaving: Mapping[str, str]
 
     @property
     def runs(self) -> list[RunSpec]:
         """The runs to be submitted."""
         return [spec for job in self.jobs for spec in job.tasks.values()]
+
+    @property
+    def waits(self) -> dict[str, list[str]]:
+        """What runs wait for, by run id: runs that must succeed, and cancelled tasks that are still saving."""
+        runs = {task: run for run, task in (*self.queued.items(), *self.leaving.items())}
+        jobs = {job.name: job for job in self.jobs}
+        found = {}
+        for job in self.jobs:
+            tasks = [f"{runs[task]} (task {task})" for task in job.waits_for]
+            tasks += [f"the cancelled task {task} to save itself" for task in job.ends if task in runs]
+            for index, spec in job.tasks.items():
+                before = [jobs[job.follows].tasks[index].run_id] if job.follows else []
+                found[spec.run_id] = before + tasks
+        return {run: before for run, before in found.items() if before}
 
     def script(self, job: PlannedJob, ids: Mapping[str, int] | None = None) -> str:
         """A job's script.
@@ -81,12 +97,13 @@ class Plan:
         return render_script(job, self.profile, self.places, dependency(job, known), self.request.comment)
 
 
-def make_plan(request: Request, queued: Mapping[str, str]) -> Plan:
+def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str, str] | None = None) -> Plan:
     """Resolves targets, leaves out what is done or queued, arranges the rest, and renders every script once.
 
     Args:
         request: what the user asks for.
         queued: tasks in the queue, by run id.
+        leaving: cancelled tasks that have not ended yet, by run id; their runs are queued again, behind them.
 
     Raises:
         UserError: anything named that does not exist or cannot be used.
@@ -99,15 +116,20 @@ def make_plan(request: Request, queued: Mapping[str, str]) -> Plan:
     _refuse_typed_secrets(request, profile)
     if request.comment is not None:
         validation.remark(request.comment)
+    if len(request.seeds.named) > LARGEST_ARRAY:
+        raise UserError(
+            f"--seeds names {len(request.seeds.named)} seeds; a job array holds {LARGEST_ARRAY} runs: name fewer"
+        )
     wanted = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
     todo = needed(wanted, queued)
     name = job_name(request.targets[0], request.scale)
-    jobs = arrange(todo, queued, name)
+    leaving = leaving or {}
+    jobs = arrange(todo, queued, name, leaving)
     if jobs and request.tables:
         waiting = [queued[spec.run_id] for spec in wanted if spec.run_id in queued]
         jobs = (*jobs, tables_job(jobs, waiting, name))
     places = current_places(submission_name())
-    plan = Plan(request, profile, places, jobs, (*todo.added, *wanted), todo.added, queued)
+    plan = Plan(request, profile, places, jobs, (*todo.added, *wanted), todo.added, queued, leaving)
     for job in jobs:
         check_syntax(plan.script(job))
     return plan
@@ -148,7 +170,11 @@ def job_name(target: str, scale: str) -> str:
 
 
 def summarise(plan: Plan) -> list[str]:
-    """Lines for the user: runs, GPU hours, what waits for what."""
+    """Lines for the user: runs, GPU hours, what waits for what.
+
+    Raises:
+        UserError: the time limit is too short for what is known of the runs.
+    """
     request, runs = plan.request, plan.runs
     queued = [spec for spec in plan.wanted if spec.run_id in plan.queued]
     recorded = len(plan.wanted) - len(runs) - len(queued)
@@ -165,10 +191,14 @@ def summarise(plan: Plan) -> list[str]:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
         plainly = " (without the settings given)" if request.overrides else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
-    lines += describe_cost(runs, plan.profile.resources)
-    if len(plan.jobs) > 1:
-        ids = {job.name: job.name for job in plan.jobs}
-        for job in plan.jobs:
-            content = f"{len(job.tasks)} run{'s' * (len(job.tasks) > 1)}" if job.tasks else "tables"
-            lines.append(f"job {job.name}: {content}, {dependency(job, ids) or 'at once'}")
+    lines += [*describe_cost(runs, plan.profile.resources), *describe_start(runs, plan.profile.resources)]
+    lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
+    if not all(job.tasks for job in plan.jobs):
+        lines.append("waits: the tables for the end of every run above" + ", queued ones too" * bool(queued))
     return lines
+
+
+def listed(words: Sequence[str], most: int = 3) -> str:
+    """The first of some words, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

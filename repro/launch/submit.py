@@ -22,6 +22,7 @@ from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.sbatch import Unanswered, submit_script
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.launch.status.ledger import Job, Submission, Task, ledger_dir, read_submissions, write_submission
+from repro.launch.status.state import cancelled
 from repro.record import write_atomic
 
 COMMENT = re.compile(r"repro:(?P<submission>[^: ]+):(?P<job>[^: ]+)( .*)?")
@@ -39,7 +40,7 @@ def dry_run(request: Request) -> tuple[Plan, list[str]]:
             tasks = queue.in_queue()
         except UserError as error:
             unknown = f"what is queued is not known here: {error}"
-    plan = make_plan(request, queued_runs(submissions, tasks))
+    plan = make_plan(request, *queued_runs(submissions, tasks))
     if plan.jobs:
         read_sources()  # what would stop the snapshot
     return plan, [*summarise(plan), *([unknown] if unknown else [])]
@@ -70,7 +71,7 @@ def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
             updated = completed(entry, tasks)
             if updated != entry:
                 write_submission(updated)
-        plan = make_plan(request, queued_runs(submissions, tasks))
+        plan = make_plan(request, *queued_runs(submissions, tasks))
         for line in summarise(plan):
             say(line)
         if not plan.jobs:
@@ -102,16 +103,25 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def queued_runs(submissions: Iterable[Submission], tasks: Mapping[str, queue.Queued]) -> dict[str, str]:
-    """The task of each run in the queue: ``{run_id: "12_0"}``."""
-    runs = {}
+def queued_runs(
+    submissions: Iterable[Submission], tasks: Mapping[str, queue.Queued]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The task of each run in the queue, ``{run_id: "12_0"}``; apart from them, those whose task was cancelled.
+
+    A cancelled task stays in the queue while its ranks save, for up to Slurm's ``KillWait`` (30 s).
+    """
+    runs: dict[str, str] = {}
+    ending: set[str] = set()
     for entry in submissions:
         for job in completed(entry, tasks).jobs:
             for task in job.tasks:
                 queued = tasks.get(f"{job.job_id}_{task.index}")
                 if queued is not None and _may_be_of(entry, queued):
-                    runs[task.run_id] = queued.job
-    return runs
+                    runs[task.run_id] = queued.job  # the newest submission's
+                    if queued.state == "COMPLETING" and queued.job in cancelled(entry):
+                        ending.add(queued.job)
+    leaving = {run: job for run, job in runs.items() if job in ending}
+    return {run: job for run, job in runs.items() if run not in leaving}, leaving
 
 
 def _may_be_of(entry: Submission, task: queue.Queued) -> bool:
@@ -159,7 +169,7 @@ def carry_out(plan: Plan) -> Submission:
 
 def _job(job: PlannedJob) -> Job:
     tasks = (Task(i, run.experiment, run.scale, run.seed, run.run_id) for i, run in job.tasks.items())
-    after = (job.follows,) if job.follows else (*job.waits_for, *job.ends)
+    after = tuple(name for name in (job.follows, *job.waits_for, *job.ends) if name)
     return Job(job.name, f"{job.name.replace('/', '-')}.sbatch", None, after, tuple(tasks))
 
 

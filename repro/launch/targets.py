@@ -12,7 +12,7 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm.validation import setting
-from repro.paths import results_dir
+from repro.paths import published_dir, results_dir
 from repro.recipe import (
     SCALES,
     Overrides,
@@ -20,9 +20,8 @@ from repro.recipe import (
     experiments,
     load_recipe,
     scales_of,
-    signature_hash,
 )
-from repro.record import read_records, withdrawn
+from repro.record import RECORD_FILE, read_records, withdrawn
 from repro.seeds import SeedChoice, show_seeds, unjudged
 from repro.yamls import read_yaml
 
@@ -124,7 +123,7 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
     except UserError as error:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
     before = _spec(recipe, spec.seed, set(), ())
-    return replace(before, done=(before.run_dir / "record.json").is_file())
+    return replace(before, done=(before.run_dir / RECORD_FILE).is_file())
 
 
 def without_scale(targets: Sequence[str], scale: str) -> list[str]:
@@ -159,15 +158,14 @@ def _spec(
 ) -> RunSpec:
     data = recipe.config.get("data")
     arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
-    config_hash = signature_hash(recipe.signature)
     return RunSpec(
         experiment=recipe.experiment,
         scale=recipe.scale,
         seed=seed,
         run_id=recipe.run_id(seed),
         run_dir=recipe.run_dir(seed),
-        config_hash=config_hash,
-        done=(recipe.experiment, recipe.scale, seed, config_hash) in recorded,
+        config_hash=recipe.config_hash,
+        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in recorded,
         settings=settings,
         stores=tuple(
             store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)
@@ -227,7 +225,7 @@ def _no_such_table(target: str, paper: str, table: str, row: str, cells: list[tu
 
 
 def _published_rows(paper: str) -> dict[str, list[str]]:
-    path = results_dir() / "published" / f"{paper}.yaml"
+    path = published_dir() / f"{paper}.yaml"
     if not path.is_file():
         return {}
     tables = (read_yaml(path) or {}).get("tables") or []

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repro.record import RECORD_FILE
 from repro.tracking.fragments import environment, fragments_of, is_synced
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ PATIENCE_S = 120.0  # for one fragment, and
 BYTES_PER_S = 50_000  # of it at least
 ABOUT_FILE = "about.json"  # id and project of the run
 SUMMARY_MARK = "summary.synced"
-RECORD_FILE = "record.json"
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,7 @@ class StatusFile(Callback):
         self.every_s = every_s
         self.facts: dict[str, Any] = {}
         self._written = 0.0
+        self._began = float(os.environ.get("REPRO_BEGAN") or 0)  # the job, seconds since 1970; 0 outside one
 
     def begin(self, resumed_from: int) -> None:
         """Counts this start of the run and writes it to the file."""
@@ -173,6 +174,9 @@ class StatusFile(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
+        if trainer.global_step > self.facts.get("resumed_from", 0):
+            self._note_startup()
+            self._began = 0
         if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
             seconds = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
             self.write(
@@ -181,9 +185,16 @@ class StatusFile(Callback):
 
     def write(self, state: str, **values: object) -> None:
         """Writes the state with the latest figures."""
+        if state in ("starting", "requeue"):
+            self._note_startup()
         self._written = time.monotonic()
         body = {**self.facts, "tokens": self.curves.tokens, **self.curves.latest, **values}
         self._put(state, body)
+
+    def _note_startup(self) -> None:
+        """Keeps how long this attempt has taken so far without a step."""
+        if self._began:
+            self.facts["startup_s"] = round(time.time() - self._began)
 
     def fail(self, message: str) -> None:
         """Writes why the run failed; any rank may. The first message is kept, as it is nearest to the cause."""

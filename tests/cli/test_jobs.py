@@ -38,10 +38,19 @@ def full(workshop: Workshop, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) 
 def test_status_is_a_table(full: FakeSlurm) -> None:
     said = call("status")
     assert said.code == 0
-    assert [line.split()[:4] for line in said.out.splitlines()[1:]] == [
+    assert [line.split()[:4] for line in said.out.splitlines()[4:]] == [
         [FIRST, "training", "12_0", "3/9"],
         [SECOND, "queued", "(Priority)", "12_1"],
     ]
+
+
+def test_status_sums_up(full: FakeSlurm) -> None:
+    lines = call("status").out.splitlines()
+    assert lines[:3] == ["2 runs: 1 running, 1 queued", lines[1], ""]
+    assert call("status", "--summary").out.splitlines() == lines[:2]
+    (summary,) = call("status", "--summary", "--json").json()
+    assert (summary["running"], summary["queued"], summary["done"]) == (1, 1, 0)
+    call("status", "--summary", "--watch", "5").refused("--summary is printed once")
 
 
 def test_status_as_one_array(full: FakeSlurm) -> None:

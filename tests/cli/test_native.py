@@ -47,6 +47,19 @@ def test_fit_validate_and_test_from_a_checkpoint(config: Path, fitted: Path) -> 
     assert call("validate", "--config", str(config), "--seed_everything", "4").out != validated.out
 
 
+def test_files_go_below_the_runs_folder_and_the_bar_counts_updates(config: Path, workshop: Workshop) -> None:
+    given = yaml.safe_load(config.read_text())
+    for key in ("logger", "enable_progress_bar", "default_root_dir"):
+        del given["trainer"][key]
+    config.write_text(yaml.safe_dump(given))
+    said = call("fit", "--config", str(config))
+    assert said.code == 0, said.err
+    assert "step 1/1" in said.err
+    assert "Epoch" not in said.out + said.err
+    assert (workshop.runs / "lightning_logs" / "version_0" / "config.yaml").is_file()
+    assert not (workshop.root / "lightning_logs").exists()
+
+
 def test_a_damaged_checkpoint_is_refused(config: Path, fitted: Path) -> None:
     fitted.write_bytes(fitted.read_bytes()[:500])
     call("test", "--config", str(config), "--ckpt_path", str(fitted)).refused(

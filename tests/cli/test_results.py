@@ -1,11 +1,15 @@
 """list, tables, completion, submit --dry-run, doctor."""
 
+import io
+import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from repro.cli.main import main
 from repro.paths import results_dir
 from repro.record import LEDGER
 from tests.conftest import TrainedRun
@@ -49,6 +53,31 @@ def test_list_shows_published_value_and_verdict(workshop: Workshop) -> None:
     row = next(line for line in lines if "table2:transformer-big" in line and "bleu_en_de" in line)
     assert "28.4" in row
     assert "no recipe" in row
+
+
+def test_published_numbers_are_listed_whatever_the_results_folder(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RESULTS", str(workshop.root / "elsewhere"))
+    assert "28.4" in call("list", PAPER).out
+    call("list", "reformre").refused("nearest: reformer")
+
+
+def test_a_terminal_without_the_characters_shows_others(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (("list", PAPER), ("list", PAPER, "--json")):
+        said = call(*words).out
+        terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
+        monkeypatch.setattr(sys, "stdout", terminal)
+        with pytest.raises(SystemExit) as stop:
+            main(list(words))
+        assert stop.value.code == 0
+        terminal.seek(0)
+        shown = terminal.read()
+        assert shown == said.encode("ascii", "replace").decode()
+        assert "--json" not in words or json.loads(shown) == json.loads(said), "nothing is lost"
+        assert "--json" in words or "?" in shown
 
 
 def test_tables_are_up_to_date_after_a_run_and_check_sees_a_change(own_run: TrainedRun) -> None:

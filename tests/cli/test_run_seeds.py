@@ -52,6 +52,11 @@ def test_after_a_run_that_was_asked_to_stop_none_is_begun(
         codes += [1, code]
 
 
+def test_every_run_shows_all_of_its_numbers_where_that_is_asked_for(workshop: Workshop, asked: Asked) -> None:
+    assert call("run", TINY, "--scale", "cpu", "--seeds", "1-2", "--all").code == 0
+    assert asked[0] == [tiny_words(1, "--all"), tiny_words(2, "--all")]
+
+
 def test_a_signal_waits_for_the_run_and_begins_no_other(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +101,7 @@ def test_run_begins_with_the_first_judged_seed_and_says_which_is_not_judged(
 
     ran: list[tuple[int, str]] = []
     monkeypatch.setattr(running, "run", lambda recipe, seed, command, *_: ran.append((seed, command)))
-    monkeypatch.setattr(runs, "conclude", lambda record: None)
+    monkeypatch.setattr(runs, "conclude", lambda *_: None)
     workshop.recipe(f"seeds: 11-15\n{RECIPE}")
     said = call("run", TINY, "--scale", "cpu", *words)
     assert said.code == 0, said.err

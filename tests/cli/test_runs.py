@@ -161,6 +161,22 @@ def test_show_one_run_by_id_folder_and_record(trained: TrainedRun) -> None:
     assert shown == json.loads(trained.workshop.records()[0].read_text())
 
 
+def test_show_takes_the_unique_beginning_of_a_run_id(trained: TrainedRun) -> None:
+    folder = f"{TINY}/cpu"
+    by_id = call("show", trained.run_id).out
+    assert call("show", f"{folder}/s1").out == call("show", trained.run_id[:-3]).out == by_id
+    other = trained.workshop.runs / folder / "s11-01234567" / "status.json"
+    other.parent.mkdir()
+    other.write_text('{"state": "training", "step": 5}')
+    try:
+        assert call("show", f"{folder}/s1").out == by_id, "of seed 1, not of seed 11"
+        call("show", f"{folder}/s11").refused("s11-01234567 has no record yet")
+        call("show", f"{folder}/s").refused("2 runs begin with", trained.run_id)
+    finally:
+        other.unlink()
+        other.parent.rmdir()
+
+
 def test_show_finds_a_record_whose_run_folder_is_gone(
     trained: TrainedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

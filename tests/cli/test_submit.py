@@ -217,7 +217,17 @@ def test_json_has_an_object_for_each_run(site: Workshop, cluster: FakeCluster) -
     assert states("--seeds", "2") == [(1, "queued", "1_0"), (2, "submitted", "2_0")]
     assert states("--seeds", "11-12", "--dry-run") == [(11, "to submit", None), (12, "to submit", None)]
     row = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "1", "--json").json()[0]
-    assert set(row) == {"run_id", "experiment", "scale", "seed", "state", "name", "job", "script"}
+    assert set(row) == {
+        "run_id",
+        "experiment",
+        "scale",
+        "seed",
+        "state",
+        "name",
+        "job",
+        "script",
+        "waits_for",
+    }
 
 
 def test_recorded_runs_are_said_to_be(site: Workshop) -> None:

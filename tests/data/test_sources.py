@@ -1,18 +1,21 @@
 """Obtaining raw text: from files, from the hub (a stand-in), generated; and every refusal."""
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
 import lzma
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from repro.data import registry
+from repro.data import registry, sources
 from repro.data.registry import DATA_SETS
 from repro.data.sources import ensure_generated, list_sources, prepare, verify
 from repro.data.store.data_set import DataSet, Hub
@@ -354,6 +357,22 @@ def test_only_generated_stores_are_made_on_their_own(data_folder: Path) -> None:
     assert not ensure_generated("numbers-en-de", "bpe290-n200")
     assert not ensure_generated("multi30k", "bpe8000")
     assert not (data_folder / "multi30k").exists()
+
+
+def test_ranks_that_come_at_once_make_one_store(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, made = threading.Barrier(2), list[str]()
+
+    def make(name: str, **_: object) -> None:
+        made.append(name)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # the other one, if it comes here too
+        (data_folder / name / "bpe290-n200").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(sources, "prepare", make)
+    with ThreadPoolExecutor(2) as ranks:
+        told = list(ranks.map(lambda _: ensure_generated("numbers-en-de", "bpe290-n200"), range(2)))
+    assert made == ["numbers-en-de"]
+    assert sorted(told) == [False, True]
 
 
 def test_sources_need_no_heavy_import() -> None:

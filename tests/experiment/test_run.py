@@ -13,10 +13,10 @@ from repro.errors import ReproError, UserError
 from repro.experiment import checkpoint, session
 from repro.experiment import run as running
 from repro.experiment.run import claimed, run
-from repro.experiment.session import MODEL_FILE, RECORD_FILE, prepare
+from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
 from repro.recipe import Recipe, load_recipe
-from repro.record import RunRecord
+from repro.record import RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
 from tests.workshop import TINY, Workshop
 

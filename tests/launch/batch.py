@@ -89,7 +89,7 @@ def run_batch(script: str, root: Path, ranks: str = "", **variables: str) -> End
     )  # fmt: skip
     left = {p.name for p in sorted(root.rglob("*")) if p not in before}
     assert left <= {"calls.jsonl", "environment.json"}, left
-    assert not list(logs.glob(".*"))
+    assert not list(logs.glob(".started-*"))
     notes, seen = tools / "calls.jsonl", tools / "environment.json"
     calls = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     environment = json.loads(seen.read_text()) if seen.exists() else {}

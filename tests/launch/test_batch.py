@@ -74,9 +74,30 @@ def test_a_restart_beyond_the_bound_ends_at_once(here: Places, tmp_path: Path) -
     )
 
 
-def status(here: Places, state: str) -> str:
+def status(here: Places, state: str, step: int = 7, resumed_from: int = 3) -> str:
     folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
-    return f'mkdir -p {folder}; echo \'{{"state": "{state}"}}\' > {folder}/status.json'
+    text = f'{{"state": "{state}", "step": {step}, "max_steps": 9, "resumed_from": {resumed_from}}}'
+    return f"mkdir -p {folder}; echo '{text}' > {folder}/status.json"
+
+
+def attempts(here: Places, folder: Path, *ranks: str) -> list[bool]:
+    """Whether each attempt of a job, one after the other, was requeued."""
+    found = []
+    for i, one in enumerate(ranks):
+        ended = run_batch(script(here, max_requeues=9), folder / str(i), f"{one}; exit 75")
+        found.append(bool(ended.of("scontrol")))
+        assert ("two attempts in a row made no new step" in ended.out) == (not found[-1])
+    return found
+
+
+def test_two_attempts_in_a_row_without_a_new_step_end_the_requeues(here: Places, tmp_path: Path) -> None:
+    stuck, well, silent = status(here, "requeue", 3), status(here, "requeue"), "true"
+    assert attempts(here, tmp_path / "a", stuck, stuck) == [True, False]
+    assert attempts(here, tmp_path / "b", silent, stuck) == [True, False]
+    assert attempts(here, tmp_path / "c", well, stuck, well, silent, well, stuck) == [True] * 6
+    assert attempts(here, tmp_path / "d", silent) == [False], "the same job"
+    ended = run_batch(script(here), tmp_path / "e", f"{stuck}; exit 75", SLURM_JOB_ID="14")
+    assert ended.of("scontrol") == REQUEUE, "another job"
 
 
 def test_a_killed_rank_hides_no_request(here: Places, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from repro.errors import UserError
-from repro.launch.cost import Expectation, describe_cost, expectation
+from repro.launch.cost import Expectation, describe_cost, describe_start, expectation
 from repro.launch.slurm.profile import load_profile
 from repro.launch.targets import resolve_targets
 from tests.launch.conftest import World, named
@@ -31,6 +31,22 @@ def test_a_cpu_run_costs_no_gpu(world: World) -> None:
     assert "0 GPU hours, 0.5 h of runs (2 CPU cores)" in text
     assert "2 CPU cores, no GPU" in text
     assert "unknown" not in text
+
+
+def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None:
+    world.write("clusters/short.yaml", 'time: "00:05:00"\ngpus_per_node: 0\n')
+    short = load_profile("short").resources
+    first, second = resolve_targets(["alpha/base"], "cpu", named(1, 2))
+    assert describe_start([first], short) == []
+    for spec, seconds in ((first, 95), (second, 300)):
+        text = f'{{"state": "requeue", "startup_s": {seconds}}}'
+        world.write(str((spec.run_dir / "status.json").relative_to(world.root)), text)
+    (line,) = describe_start([first], short)
+    assert line.startswith("start-up of earlier attempts: 95 to 300 s to the first step, of 180 s until")
+    (first.run_dir / "status.json").unlink()
+    with pytest.raises(UserError, match=r"time: 00:05:00 .* leaves 180 s .* took 300 s"):
+        describe_start([first], short)
+    assert describe_start([first], load_profile("cpu").resources) != []
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,23 @@ def test_the_dry_scripts_show_what_waits_for_what(world: World) -> None:
     assert known == scripts[1].replace("<id of job 1>", "12")
     lines = summarise(plan)
     assert "added, since others start from them: alpha/base" in lines
-    assert "job gamma.tuned.paper.2: 2 runs, aftercorr:gamma.tuned.paper.1" in lines
+    (first, second), (third, fourth) = ([spec.run_id for spec in job.tasks.values()] for job in plan.jobs[:2])
+    assert [line for line in lines if line.startswith("waits: ")] == [
+        f"waits: {third} for {first}",
+        f"waits: {fourth} for {second}",
+        "waits: the tables for the end of every run above",
+    ]
+
+
+def test_what_waits_for_queued_runs_says_for_which(world: World) -> None:
+    world.write("configs/gamma/tuned.yaml", "title: t\nstart_from: alpha/base\n")
+    specs = resolve_targets(["alpha/base"], "paper", named(*range(1, 6)))
+    queued = {spec.run_id: f"7_{i}" for i, spec in enumerate(specs)}
+    plan = make_plan(request("gamma/tuned", seeds=named(*range(1, 6))), queued)
+    run = plan.runs[0].run_id
+    assert plan.waits[run] == [f"{spec.run_id} (task 7_{i})" for i, spec in enumerate(specs)]
+    (line,) = [line for line in summarise(plan) if line.startswith(f"waits: {run} ")]
+    assert line.endswith(f"{specs[2].run_id} (task 7_2) and 2 more")
 
 
 def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
@@ -124,6 +140,7 @@ def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
         (["alpha"], {"overrides": [("trainer.devices", 2)]}, "cluster profile"),
         (["alpha"], {"overrides": [("optim.lr", 2)]}, "trainer, model, data"),
         (["alpha"], {"comment": "$(x)"}, "comment"),
+        (["alpha"], {"seeds": named(*range(1001))}, "--seeds names 1001 seeds; a job array holds 1000 runs"),
     ],
 )
 def test_bad_input(world: World, targets: list[str], changes: dict[str, Any], said: str) -> None:

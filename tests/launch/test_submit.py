@@ -205,6 +205,33 @@ def test_two_at_once(world: World, cluster: FakeCluster, capsys: pytest.CaptureF
     assert "another `repro submit` is at work" in capsys.readouterr().err
 
 
+def test_a_cancelled_run_that_still_saves_is_queued_again_behind_itself(
+    chain: World, cluster: FakeCluster
+) -> None:
+    entry = submitted("alpha/base")
+    tasks = json.loads((cluster.folder / "squeue.json").read_text())["tasks"]
+    cluster.queue(*({**task, "State": "COMPLETING"} for task in tasks))
+    assert submit(request("alpha/base"), quiet)[1] is None, "both may be on their way back into the queue"
+
+    (entry.folder / "cancelled.json").write_text('{"1_1": "2026-01-09T00:00:00Z"}')
+    lines: list[str] = []
+    plan, again = submit(request("gamma/tuned", tables=True), lines.append)
+    assert again is not None
+    first, second = (task.run_id for task in entry.jobs[0].tasks)
+    assert {spec.run_id for spec in plan.runs} >= {second}
+    assert first not in {spec.run_id for spec in plan.runs}
+    assert f"waits: {second} for the cancelled task 1_1 to save itself" in lines
+    scripts = [(again.folder / job.script).read_text() for job in again.jobs]
+    assert [line for text in scripts for line in text.splitlines() if "--dependency" in line] == [
+        "#SBATCH --dependency=afterok:1_0",
+        "#SBATCH --dependency=afterany:1_1",
+        "#SBATCH --dependency=aftercorr:3",
+        "#SBATCH --dependency=afterany:2:3:4",
+    ]
+    assert submit(request("gamma/tuned"), quiet)[1] is None
+    assert submit(request("alpha/base"), quiet)[1] is None, "the newer task counts"
+
+
 def test_a_refusal_leaves_nothing(world: World, cluster: FakeCluster) -> None:
     cluster.refuses(1, complaint="Batch job submission failed: Invalid account specified")
     with pytest.raises(UserError, match=r"sbatch refuses: .*Invalid account specified.* profile site"):

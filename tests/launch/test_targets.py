@@ -6,6 +6,7 @@ from repro.errors import UserError
 from repro.launch.targets import few_seeds, named_experiments, not_judged, resolve_targets, without_scale
 from repro.seeds import SeedChoice
 from tests.launch.conftest import World, named
+from tests.workshop import PAPER
 
 
 def names(targets: list[str], scale: str = "paper") -> list[str]:
@@ -85,6 +86,22 @@ def test_an_experiment_named_outright_must_have_the_scale(world: World) -> None:
         resolve_targets(["beta"], "cpu", named(1))
     with pytest.raises(UserError, match=r"'cpuu'; nearest: cpu"):
         resolve_targets(["alpha"], "cpuu", named(1))
+
+
+def test_a_signature_is_hashed_once_for_all_seeds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[object] = []
+    monkeypatch.setattr("repro.recipe.signature_hash", lambda signature: hashed.append(signature) or "f" * 64)
+    assert len(resolve_targets(["alpha/base", "beta/only"], "paper", named(*range(50)))) == 100
+    assert len(hashed) == 2
+
+
+def test_a_row_that_no_recipe_reproduces_is_known_from_any_results_folder(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RESULTS", str(world.root / "elsewhere"))
+    world.write(f"configs/{PAPER}/x.yaml", "title: x\ntrainer: {max_steps: 1}\n")
+    with pytest.raises(UserError, match="no recipe reproduces it yet"):
+        resolve_targets([f"{PAPER}:table2"], "paper", named(1))
 
 
 def test_a_count_of_seeds_is_of_each_recipes_judged_ones(world: World) -> None:

@@ -126,7 +126,7 @@ def test_a_run_is_watched_followed_and_cancelled(project: Project) -> None:
     assert row["step"] > 0
     assert row_of(project, str(second["run_id"]))["reason"] == "JobArrayTaskLimit"
     table = project.repro("status").out.splitlines()
-    assert [line.split()[:2] for line in table[1:]] == [[run, "training"], [second["run_id"], "queued"]]
+    assert [line.split()[:2] for line in table[4:]] == [[run, "training"], [second["run_id"], "queued"]]
     assert "attempt 1" in project.repro("logs", run).out
 
     follow = subprocess.Popen(

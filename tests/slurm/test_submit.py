@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.slurm.project import Project
+from tests.slurm.project import PYTHON, Project
 from tests.workshop import TINY
 
 SECRETS = {
@@ -84,11 +84,22 @@ def test_cancel_ends_a_run_that_then_can_be_submitted_again(project: Project) ->
     project.cluster.wait_log(row["job"], "step 1/100000", 120)
     said = project.repro("cancel", TINY)
     assert row["job"] in said.out
+    (again,) = project.submit(TINY, "--seeds", "1")  # at once: the first may still be saving itself
+    assert again["job"] != row["job"]
     project.cluster.wait(row["job"], "CANCELLED", 60)
     assert project.cluster.restarts(row["job"]) == 0
-    (again,) = project.submit(TINY, "--seeds", "1")
-    assert again["job"] != row["job"]
     project.cluster.wait_log(again["job"], "resuming from step ", 120)
+
+
+def test_attempts_that_never_make_a_step_end_the_requeues(project: Project) -> None:
+    project.profile(nodes=1, tasks_per_node=1)
+    early = project.root / "bin" / "python3"  # asked to stop before it can listen
+    early.write_text(f'#!/bin/sh\ncase "$*" in *"repro run"*) kill -USR1 $$;; esac\nexec {PYTHON} "$@"\n')
+    early.chmod(0o755)
+    (row,) = project.submit(TINY, "--seeds", "1")
+    project.cluster.wait(row["job"], "FAILED", 60)
+    assert project.cluster.restarts(row["job"]) == 1
+    assert "not requeued: two attempts in a row made no new step" in project.cluster.log(row["job"])
 
 
 def test_a_rank_that_is_stopped_ends_the_job_within_the_limit(project: Project) -> None:

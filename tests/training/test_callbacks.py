@@ -1,6 +1,7 @@
 """Curves, checkpoints, progress and the status file, driven by a real Trainer on a toy task."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,27 @@ def test_the_first_to_say_why_a_run_failed_is_believed(tmp_path: Path) -> None:
     found = read_status(status.path)
     assert (found["state"], found["attempt"]) == ("starting", 2)
     assert "message" not in found
+
+
+def test_how_long_a_job_took_to_its_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"now": 5100.0}
+    monkeypatch.setattr(time, "time", lambda: clock["now"])
+    monkeypatch.setenv("REPRO_BEGAN", "5000")
+    curves = Curves()
+    status = StatusFile(tmp_path / "status.json", curves, Progress(curves), every_s=0.0)
+    status.begin(resumed_from=0)
+    clock["now"] = 5160.0
+    status.write("requeue", step=0)
+    assert read_status(status.path)["startup_s"] == 160, "it was asked to stop before a step"
+    clock["now"] = 5170.0
+    train([curves, status], steps=2)
+    clock["now"] = 9000.0
+    status.write("requeue", step=2)
+    assert read_status(status.path)["startup_s"] == 170
+    monkeypatch.delenv("REPRO_BEGAN")
+    status = StatusFile(tmp_path / "status.json", curves, Progress(curves))
+    status.begin(resumed_from=2)
+    assert "startup_s" not in read_status(status.path), "not in a job"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "\udcff"])

@@ -2,7 +2,8 @@
 
 A run that begins with another's final weights (``start_from``) follows it. Where both are submitted together it is
 task ``i`` of an array that waits, task by task, for task ``i`` of the other's; where the other is in the queue
-already, its whole array waits for that task to succeed.
+already, its whole array waits for that task to succeed. A run whose cancelled task is still saving is queued again
+behind that task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,16 +86,21 @@ class _Draft:
     parent: "_Draft | None" = None
     tasks: dict[int, RunSpec] = field(default_factory=dict)
     waits_for: dict[str, None] = field(default_factory=dict)
+    ends: dict[str, None] = field(default_factory=dict)
 
 
-def arrange(plan: Needed, queued: Mapping[str, str], name: str) -> tuple[PlannedJob, ...]:
+def arrange(
+    plan: Needed, queued: Mapping[str, str], name: str, leaving: Mapping[str, str] | None = None
+) -> tuple[PlannedJob, ...]:
     """Puts runs into as few arrays as their order allows, each behind those it waits for.
 
     Args:
         plan: see :func:`needed`.
         queued: tasks in the queue, by run id.
         name: of the job; several are numbered.
+        leaving: cancelled tasks that have not ended yet, by run id.
     """
+    leaving = leaving or {}
     ahead = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
     drafts: list[_Draft] = []
     where: dict[str, tuple[_Draft, int]] = {}
@@ -106,11 +112,14 @@ def arrange(plan: Needed, queued: Mapping[str, str], name: str) -> tuple[Planned
             draft.tasks[index] = spec
         else:
             kind = "waits" if need else "first" if spec.experiment in ahead else "alone"
+            kind += " behind" if spec.run_id in leaving else ""
             draft = _free(drafts, kind, None, None)
             index = len(draft.tasks)
             draft.tasks[index] = spec
             if need:
                 draft.waits_for[queued[need]] = None
+        if spec.run_id in leaving:
+            draft.ends[leaving[spec.run_id]] = None
         where[spec.run_id] = (draft, index)
     return _named(drafts, name)
 
@@ -132,6 +141,7 @@ def _named(drafts: list[_Draft], name: str) -> tuple[PlannedJob, ...]:
             tasks=dict(sorted(draft.tasks.items())),
             follows=names[id(draft.parent)] if draft.parent else None,
             waits_for=tuple(draft.waits_for),
+            ends=tuple(draft.ends),
         )
         for draft in drafts
     )
@@ -155,10 +165,7 @@ def dependency(job: PlannedJob, ids: Mapping[str, str]) -> str | None:
         job: the job.
         ids: of the submission's jobs by name: Slurm's, or placeholders.
     """
-    if job.follows:
-        return f"aftercorr:{ids[job.follows]}"
-    if job.waits_for:
-        return "afterok:" + ":".join(job.waits_for)
-    if job.ends:
-        return "afterany:" + ":".join(ids.get(name, name) for name in job.ends)
-    return None
+    parts = [f"aftercorr:{ids[job.follows]}"] if job.follows else []
+    parts += [f"afterok:{':'.join(job.waits_for)}"] if job.waits_for else []
+    parts += [f"afterany:{':'.join(ids.get(name, name) for name in job.ends)}"] if job.ends else []
+    return ",".join(parts) or None

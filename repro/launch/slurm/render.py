@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
 # What the profile decides: stated once, there.
 DERIVED = ("trainer.num_nodes", "trainer.devices", "trainer.accelerator", "trainer.strategy")
-_DEPENDENCY = re.compile(r"[a-z]+(:(\d+(_\d+)?|<id of job \d+>))+")
+_CONDITION = r"[a-z]+(:(\d+(_\d+)?|<id of job \d+>))+"
+_DEPENDENCY = re.compile(f"{_CONDITION}(,{_CONDITION})*")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def render_script(
         profile=profile,
         queue=profile.queue,
         resources=profile.resources,
+        warning=validation.WARNING_S,
         surroundings=profile.surroundings,
         container=_container(profile, places),
         strategy="ddp" if profile.resources.ranks > 1 else "auto",

@@ -32,6 +32,14 @@ TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?
 # Lightning takes a job of such a name for a shell session and ignores Slurm: each rank would train alone.
 RESERVED_JOB_NAMES = ("bash", "interactive")
 LONGEST_NAME = 200
+WARNING_S = 120  # before the time limit a run is asked to save and leave
+# What the batch scripts set themselves: a job with another REPRO_RUNS writes where `repro status` does not look.
+OWN_VARIABLE = re.compile(r"REPRO_\w*|PYTHONPATH|MASTER_PORT")
+REMEDIES = {
+    "REPRO_STALL_S": "write stall_s into the profile",
+    "PYTHONPATH": "install packages in the environment that `setup` activates",
+    "MASTER_PORT": "leave it out",
+}
 
 
 def matching(label: str, value: object, pattern: re.Pattern[str], example: str) -> str:
@@ -132,6 +140,9 @@ def environment(value: object) -> dict[str, str]:
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
             raise UserError(f"env: {name!r} is not a variable name; use letters, digits and _")
         _refuse_secret(f"env sets {name}", name)
+        if OWN_VARIABLE.fullmatch(name):
+            remedy = REMEDIES.get(name, "set it in the shell you submit from")
+            raise UserError(f"env sets {name}, which the job's script sets: {remedy}")
         if isinstance(content, bool) or not isinstance(content, str | int | float):
             raise UserError(f'env: {name} is neither text nor a number; write it in quotes, like {name}: "1"')
         if "\0" in str(content) or "\n" in str(content):
@@ -153,8 +164,11 @@ def time_limit(value: object) -> str:
     if isinstance(value, int):  # YAML 1.1 reads 24:00:00 without quotes as 86400
         raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')
     limit = matching("time", value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
-    if hours(limit) <= 0:
-        raise UserError(f'time: {value!r} is not a positive time; write it like "24:00:00"')
+    if 3600 * hours(limit) <= WARNING_S:
+        raise UserError(
+            f"time: {value!r} leaves no time to train: a run is asked to save {WARNING_S // 60} minutes before the "
+            'end; give it more, like "24:00:00"'
+        )
     return limit
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
 from repro.paths import runs_dir
+from repro.record import RECORD_FILE
 
 STATUS_FILE = "status.json"
-RECORD_FILE = "record.json"
 LOCK_FILE = ".lock"
 SILENT = 120.0  # seconds without news after which a run is not believed to be alive; it writes every 10
 
@@ -124,7 +124,7 @@ def _in_queue(facts: RunFacts, queued: Queued) -> str:
         return "suspended"
     began, updated = moment(queued.start), moment(facts.status.get("updated"))
     fresh = state is not None and not (began and updated and updated < began)  # else an earlier attempt's
-    if queued.state == "COMPLETING" and (not fresh or state in UNDER_WAY):
+    if queued.state == "COMPLETING" and (not fresh or state in (*UNDER_WAY, "requeue")):
         return "ending"
     if not fresh:
         return "starting"
@@ -191,7 +191,10 @@ def explain(facts: RunFacts, state: str) -> str:
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
     if state == "stopped" and facts.own.get("state") == "requeue":
-        return f"it saved itself and was not requeued; {resume}"
+        at = facts.own.get("step")
+        stuck = at is not None and at == facts.own.get("resumed_from")
+        where = f", at step {at} where it began: raise `time`" if stuck else ""
+        return f"it saved itself and was not requeued{where}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
         return f"what it waits for has failed, so it will never start; `repro cancel {job}`"

@@ -13,6 +13,7 @@ from repro.launch.slurm.queue import Queued
 from repro.launch.status.job_state import ENDED, FINAL, UNDER_WAY, RunFacts, explain, gather, judge, moment
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
+from repro.launch.status.summary import gpus_of, usage
 
 CANCELLED_FILE = (
     "cancelled.json"  # beside submission.json: the tasks that `repro cancel` took out of the queue
@@ -45,6 +46,9 @@ class RunState:
         message: one line about what went wrong.
         updated: of the last news, ISO 8601, UTC.
         submission: name of the last submission.
+        gpus: that the run is given; None for one that was not submitted.
+        wall_s: seconds it has trained, over all attempts.
+        gpu_hours: that it has used.
     """
 
     run: str
@@ -66,6 +70,9 @@ class RunState:
     message: str = ""
     updated: str | None = None
     submission: str | None = None
+    gpus: int | None = None
+    wall_s: float | None = None
+    gpu_hours: float | None = None
 
     @property
     def said(self) -> str:
@@ -186,6 +193,7 @@ def _row(facts: RunFacts, state: str) -> RunState:
     waits = queued is not None and state in ("queued", "requeued")
     recorded = facts.recorded.strftime("%Y-%m-%dT%H:%M:%SZ") if facts.recorded else None
     times = (status.get("updated") or recorded, facts.cancelled)
+    wall_s, gpu_hours = usage(facts)
     return RunState(
         run=entry.run,
         state=state,
@@ -206,6 +214,9 @@ def _row(facts: RunFacts, state: str) -> RunState:
         message=explain(facts, state),
         updated=max(str(time or "") for time in times) or None,
         submission=entry.submission.name if entry.submission else None,
+        gpus=gpus_of(entry),
+        wall_s=wall_s,
+        gpu_hours=gpu_hours,
     )
 
 

@@ -23,16 +23,27 @@ def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
     return tabulate(cells, headers=list(headers), tablefmt="simple", disable_numparse=True)
 
 
-def terminal_table(records: list[RunRecord]) -> str:
-    """The numbers of runs, for `repro run`, with the published number only at paper scale."""
-    rows = []
+def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
+    """The numbers of runs: the published number stands beside them only at paper scale.
+
+    Args:
+        records: of the runs.
+        most: so many of a run's numbers, or as many as its recipe names in ``reproduces`` and ``supports``, which come
+            first; a last line counts the others. None for all.
+    """
+    rows, left = [], 0
     for record in records:
         paper = _paper(record)
-        for m in record.metrics:
+        named = [m for m in record.metrics if any(_fits(goal, m) for goal in _goals(record))]
+        metrics = [*named, *(m for m in record.metrics if m not in named)]
+        shown = metrics[: None if most is None else max(most, len(named))]
+        left += len(metrics) - len(shown)
+        for m in shown:
             beside = _beside(record, m, paper) if record.scale == "paper" else "reduced scale"
             labels = (record.experiment, record.scale, str(record.seed), m.name)
             rows.append((*labels, text.number(m.value), m.unit, m.split, beside))
-    return _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
+    table = _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
+    return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
 
 
 def rows_table(rows: list[dict[str, Any]]) -> str:
@@ -63,14 +74,23 @@ def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) ->
     """The published numbers that the recipe compares with this measurement."""
     values = []
     for goal in record.config.get("reproduces") or ():
-        protocol = goal.get("protocol") or {}
-        fits = all(measurement.protocol.get(key) == value for key, value in protocol.items())
         table = paper.tables.get(goal["table"]) if paper else None
         row = table.rows.get(goal["row"]) if table else None
-        if goal.get("measured") == measurement.name and fits and table and row:
+        if _fits(goal, measurement) and table and row:
             value = text.printed(row.values.get(goal["metric"]))
             values.append(f"{value} ({table.number}, {row.label})")
     return "; ".join(values) or text.NOTHING
+
+
+def _goals(record: RunRecord) -> list[dict[str, Any]]:
+    """What the recipe holds the run against: its ``reproduces``, then its ``supports``."""
+    return [goal for key in ("reproduces", "supports") for goal in record.config.get(key) or ()]
+
+
+def _fits(goal: dict[str, Any], measurement: Measurement) -> bool:
+    protocol = goal.get("protocol") or {}
+    same = all(measurement.protocol.get(key) == value for key, value in protocol.items())
+    return goal.get("measured") == measurement.name and same
 
 
 def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from repro.errors import ReproError, UserError, nearest
-from repro.recipe import Recipe, experiments, scales_of, signature_hash
+from repro.recipe import Recipe, experiments, scales_of
 from repro.record import MAX_CURVE_POINTS, RunRecord, write_atomic
 from repro.report.formats.text import clean
 
@@ -152,7 +152,7 @@ def _check_identity(record: RunRecord) -> None:
     if not _HEX.fullmatch(record.config_hash):
         raise UserError(f"config_hash is {record.config_hash[:80]!r}, no SHA-256")
     try:
-        actual = signature_hash(Recipe(record.experiment, record.scale, record.config).signature)
+        actual = Recipe(record.experiment, record.scale, record.config).config_hash
     except (UserError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"config is not a resolved recipe: {error}") from None
     if actual != record.config_hash:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from repro.errors import UserError, nearest
-from repro.recipe import Recipe, load_recipe, signature_hash
+from repro.recipe import Recipe, load_recipe
 
 _REPRODUCES = ("table", "row", "metric", "measured", "protocol")
 _SUPPORTS = ("trend", "as", "measured", "protocol", "better")
@@ -64,7 +64,7 @@ class Header:
     @cached_property
     def config_hash(self) -> str:
         """SHA-256 over the recipe's signature, as in its records."""
-        return signature_hash(self.recipe.signature)
+        return self.recipe.config_hash
 
     @property
     def seeds(self) -> frozenset[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from repro.errors import UserError, nearest
-from repro.paths import PROJECT, results_dir
+from repro.paths import published_dir
 from repro.recipe import SCALES
 from repro.report.results.published_checks import cross_check, is_unconfirmed
 from repro.report.results.rules import KEYS, Margin, Rules, parse_margin, parse_rules
@@ -130,12 +130,6 @@ class Paper:
     tables: dict[str, Table]
     trends: dict[str, Trend]
     missing: tuple[str, ...]
-
-
-def published_dir() -> Path:
-    """``published/`` of the results folder; that of the checkout where the results folder has none."""
-    own = results_dir() / "published"
-    return own if own.is_dir() else PROJECT / "results" / "published"
 
 
 def paper_keys() -> tuple[str, ...]:

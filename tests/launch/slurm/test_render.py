@@ -159,7 +159,7 @@ def test_indices_may_have_gaps(world: World, places: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["aftercorr:12", "afterok:12_0:13_4", "afterany:12", "aftercorr:<id of job 1>"]
+    "value", ["aftercorr:12", "afterok:12_0:13_4", "afterany:12", "aftercorr:<id of job 1>,afterany:7_1:8"]
 )
 def test_a_job_waits(world: World, places: Places, value: str) -> None:
     found = directives(render([spec()], profile(), places, dependency=value))

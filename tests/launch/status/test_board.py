@@ -2,12 +2,13 @@
 
 import io
 import os
+import re
 from datetime import datetime, timedelta
 
 import pytest
 
 from repro.launch.status import board
-from repro.launch.status.board import duration, page, show, table, watch
+from repro.launch.status.board import duration, fitted, messages, page, show, table, watch
 from repro.launch.status.state import RunState, Survey
 from tests.launch.fake_slurm import run_id
 
@@ -31,9 +32,8 @@ def test_the_table() -> None:
         f"{run_id()}  training           12_0   120/1000  3.142    12,346  67 min         2  {URL}",
         f"{run_id(2)}  queued (Priority)  12_1",
         f"{run_id(3)}  failed             local         7",
-        "",
-        f"{run_id(3)}: failed: loss is NaN at step 3",
     ]
+    assert messages([TRAINING, FAILED]) == [f"{run_id(3)}: failed: loss is NaN at step 3"]
 
 
 def test_on_a_terminal_a_page_is_a_short_link() -> None:
@@ -46,7 +46,11 @@ def test_nothing_of_a_run_commands_the_terminal() -> None:
         "a/b/c/s1-\x1b[2J", "x\x07", wandb_url="https://x/\x1b]0;t\x07", message="\x1b[31mred\r\nnext"
     )
     for links in (False, True):
-        text = "\n".join(table([evil], links)).replace("\x1b]8;;", "").replace("\x1b\\", "")
+        text = (
+            "\n".join([*table([evil], links), *messages([evil], 80)])
+            .replace("\x1b]8;;", "")
+            .replace("\x1b\\", "")
+        )
         assert [c for c in text if not c.isprintable() and c != "\n"] == []
 
 
@@ -54,6 +58,46 @@ def test_when_a_waiting_job_will_start() -> None:
     start = (datetime.now() + timedelta(minutes=30, seconds=10)).strftime("%Y-%m-%dT%H:%M:%S")
     assert "starts in 30 min" in table([RunState(run_id(), "queued", "Resources", start=start)])[1]
     assert "starts in 0 s" in table([RunState(run_id(), "queued", start="2020-01-01T00:00:00")])[1]
+
+
+LONG = [
+    RunState(
+        f"transformer-xl/ablation@xl-with-a-long-name/small/s{seed}-0123abcd", state, reason, job=f"1234567_{seed}",
+        step=120_000, max_steps=400_000, loss=3.14159, tokens_per_s=1_234_567.8, restarts=12, wandb_url=URL,
+        seconds_left=4000, message="it was asked to stop, and " * 9,
+    )
+    for seed, (state, reason) in enumerate([("training", ""), ("queued", "QOSMaxJobsPerUserLimit")])
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 140, 180])
+def test_no_line_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(board.shutil, "get_terminal_size", lambda: os.terminal_size((width, 24)))
+    out = Terminal()
+    show(Survey(LONG), out)
+    lines = [re.sub(r"\x1b\]8;;[^\x1b]*\x1b\\", "", line) for line in out.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    (row,) = [line for line in lines if "training" in line and "120000/400000" in line]
+    assert "s0" in row.split()[0]
+    columns = next(line.split() for line in lines if line.startswith("run "))
+    gone = ["W&B", "restarts", "tokens/s", "loss", "job"][: {72: 5, 80: 5, 100: 4, 140: 0, 180: 0}[width]]
+    every = ["run", "state", "job", "step", "loss", "tokens/s", "left", "restarts", "W&B"]
+    assert columns == [name for name in every if name not in gone], "columns that matter less go first"
+    assert ("abcd1234" in row) == (width >= 140)
+    ids = [word.rstrip(":") for line in lines for word in line.split() if word.endswith("abcd:")]
+    assert ids == [row.run for row in LONG], "in messages, where they can be copied, ids are whole"
+
+
+def test_a_pipe_gets_everything() -> None:
+    out = io.StringIO()
+    show(Survey(LONG), out)
+    assert f"{LONG[0].run}  training" in out.getvalue()
+    assert out.getvalue().count(URL) == 2
+
+
+def test_a_table_that_fits_is_left_alone() -> None:
+    assert fitted([TRAINING], 200) == table([TRAINING])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +192,7 @@ def test_a_terminal_is_redrawn_within_its_size(screen: Terminal) -> None:
 def test_a_narrow_terminal_shows_short_names(screen: Terminal, runs: list[str], shown: list[str]) -> None:
     rows = [RunState(run, "training", wandb_url=URL) for run in runs]
     text = Script(Survey(rows), interrupt=True).play(screen)
-    assert [line.split()[0] for line in text.splitlines()[3:]] == shown
+    assert [line.split()[0] for line in text.splitlines()[6:]] == shown
 
 
 def test_a_wide_terminal_shows_whole_names(screen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ QUEUE_STATES = [
     ("RUNNING", 0, 50, "failed", 5, "failed"),
     ("COMPLETING", 0, 50, "training", 5, "ending"),
     ("COMPLETING", 0, 50, None, 5, "ending"),
+    ("COMPLETING", 0, 50, "requeue", 5, "ending"),  # cancelled, or about to return to the queue
     ("COMPLETING", 0, 50, "stopped", 5, "stopped"),
     ("SUSPENDED", 0, 50, "training", 5, "suspended"),
 ]
@@ -165,6 +166,11 @@ def test_a_broken_status_file_is_no_error(submitted: Submission, slurm: FakeSlur
         ("TIMEOUT", {"state": "training"}, ["`repro submit` resumes"]),
         ("OUT_OF_MEMORY", {"state": "training"}, ["more memory"]),
         ("FAILED", {"state": "requeue"}, ["saved itself", "not requeued"]),
+        (
+            "FAILED",
+            {"state": "requeue", "step": 7, "resumed_from": 7},
+            ["at step 7 where it began: raise `time`"],
+        ),
         (None, {"state": "training", "updated": "2026-02-01T00:00:00Z"}, ["12_0 left", "Slurm says nothing"]),
         (None, None, ["before the run began", "repro logs"]),
     ],

@@ -38,6 +38,25 @@ def test_a_recipe_of_a_paper_without_published_file(house):
     assert "29.50" in terminal_table([own])
 
 
+def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
+    goal = "{table: table1, row: big, metric: bleu, measured: test/bleu}"
+    (record,) = house.run(house.recipe("big", goal), [29.5])
+    others = [Measurement(f"test/m{i}", float(i), "x", "test") for i in range(12)]
+    record = dataclasses.replace(record, metrics=[*others, *record.metrics])
+    said = lines(terminal_table([record], 5))
+    assert [line.split()[3] for line in said[2:7]] == [
+        "test/bleu",
+        "test/m0",
+        "test/m1",
+        "test/m2",
+        "test/m3",
+    ]
+    assert said[7:] == ["8 more numbers: --all shows them here, `repro show` any time"]
+    record = dataclasses.replace(record, metrics=record.metrics[-1:] * 7 + others)
+    assert len(lines(terminal_table([record], 5))) == 2 + 7 + 1, "whatever the recipe names is shown"
+    assert len(lines(terminal_table([record]))) == 2 + 19
+
+
 def test_rows_table(house):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)

@@ -1,0 +1,85 @@
+"""The verb show, and how a user names a record."""
+
+import argparse
+import json
+from pathlib import Path
+
+from repro.cli.arguments import Verbs, completed
+from repro.errors import UserError, nearest
+from repro.paths import results_dir, runs_dir
+from repro.record import RECORD_FILE, RunRecord, read_record, read_records
+
+
+def register(verbs: Verbs) -> None:
+    """Adds this family's verb."""
+    from repro.cli.jobs import complete_runs
+
+    show = verbs.add_parser(
+        "show", help="print a run's configuration, metrics and curve; of two runs, their differences"
+    )
+    runs = show.add_argument(
+        "runs", nargs="+", metavar="RUN", help="run id or its unique beginning, run folder or record file"
+    )
+    completed(runs, complete_runs)
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(handler=show_runs)
+
+
+def show_runs(args: argparse.Namespace) -> None:
+    from repro.report.formats.terminal import diff_runs, show_run
+
+    if len(args.runs) > 2:
+        raise UserError(f"show takes one run or two, not {len(args.runs)}")
+    records = [find_record(word) for word in args.runs]
+    if args.json:
+        print(json.dumps([json.loads(r.to_json()) for r in records], indent=1))
+    elif len(records) == 1:
+        print(show_run(records[0]))
+    else:
+        print(diff_runs(*records))
+
+
+def find_record(word: str) -> RunRecord:
+    """A record by run id or its beginning, run folder or file.
+
+    Raises:
+        UserError: nothing of that name has a record (nearest run ids offered, or what state the run is in), or
+            several runs begin so.
+    """
+    for path in (Path(word), Path(word) / RECORD_FILE, runs_dir() / word / RECORD_FILE):
+        if path.is_file():
+            return read_record(path)
+    there = read_records(results_dir() / "runs")
+    found = [r for r in there.good if word in (r.run_id, r.path.removesuffix(".json"))]
+    if found:
+        return max(found, key=lambda r: r.finished)
+    for one in there.damaged:
+        if word == one.path.removesuffix(".json"):
+            raise UserError(str(one))
+    status = runs_dir() / word / "status.json"
+    if status.is_file():
+        state = json.loads(status.read_text(encoding="utf-8"))
+        raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
+    known = {r.run_id for r in there.good}
+    begun = _beginning(
+        word, known | {path.parent.relative_to(runs_dir()).as_posix() for path in _status_files()}
+    )
+    if len(begun) == 1 and begun != [word]:
+        return find_record(begun[0])
+    if begun:
+        raise UserError(
+            f"{len(begun)} runs begin with {word!r}: {', '.join(begun[:3])}, ...; write more of one"
+        )
+    raise UserError(f"no run {word!r} has a record{nearest(word, known)}; `repro run` makes one")
+
+
+def _status_files() -> list[Path]:
+    return list(runs_dir().glob("*/*/*/s*/status.json"))
+
+
+def _beginning(word: str, runs: set[str]) -> list[str]:
+    """The run ids that begin with a word, sorted; ``.../s1`` means seed 1 and not seed 11."""
+    for start in (f"{word}-", word):
+        if found := sorted(run for run in runs if run.startswith(start)):
+            return found
+    return []

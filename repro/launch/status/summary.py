@@ -1,0 +1,166 @@
+"""What ``repro status`` says of all runs together: how many are where, GPU hours, and when the last one may end."""
+
+import heapq
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from repro.errors import UserError
+from repro.launch.cost import expectation
+from repro.launch.status.job_state import UNDER_WAY, RunFacts
+from repro.launch.status.run_index import RunEntry
+from repro.paths import runs_dir
+from repro.record import RECORD_FILE
+
+if TYPE_CHECKING:
+    from repro.launch.status.state import RunState
+
+_GROUPS = {
+    "running": (*UNDER_WAY, "ending", "suspended"), "queued": ("queued", "requeued", "submitted"), "done": ("done",),
+    "stopped": ("stopped", "cancelled"),
+}  # fmt: skip
+_ASKED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Many runs in a few numbers.
+
+    Attributes:
+        done, running, queued, failed, stopped: how many runs; stopped are those that someone asked to stop.
+        gpu_hours_used: of what is known.
+        gpu_hours_left: of runs that are running or queued; None where a run does not say how long it takes.
+        seconds_left: until the last of them ends, if as many run at a time as now; None as above.
+        expected_end: that moment, ISO 8601, UTC.
+    """
+
+    done: int
+    running: int
+    queued: int
+    failed: int
+    stopped: int
+    gpu_hours_used: float
+    gpu_hours_left: float | None
+    seconds_left: float | None
+    expected_end: str | None
+
+    @property
+    def lines(self) -> list[str]:
+        """For the terminal: two lines at most."""
+        names = ("done", "running", "queued", "failed", "stopped")
+        counts = {name: int(getattr(self, name)) for name in names}
+        runs = sum(counts.values())
+        lines = [
+            f"{runs} run{'s' * (runs != 1)}: {', '.join(f'{n} {name}' for name, n in counts.items() if n)}"
+        ]
+        parts = []
+        if self.gpu_hours_used or self.gpu_hours_left:
+            left = "unknown" if self.gpu_hours_left is None else f"{self.gpu_hours_left:.1f}"
+            parts.append(f"GPU hours: {self.gpu_hours_used:.1f} used, {left} left")
+        if self.expected_end:
+            parts.append(f"expected end: {self.expected_end[:16].replace('T', ' ')} UTC")
+        elif self.running or self.queued:
+            parts.append("expected end: unknown")
+        return [*lines, *(["; ".join(parts)] if parts else [])]
+
+
+def summarise(rows: "Sequence[RunState]", now: datetime | None = None) -> Summary:
+    """Sums up the rows of a table."""
+    groups: dict[str, list[RunState]] = {name: [] for name in (*_GROUPS, "failed")}
+    for row in rows:
+        groups[next((name for name, states in _GROUPS.items() if row.state in states), "failed")].append(row)
+    took: dict[str, list[float]] = {}
+    for row in groups["done"]:
+        took.setdefault(row.run.rpartition("/")[0], []).append(row.wall_s or 0)
+    expected = cache(_expected)
+    running, queued = (
+        [_needs(row, took, expected) for row in groups[name]] for name in ("running", "queued")
+    )
+    hours: float | None = 0.0
+    for row, seconds in zip((*groups["running"], *groups["queued"]), (*running, *queued), strict=True):
+        hours = None if hours is None or seconds is None else hours + seconds / 3600 * (row.gpus or 0)
+    left = _last_end(running, queued)
+    end = None if left is None else (now or datetime.now(UTC)) + timedelta(seconds=left)
+    return Summary(
+        **{name: len(members) for name, members in groups.items()},
+        gpu_hours_used=sum(row.gpu_hours or 0 for row in rows),
+        gpu_hours_left=hours,
+        seconds_left=left,
+        expected_end=end.strftime("%Y-%m-%dT%H:%M:%SZ") if end else None,
+    )
+
+
+def _needs(
+    row: "RunState", took: Mapping[str, Sequence[float]], expected: Callable[[str, str], float | None]
+) -> float | None:
+    """Seconds that a run still needs: as it says, as finished runs of its experiment took, or as its recipe expects."""
+    if row.seconds_left is not None:
+        return row.seconds_left
+    experiment, _, scale = row.run.rpartition("/")[0].rpartition("/")
+    finished = took.get(f"{experiment}/{scale}")
+    whole = mean(finished) if finished else expected(experiment, scale)
+    share = (row.step or 0) / row.max_steps if row.max_steps else 0.0
+    return None if whole is None else whole * max(1 - share, 0.0)
+
+
+def _expected(experiment: str, scale: str) -> float | None:
+    try:
+        found = expectation(experiment, scale)
+    except UserError:  # its recipe is gone or damaged
+        return None
+    return None if found is None else 3600 * found.hours
+
+
+def _last_end(running: Sequence[float | None], queued: Sequence[float | None]) -> float | None:
+    """Seconds until all have ended: a queued run begins when another ends. None where nothing moves or is known."""
+    known = [seconds for seconds in (*running, *queued) if seconds is not None]
+    if not known or len(known) < len(running) + len(queued):
+        return None
+    ends = known[: len(running)] or [0.0]
+    heapq.heapify(ends)
+    for seconds in known[len(running) :]:
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return max(ends)
+
+
+def gpus_of(entry: RunEntry) -> int | None:
+    """How many GPUs a run was given, as its script asks; None for one that was not submitted."""
+    if entry.submission is None or entry.job is None:
+        return None
+    return _gpus_asked(entry.submission.folder / entry.job.script)
+
+
+@cache
+def _gpus_asked(script: Path) -> int | None:
+    try:
+        asked = dict(_ASKED.findall(script.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+    return int(asked.get("nodes", 1)) * int(asked.get("gpus-per-node", 0))
+
+
+def usage(facts: RunFacts) -> tuple[float | None, float | None]:
+    """Seconds that a run has trained so far, over all attempts, and its GPU hours; None where not known."""
+    if facts.recorded:
+        return _recorded(runs_dir() / facts.entry.run / RECORD_FILE, facts.recorded)
+    tokens, speed = facts.status.get("tokens"), facts.status.get("train/tokens_per_s")
+    if not isinstance(tokens, int | float) or not isinstance(speed, int | float) or not speed > 0:
+        return None, None
+    gpus = gpus_of(facts.entry)
+    return tokens / speed, None if gpus is None else tokens / speed / 3600 * gpus
+
+
+@cache
+def _recorded(path: Path, written: datetime) -> tuple[float | None, float | None]:
+    """As the record says, which was written at that time."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return float(raw["wall_seconds"]), float(raw["gpu_hours"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, None
