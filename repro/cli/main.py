@@ -17,6 +17,7 @@ from repro.cli import (
     jobs,
     native,
     pictures,
+    project,
     results,
     runs,
     sync,
@@ -69,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         context,
         cluster,
         jobs,
+        project,
         native,
     ):
         family.register(verbs)
