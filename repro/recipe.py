@@ -15,7 +15,7 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.nested import Config, Tree, flatten, laid_over, merge, replaced
-from repro.paths import configs_dir, runs_dir
+from repro.paths import configs_dirs, files_in, runs_dir
 from repro.seeds import judged_seeds
 from repro.swaps import drop_unknown
 from repro.tied import deviation, followers, require_agreement, short, words
@@ -144,32 +144,32 @@ def _is_infrastructure(key: str) -> bool:
 
 
 @cache
-def _files(root: Path) -> dict[str, dict[str, Path]]:
+def _files(folders: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
     by_name: dict[str, dict[str, Path]] = {}
-    for path in sorted(root.glob("*/*.yaml")):
+    for path in files_in(folders, "*/*.yaml").values():
         name, _, scale = path.name.removesuffix(".yaml").partition(".")
         if scale and scale not in SCALES[1:]:
             raise UserError(f"{path}: {scale!r} is not a scale{nearest(scale, SCALES[1:])}; rename the file")
         by_name.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
     for name in (name for name, files in by_name.items() if "paper" not in files):
-        raise UserError(f"{root / name}.yaml is missing, but it has overlays; write it or remove them")
+        raise UserError(f"{folders[0] / name}.yaml is missing, but it has overlays; write it or remove them")
     return by_name
 
 
 def recipe_files() -> dict[str, dict[str, Path]]:
     """Every recipe file, found by glob: ``{experiment: {scale: path}}``."""
-    return _files(configs_dir())
+    return _files(configs_dirs())
 
 
 def experiments() -> tuple[str, ...]:
     """Every experiment that can be named, points of grids included."""
-    return _experiments(configs_dir())
+    return _experiments(configs_dirs())
 
 
 @cache
-def _experiments(root: Path) -> tuple[str, ...]:
+def _experiments(folders: tuple[Path, ...]) -> tuple[str, ...]:
     names: list[str] = []
-    for name, files in _files(root).items():
+    for name, files in _files(folders).items():
         points = _points(_read_recipe(files["paper"]), name)
         names.extend([f"{name}@{point}" for point in points] if points else [name])
     return tuple(names)

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from repro.errors import ReproError, UserError
 from repro.files import replacing as replacing
 from repro.files import write_atomic
+from repro.paths import files_in
 
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
@@ -252,12 +253,14 @@ class Records:
     damaged: list[Damage]
 
 
-def read_records(runs: Path) -> Records:
-    """Every record below a folder; a damaged one does not prevent the others from being read."""
+def read_records(*runs: Path) -> Records:
+    """Every record below the folders; a damaged one does not prevent the others from being read.
+
+    Of two with one path, that of the earlier folder is read.
+    """
     records = Records([], [])
-    left_out = withdrawn(runs)
-    for path in sorted(runs.rglob("*.json")):
-        place = path.relative_to(runs).as_posix()
+    left_out = withdrawn(*runs)
+    for place, path in files_in(runs, "**/*.json").items():
         try:
             record = RunRecord.from_json(_read_text(path), str(path))
         except (UserError, RecursionError) as error:
@@ -270,10 +273,10 @@ def read_records(runs: Path) -> Records:
     return records
 
 
-def withdrawn(runs: Path) -> frozenset[str]:
-    """The records that the ledger calls withdrawn, as paths below ``runs``. They count for nothing."""
-    path = runs / LEDGER
-    lines = _read_text(path).split("\n") if path.is_file() else []
+def withdrawn(*runs: Path) -> frozenset[str]:
+    """The records that the folders' ledgers call withdrawn, as paths below ``runs``. They count for nothing."""
+    ledgers = (folder / LEDGER for folder in runs)
+    lines = (line for path in ledgers if path.is_file() for line in _read_text(path).split("\n"))
     cells = (line.split("\t") for line in lines)
     return frozenset(line[2] for line in cells if len(line) > 2 and line[1] == "withdrawn")
 

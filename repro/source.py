@@ -1,13 +1,15 @@
-"""The version of the code: commit, changes, hash. Standard library only."""
+"""The version of the code: commit, changes, hash; of an installed wheel the release. Standard library only."""
 
 import hashlib
 import json
 import os
 import subprocess
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from repro.paths import PROJECT
+from repro.paths import INSTALLED, PROJECT
 
 # A change to any of these may change a result; an edited README may not.
 SOURCES = ("repro", "configs", "pyproject.toml", "requirements.lock")
@@ -36,18 +38,35 @@ def source(root: Path = PROJECT) -> Source:
 
 
 def state(root: Path = PROJECT) -> tuple[str | None, bool | None]:
-    """The commit, and whether sources differ from it; (None, None) outside git.
+    """The commit, and whether sources differ from it; (None, None) outside git, and of an installed wheel.
 
     A submitted job runs from a snapshot, which contains these facts.
     """
-    facts = root / SNAPSHOT_FACTS
-    if facts.is_file():
-        snapshot = json.loads(facts.read_text(encoding="utf-8"))
-        return snapshot["commit"], snapshot["dirty"]
+    if facts := _snapshot_facts(root):
+        return facts["commit"], facts["dirty"]
     head = git(root, "rev-parse", "HEAD")
     if not head or not git(root, "ls-files", "--", "repro"):  # none, or another's checkout around this one
         return None, None
     return head.decode().strip(), bool(git(root, "status", "--porcelain", "--", *SOURCES))
+
+
+def release(root: Path = PROJECT) -> dict[str, str]:
+    """Of an installed wheel, for lack of a commit: its version and, if the installer noted it, its SHA-256."""
+    if facts := _snapshot_facts(root):
+        return dict(facts.get("release", {}))
+    if not INSTALLED:
+        return {}
+    for installed in metadata.distributions(name="repro", path=[str(root)]):
+        archive = json.loads(installed.read_text("direct_url.json") or "{}").get("archive_info", {})
+        sha256 = archive.get("hashes", {}).get("sha256")
+        return {"repro": installed.version} | ({"repro wheel": f"sha256:{sha256}"} if sha256 else {})
+    return {}
+
+
+def _snapshot_facts(root: Path) -> dict[str, Any]:
+    """What a snapshot was taken from; empty elsewhere."""
+    facts = root / SNAPSHOT_FACTS
+    return dict(json.loads(facts.read_text(encoding="utf-8"))) if facts.is_file() else {}
 
 
 def code_hash(root: Path) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.source import SNAPSHOT_FACTS, code_hash, source
+from repro import source as module
+from repro.source import SNAPSHOT_FACTS, code_hash, release, source
 
 
 def git(folder: Path, *words: str) -> None:
@@ -75,3 +76,31 @@ def test_the_hash_is_over_names_and_contents(checkout: Path) -> None:
     second = code_hash(checkout)
     (checkout / "repro" / "b.py").write_text("2")
     assert len({first, second, code_hash(checkout)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "wheel"),
+    [
+        ({"archive_info": {"hashes": {"sha256": "ab"}}}, {"repro wheel": "sha256:ab"}),
+        ({"archive_info": {}}, {}),
+        (None, {}),
+    ],
+)
+def test_an_installed_wheel_has_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: dict[str, object] | None, wheel: dict[str, str]
+) -> None:
+    """The installer notes the hash where the wheel was named by its file or address."""
+    info = tmp_path / "repro-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: repro\nVersion: 1.2\n")
+    if url is not None:
+        (info / "direct_url.json").write_text(json.dumps(url))
+    assert release(tmp_path) == {}
+    monkeypatch.setattr(module, "INSTALLED", True)
+    assert release(tmp_path) == {"repro": "1.2", **wheel}
+
+
+def test_a_snapshot_of_a_wheel_says_its_release(tmp_path: Path) -> None:
+    said = {"repro": "1.2", "repro wheel": "sha256:ab"}
+    (tmp_path / SNAPSHOT_FACTS).write_text(json.dumps({"commit": None, "dirty": None, "release": said}))
+    assert release(tmp_path) == said

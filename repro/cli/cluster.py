@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
 from repro.cli.runs import SEEDS, complete_experiments
+from repro.paths import cluster_files
 from repro.recipe import SCALES
 from repro.seeds import SeedChoice
 
@@ -48,9 +49,7 @@ def register(verbs: Verbs) -> None:
 
 def complete_clusters(prefix: str, **_: object) -> list[str]:
     """Shell completion: cluster profiles."""
-    from repro.launch.slurm.profile import profile_names
-
-    return [name for name in profile_names() if name.startswith(prefix)]
+    return [name for name in cluster_files() if name.startswith(prefix)]
 
 
 def submit_runs(args: argparse.Namespace) -> None:

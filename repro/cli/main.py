@@ -18,6 +18,7 @@ from repro.cli import (
     jobs,
     native,
     pictures,
+    project,
     results,
     runs,
     show,
@@ -72,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
         context,
         cluster,
         jobs,
+        project,
         native,
     ):
         family.register(verbs)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
-from repro.paths import published_dir, results_dir
+from repro.paths import published_files, records_dirs, results_dir
 from repro.record import Damage, read_records
 from repro.report.formats.text import clean
 
@@ -48,7 +48,7 @@ def register(verbs: Verbs) -> None:
 
 def complete_papers(prefix: str, **_: object) -> list[str]:
     """Shell completion: keys of the published papers."""
-    return sorted(p.stem for p in published_dir().glob(f"{prefix}*.yaml"))
+    return [key for key in published_files() if key.startswith(prefix)]
 
 
 def list_rows(args: argparse.Namespace) -> int:
@@ -97,7 +97,7 @@ def make_tables(args: argparse.Namespace) -> int:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     for path in [*write_tables(), *(write_pdfs(Path(args.pdf)) if args.pdf is not None else [])]:
         print(path)
-    return name_damaged(read_records(results_dir() / "runs").damaged) or (0 if good else 1)
+    return name_damaged(read_records(*records_dirs()).damaged) or (0 if good else 1)
 
 
 def pull_records(target: str) -> bool:

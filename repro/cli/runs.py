@@ -12,7 +12,7 @@ from typing import Any
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
-from repro.paths import results_dir, runs_dir
+from repro.paths import records_dirs, results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
@@ -233,7 +233,7 @@ def reproduce_all(args: argparse.Namespace) -> int:
     recorded, first = sum(spec.done for spec in specs), len(todo.added)
     before = f", {first} of them because others start from them" if first else ""
     print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")
-    damaged = read_records(results_dir() / "runs").damaged
+    damaged = read_records(*records_dirs()).damaged
     for line in [*damaged, *few_seeds(specs, seeds), *(not_judged(todo.specs) if args.dry_run else ())]:
         print(line, file=sys.stderr)
     if args.dry_run:

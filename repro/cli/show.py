@@ -6,7 +6,7 @@ from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
-from repro.paths import results_dir, runs_dir
+from repro.paths import records_dirs, runs_dir
 from repro.record import RECORD_FILE, RunRecord, read_record, read_records
 
 
@@ -49,7 +49,7 @@ def find_record(word: str) -> RunRecord:
     for path in (Path(word), Path(word) / RECORD_FILE, runs_dir() / word / RECORD_FILE):
         if path.is_file():
             return read_record(path)
-    there = read_records(results_dir() / "runs")
+    there = read_records(*records_dirs())
     found = [r for r in there.good if word in (r.run_id, r.path.removesuffix(".json"))]
     if found:
         return max(found, key=lambda r: r.finished)

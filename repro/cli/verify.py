@@ -12,7 +12,7 @@ from repro.cli.arguments import Verbs
 from repro.cli.runs import require_writable
 from repro.cli.show import find_record
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
-from repro.paths import PROJECT, results_dir
+from repro.paths import INSTALLED, PROJECT, results_dir
 from repro.record import RunRecord, read_records, withdrawn
 from repro.verify import CONFIRMING, Comparison, Outcome, Replay, compare, failed, keep, refuse, replay
 
@@ -29,6 +29,10 @@ def register(verbs: Verbs) -> None:
 
 
 def verify_record(args: argparse.Namespace) -> int:
+    if INSTALLED:
+        raise UserError(
+            "an installed package has no earlier commits to run; call `repro verify` in a git clone"
+        )
     runs = results_dir() / "runs"
     record, path = committed(args.record, runs)
     refuse(record, PROJECT)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from repro.source import release
+
 PACKAGES = (
     "torch",
     "lightning",
@@ -22,14 +24,14 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that can change a number."""
+    """Versions of Python, of the packages that can change a number, and of this one where it is an installed wheel."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return installed
+    return installed | release()
 
 
 def hardware(devices: int, nodes: int) -> dict[str, Any]:

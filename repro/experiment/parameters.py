@@ -7,7 +7,7 @@ from torch import nn
 from repro.experiment.build import build_task
 from repro.models.classifier import Classifier, groups
 from repro.nn import Vocabulary
-from repro.paths import published_dir
+from repro.paths import published_files
 from repro.recipe import Recipe
 from repro.yamls import read_yaml
 
@@ -67,10 +67,11 @@ def trained(net: Classifier) -> dict[str, int]:
 
 def published_count(recipe: Recipe) -> int | None:
     """The count printed for the first row that the recipe reproduces, at scale ``paper``."""
-    if recipe.scale != "paper":
+    path = published_files().get(recipe.paper)
+    if recipe.scale != "paper" or path is None:
         return None
     for cell in recipe.config.get("reproduces") or ():
-        tables = read_yaml(published_dir() / f"{recipe.paper}.yaml")["tables"]
+        tables = read_yaml(path)["tables"]
         rows = [row for table in tables if table["id"] == cell["table"] for row in table["rows"]]
         for row in rows:
             if row["id"] == cell["row"] and row["params"] is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm.validation import setting
-from repro.paths import published_dir, results_dir
+from repro.paths import published_files, records_dirs
 from repro.recipe import (
     SCALES,
     Overrides,
@@ -85,9 +85,8 @@ def resolve_targets(
         hint = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
     # another's record saves no run, and a withdrawn one none
-    runs = results_dir() / "runs"
-    left_out = withdrawn(runs)
-    ours = [r for r in read_records(runs).good if not r.external and r.path not in left_out]
+    left_out = withdrawn(*records_dirs())
+    ours = [r for r in read_records(*records_dirs()).good if not r.external and r.path not in left_out]
     recorded = {(r.experiment, r.scale, r.seed, r.config_hash) for r in ours}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
@@ -225,8 +224,8 @@ def _no_such_table(target: str, paper: str, table: str, row: str, cells: list[tu
 
 
 def _published_rows(paper: str) -> dict[str, list[str]]:
-    path = published_dir() / f"{paper}.yaml"
-    if not path.is_file():
+    path = published_files().get(paper)
+    if path is None:
         return {}
     tables = (read_yaml(path) or {}).get("tables") or []
     return {str(t.get("id")): [str(r.get("id")) for r in t.get("rows") or []] for t in tables}

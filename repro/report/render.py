@@ -4,7 +4,7 @@ from pathlib import Path
 
 from repro import paths
 from repro.errors import UserError
-from repro.paths import results_dir
+from repro.paths import files_in, records_dirs, results_dir, results_dirs
 from repro.record import write_atomic
 from repro.report.formats import latex, markdown
 from repro.report.formats.blocks import Document, Heading
@@ -47,9 +47,12 @@ def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bo
 
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
     """
-    figures = plots(comparison, results / "runs")
+    figures = plots(comparison, *records_dirs())
     again = {library: check and is_locked(library) for library in ("matplotlib", "pillow")}
-    drawn = {p.name: content(p, results / "plots" / p.name, again[p.library]) for p in figures}
+    there = files_in([folder / "plots" for folder in results_dirs()], "*")
+    drawn = {
+        p.name: content(p, there.get(p.name, results / "plots" / p.name), again[p.library]) for p in figures
+    }
     files = {results / "plots" / name: data for name, data in drawn.items()}
     tables = results / "tables"
     for paper in comparison.papers:
@@ -117,7 +120,7 @@ def write_pdfs(folder: Path) -> list[Path]:
     """Writes every chart as PDF into a folder, which is made; returns the paths."""
     from repro.report.plots.drawing import pdf
 
-    charts = [plot for plot in plots(compare(), results_dir() / "runs") if isinstance(plot.content, Chart)]
+    charts = [plot for plot in plots(compare(), *records_dirs()) if isinstance(plot.content, Chart)]
     paths = [(folder / plot.name).with_suffix(".pdf") for plot in charts]
     for path, plot in zip(paths, charts, strict=True):
         assert isinstance(plot.content, Chart)

@@ -66,13 +66,16 @@ def keep(results: Path, outcome: Outcome) -> None:
         raise ReproError(f"cannot write {path}: {error.strerror}") from None
 
 
-def outcomes(results: Path) -> list[Outcome]:
-    """All outcomes of a results folder, in order; none without a file.
+def outcomes(*results: Path) -> list[Outcome]:
+    """All outcomes of the results folders, each once, in order; none without a file.
 
     Raises:
         UserError: a line that is no outcome; names it.
     """
-    path = verified_file(results)
+    return list(dict.fromkeys(outcome for folder in results for outcome in _read(verified_file(folder))))
+
+
+def _read(path: Path) -> list[Outcome]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

@@ -46,7 +46,9 @@ def recipe(experiment: str, world: int, micro_batches: int, budget: int) -> Reci
 
 def main(experiment: str, what: str, world: int, micro_batches: int, budget: int, out: Path) -> None:
     quiet()
-    run = prepare(recipe(experiment, world, micro_batches, budget), seed=2)  # whose first replies score above 0
+    run = prepare(
+        recipe(experiment, world, micro_batches, budget), seed=2
+    )  # whose first replies score above 0
     task, data, found = run.parts.task, run.parts.data, {}
     if what != "train":  # before training: the same weights at any world size
         run.trainer.test(task, datamodule=data, verbose=False)

@@ -75,7 +75,7 @@ def edited(house):
 
 
 def lock(tmp_path, monkeypatch, version):
-    monkeypatch.setattr(paths, "PROJECT", tmp_path)
+    monkeypatch.setattr(paths, "SHARED", tmp_path)
     (tmp_path / "requirements.lock").write_text(f"matplotlib=={version}\npillow==0.0\n")
 
 

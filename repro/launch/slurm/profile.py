@@ -1,13 +1,11 @@
 """A cluster profile: the settings of one Slurm site, in ``slurm/clusters/<name>.yaml``."""
 
-import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm import validation
-from repro.paths import PROJECT
+from repro.paths import cluster_files
 from repro.yamls import read_yaml
 
 # Every key of a profile with its default; slurm/clusters/example.yaml explains each.
@@ -100,30 +98,20 @@ class Profile:
     stall_s: int | None
 
 
-def clusters_dir() -> Path:
-    """Profiles, one file each: ``$REPRO_CLUSTERS`` or ``slurm/clusters`` of the checkout."""
-    return Path(os.environ.get("REPRO_CLUSTERS") or PROJECT / "slurm" / "clusters")
-
-
-def profile_names() -> list[str]:
-    """The names of all profiles."""
-    return sorted(path.stem for path in clusters_dir().glob("*.yaml"))
-
-
 def load_profile(name: str) -> Profile:
     """Reads and validates one profile.
 
     Raises:
         UserError: no such profile, an unknown key (nearest offered), or a value that cannot be used.
     """
-    names = profile_names()
-    if name not in names:  # never a path: only what the folder lists is opened
-        hint = f"; there are: {', '.join(names)}" if names else ""
+    files = cluster_files()
+    if name not in list(files):  # never a path; a list because argparse makes [] of `--cluster=--`
+        hint = f"; there are: {', '.join(files)}" if files else ""
         raise UserError(
-            f"no cluster profile {name!r}{nearest(name, names) or hint}; "
-            "copy slurm/clusters/example.yaml to add one"
+            f"no cluster profile {name!r}{nearest(name, files) or hint}; "
+            "copy slurm/clusters/example.yaml to add one; `repro init` writes it into a new project"
         )
-    path = clusters_dir() / f"{name}.yaml"
+    path = files[name]
     try:
         return parse_profile(name, read_yaml(path))
     except UserError as error:

@@ -21,7 +21,7 @@ from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile
 from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec
-from repro.paths import PROJECT, data_dir, results_dir, runs_dir
+from repro.paths import SHARED, data_dir, results_dir, runs_dir
 from repro.recipe import SCALES
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _template(name: str) -> "jinja2.Template":
     import jinja2  # here, to keep `repro --help` quick
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PROJECT / "slurm"),
+        loader=jinja2.FileSystemLoader(SHARED / "slurm"),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # shell, not HTML: the template quotes with `| quote`
         trim_blocks=True,

@@ -1,7 +1,8 @@
 """The code and recipes of a submission, copied when it is made: later edits do not reach its jobs.
 
 What git tracks, and what it neither tracks nor ignores, below the suite's own folders; without git, the package
-and the recipes. Never hidden files, never data.
+and the recipes; of an installed wheel, the package with all that it carries, and the project's recipes. Never hidden
+files, never data.
 """
 
 import json
@@ -11,22 +12,23 @@ from pathlib import Path
 
 from repro.errors import ReproError, UserError
 from repro.launch.status.secret_check import refuse_secrets
-from repro.paths import PROJECT, configs_dir
+from repro.paths import INSTALLED, PROJECT, configs_dir
 from repro.record import write_atomic
-from repro.source import SNAPSHOT_FACTS, git, state
+from repro.source import SNAPSHOT_FACTS, git, release, state
 
-FOLDERS = ("repro", "configs", "slurm")
-SINGLE_FILES = ("pyproject.toml", "requirements.lock")
+FOLDERS = ("repro",) if INSTALLED else ("repro", "configs", "slurm")
+SINGLE_FILES = () if INSTALLED else ("pyproject.toml", "requirements.lock")
 CHANGES = "changes.diff"
 LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
 
 
-def read_sources() -> tuple[dict[str, bytes], dict[str, str | bool | None]]:
+def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
     """Everything that a snapshot holds, in memory: nothing is written.
 
     Returns:
         The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` and :data:`CHANGES` included; and the facts:
-        ``commit`` (None where git does not say) and ``dirty`` (whether the sources differ from it).
+        ``commit`` (None where git does not say), ``dirty`` (whether the sources differ from it) and, of an installed
+        wheel, ``release``.
 
     Raises:
         UserError: a file that is no code, leads out of the project, or holds a secret of this shell.
@@ -40,7 +42,9 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, str | bool | None]]:
     roots = (PROJECT.resolve(), configs_dir().resolve())
     files = {name: _read(name, path, roots) for name, path in paths.items()}
     commit, dirty = state(PROJECT)
-    facts = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
+    facts: dict[str, object] = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
+    if wheel := release(PROJECT):
+        facts["release"] = wheel
     changes = git(PROJECT, "diff", "--binary", "HEAD", "--", *FOLDERS, *SINGLE_FILES)
     if changes and commit is not None:
         files[CHANGES] = changes

@@ -11,12 +11,12 @@ from repro.report.plots.sweeps import sweeps
 from repro.report.results.compare import Comparison
 
 
-def plots(comparison: Comparison, runs: Path) -> list[Plot]:
+def plots(comparison: Comparison, *runs: Path) -> list[Plot]:
     """All figures, in the order in which a paper's page shows them; nothing is drawn yet.
 
     Args:
         comparison: the records.
-        runs: their folder, ``results/runs``.
+        runs: their folders, ``results/runs``.
 
     Raises:
         UserError: a record that cannot be drawn as it asks to be.
@@ -24,7 +24,7 @@ def plots(comparison: Comparison, runs: Path) -> list[Plot]:
     return [
         *sweeps(comparison),
         *grid_curves(comparison),
-        *pictures(comparison, runs),
+        *pictures(comparison, *runs),
         *memories(comparison),
         *curves(comparison),
     ]

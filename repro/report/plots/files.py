@@ -77,7 +77,7 @@ def _theme() -> str:
 
 def is_locked(library: str) -> bool:
     """Whether a library's version is that of ``requirements.lock``: then its output is the same to the byte."""
-    lock = paths.PROJECT / "requirements.lock"
+    lock = paths.SHARED / "requirements.lock"
     lines = lock.read_text(encoding="utf-8").lower().split() if lock.is_file() else []
     return f"{library.lower()}=={metadata.version(library)}" in lines
 

@@ -14,12 +14,12 @@ from repro.report.results.compare import Comparison
 _PICTURE = re.compile(r"\d{1,5}x\d{1,5}x\d:")  # how a line of repro/contact_sheet.py begins
 
 
-def pictures(comparison: Comparison, runs: Path) -> list[Plot]:
+def pictures(comparison: Comparison, *runs: Path) -> list[Plot]:
     """A sheet ``<paper>--<recipe>[@point]--<scale>--drawn-s<seed>.png`` per record that counts and has pictures.
 
     Args:
         comparison: the records.
-        runs: where they lie, ``results/runs``.
+        runs: where they lie, ``results/runs``; earlier folders come first.
 
     Raises:
         UserError: outputs that are damaged or do not match the record's hash.
@@ -27,7 +27,7 @@ def pictures(comparison: Comparison, runs: Path) -> list[Plot]:
     plots = []
     for (experiment, scale), selection in comparison.selections.items():
         for record in selection.used:
-            sheet = drawn(record, runs)
+            sheet = drawn(record, *runs)
             if sheet:
                 words = f"{_counted(sheet)} drawn from the model, seed {record.seed}"
                 name = file_name(experiment, scale, f"drawn-s{record.seed}", suffix="png")
@@ -35,14 +35,15 @@ def pictures(comparison: Comparison, runs: Path) -> list[Plot]:
     return plots
 
 
-def drawn(record: RunRecord, runs: Path) -> list[Picture]:
+def drawn(record: RunRecord, *runs: Path) -> list[Picture]:
     """The pictures among a run's outputs; none if the first line is not a picture.
 
     Raises:
         UserError: see :func:`pictures`.
     """
-    path = (runs / record.path).with_suffix(".outputs.txt")
-    if record.outputs_sha256 is None or not path.is_file():
+    paths = ((folder / record.path).with_suffix(".outputs.txt") for folder in runs)
+    path = next((path for path in paths if path.is_file()), None)
+    if record.outputs_sha256 is None or path is None:
         return []
     content = path.read_bytes()
     lines = content.decode(errors="replace").splitlines()

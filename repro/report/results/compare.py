@@ -8,7 +8,7 @@ measured what the paper shows without a number).
 from dataclasses import dataclass, field
 
 from repro.errors import UserError, nearest
-from repro.paths import results_dir
+from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
 from repro.record import Damage, RunRecord, read_records
 from repro.report.results.header import Goal, Header, Support, read_header
@@ -163,19 +163,19 @@ def compare(paper: str | None = None) -> Comparison:
     papers = load_papers(paper)
     keys = {p.key for p in papers}
     named = [e for e in experiments() if e.split("/", 1)[0] in keys]
-    read = read_records(results_dir() / "runs")
+    read = read_records(*records_dirs())
     records = [r for r in read.good if r.experiment.split("/", 1)[0] in keys]
     headers = {(e, scale): read_header(e, scale) for e in named for scale in scales_of(e)}
     grouped: dict[tuple[str, str], list[RunRecord]] = {key: [] for key in headers}
     for record in records:
         if (record.experiment, record.scale) in grouped:
             grouped[record.experiment, record.scale].append(record)
-    left_out = withdrawn(results_dir() / "runs")
+    left_out = withdrawn(*records_dirs())
     selections = {
         key: Selection.of(group, headers[key].config_hash if group else "", headers[key].seeds, left_out)
         for key, group in grouped.items()
     }
-    again, why = outcomes(results_dir()), reasons(results_dir() / "runs")
+    again, why = outcomes(*results_dirs()), reasons(*records_dirs())
     comparison = Comparison(papers, records, read.damaged, {}, headers, selections, again, why)
     for loaded in papers:
         _add_entries(comparison, loaded)

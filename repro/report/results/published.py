@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from repro.errors import UserError, nearest
-from repro.paths import published_dir
+from repro.paths import published_files
 from repro.recipe import SCALES
 from repro.report.results.published_checks import cross_check, is_unconfirmed
 from repro.report.results.rules import KEYS, Margin, Rules, parse_margin, parse_rules
@@ -134,7 +134,7 @@ class Paper:
 
 def paper_keys() -> tuple[str, ...]:
     """The papers with a published file, sorted."""
-    return tuple(sorted(path.stem for path in published_dir().glob("*.yaml")))
+    return tuple(published_files())
 
 
 def load_paper(key: str) -> Paper:
@@ -143,9 +143,10 @@ def load_paper(key: str) -> Paper:
     Raises:
         UserError: unknown paper (nearest offered), or a file that contradicts itself.
     """
-    if key not in paper_keys():
-        raise UserError(f"unknown paper {key!r}{nearest(key, paper_keys())}; see `repro list`")
-    path = published_dir() / f"{key}.yaml"
+    files = published_files()
+    if key not in files:
+        raise UserError(f"unknown paper {key!r}{nearest(key, files)}; see `repro list`")
+    path = files[key]
     raw = read_yaml(path)
     try:
         paper = _paper(raw)
@@ -174,8 +175,7 @@ def validate_published() -> list[Paper]:
     import jsonschema
 
     schema = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
-    for key in paper_keys():
-        path = published_dir() / f"{key}.yaml"
+    for path in published_files().values():
         error = min(schema.iter_errors(read_yaml(path)), key=lambda e: list(map(str, e.path)), default=None)
         if error is not None:
             place = ".".join(str(part) for part in error.path) or "the file"

@@ -117,9 +117,11 @@ def withdraw(runs: Path, name: str, reason: str) -> str:
     return path
 
 
-def reasons(runs: Path) -> dict[str, str]:
+def reasons(*runs: Path) -> dict[str, str]:
     """Why records were withdrawn or superseded, by their paths below ``runs``; a withdrawal comes first."""
-    lines = sorted(read_ledger(runs), key=lambda line: line.event == "withdrawn")
+    lines = sorted(
+        (line for folder in runs for line in read_ledger(folder)), key=lambda line: line.event == "withdrawn"
+    )
     return {line.path: line.reason for line in lines if line.event != "recorded"}
 
 

@@ -8,7 +8,8 @@ import yaml
 
 from repro.errors import UserError
 from repro.launch.slurm import validation
-from repro.launch.slurm.profile import DEFAULTS, Container, load_profile, parse_profile, profile_names
+from repro.launch.slurm.profile import DEFAULTS, Container, load_profile, parse_profile
+from repro.paths import cluster_files
 from tests.launch.conftest import PROFILE, World
 
 SHIPPED = Path(__file__).parents[3] / "slurm" / "clusters"
@@ -67,7 +68,7 @@ def test_the_example_explains_every_key() -> None:
 
 @pytest.mark.parametrize("name", ["sites", "../site", "/etc/passwd", "site.yaml", "", "a b", "site\n"])
 def test_only_listed_profiles_are_opened(world: World, name: str) -> None:
-    assert profile_names() == ["cpu", "site"]
+    assert list(cluster_files()) == ["cpu", "site"]
     with pytest.raises(UserError, match="no cluster profile"):
         load_profile(name)
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from repro.errors import UserError
+from repro.paths import PROJECT
 from repro.report.results import published
 from repro.report.results.published import load_paper, load_papers, paper_keys, validate_published
 from repro.report.results.rules import default_margin
@@ -14,7 +15,7 @@ PAPERS = 8
 def test_every_published_file_of_the_checkout_is_valid():
     papers = validate_published()
     assert len(papers) == PAPERS
-    assert {p.key for p in papers} == {p.stem for p in published.published_dir().glob("*.yaml")}
+    assert {p.key for p in papers} == {p.stem for p in (PROJECT / "results" / "published").glob("*.yaml")}
 
 
 def test_real_numbers_and_metric_overrides():

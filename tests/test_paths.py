@@ -1,0 +1,193 @@
+"""What is read from which folders, in a checkout and from an installed wheel."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from repro import paths, recipe
+from repro.launch.slurm.profile import load_profile
+from repro.paths import PROJECT
+from repro.recipe import load_recipe, recipe_files
+from repro.record import read_records, withdrawn
+from repro.report.results.published import paper_keys
+from repro.verify import outcomes
+from tests.workshop import call
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A working folder that is empty; no variable of the suite is set."""
+    for name in ("CONFIGS", "RESULTS", "CLUSTERS", "DATA", "RUNS"):
+        monkeypatch.delenv(f"REPRO_{name}", raising=False)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def carried(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What an installed wheel carries: two recipes, a profile."""
+    shared = tmp_path / "site" / "repro" / "_shared"
+    write(shared / "configs" / "toy" / "base.yaml", "title: carried\n")
+    write(shared / "configs" / "toy" / "base.cpu.yaml", "title: carried at cpu\n")
+    write(shared / "configs" / "toy" / "other.yaml", "title: other\n")
+    write(shared / "slurm" / "clusters" / "site.yaml", "gpus_per_node: 0\n")
+    monkeypatch.setattr(paths, "INSTALLED", True)
+    monkeypatch.setattr(paths, "SHARED", shared)
+    return shared
+
+
+def test_in_a_checkout_all_is_in_the_checkout_whatever_the_working_folder(bare: Path) -> None:
+    for name in ("configs/toy/base.yaml", "results/published/toy.yaml", "slurm/clusters/mine.yaml"):
+        write(bare / name, "title: mine\n")
+    assert paths.configs_dirs() == (PROJECT / "configs",)
+    assert paths.results_dirs() == (PROJECT / "results",)
+    assert paths.records_dirs() == (PROJECT / "results" / "runs",)
+    assert "toy/base" not in recipe_files()
+    assert "toy" not in paths.published_files()
+    assert "mine" not in paths.cluster_files()
+
+
+def test_variables_replace_the_folders_of_a_checkout(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONFIGS", "RESULTS", "CLUSTERS", "DATA", "RUNS"):
+        monkeypatch.setenv(f"REPRO_{name}", str(bare / name))
+    write(bare / "CLUSTERS" / "mine.yaml", "gpus_per_node: 0\n")
+    assert paths.configs_dirs() == (bare / "CONFIGS",)
+    assert paths.results_dirs() == (bare / "RESULTS",)
+    assert list(paths.cluster_files()) == ["mine"]
+    assert (paths.data_dir(), paths.runs_dir()) == (bare / "DATA", bare / "RUNS")
+
+
+def test_published_numbers_are_the_suites_where_the_results_have_none(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RESULTS", str(bare))
+    assert "reformer" in paper_keys()
+    write(bare / "published" / "toy.yaml", "")
+    assert paper_keys() == ("toy",)
+
+
+def test_of_a_wheel_the_working_folder_is_written_to(carried: Path, bare: Path) -> None:
+    assert paths.configs_dir() == bare / "configs"
+    assert paths.results_dir() == bare / "results"
+    assert paths.results_dirs() == (bare / "results", carried / "results")
+
+
+def test_variables_name_the_projects_folders_and_the_wheel_adds_its_own(
+    carried: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RESULTS", str(bare / "elsewhere"))
+    assert paths.results_dirs() == (bare / "elsewhere", carried / "results")
+    assert paths.results_dir() == bare / "elsewhere"
+
+
+def test_own_recipes_come_before_those_of_the_wheel_and_add_to_them(carried: Path, bare: Path) -> None:
+    assert load_recipe("toy/base", "cpu").config["title"] == "carried at cpu"
+    recipes = ("toy/base.cpu.yaml", "toy/other.small.yaml", "mine/new.yaml")
+    own = [write(bare / "configs" / name, f"title: own {name}\n") for name in recipes]
+    recipe._files.cache_clear()
+    assert recipe_files() == {
+        "mine/new": {"paper": own[2]},
+        "toy/base": {"paper": carried / "configs" / "toy" / "base.yaml", "cpu": own[0]},
+        "toy/other": {"paper": carried / "configs" / "toy" / "other.yaml", "small": own[1]},
+    }
+    assert load_recipe("toy/base", "cpu").config["title"] == "own toy/base.cpu.yaml"
+    assert load_recipe("toy/base").config["title"] == "carried"
+
+
+def test_own_profiles_come_first(carried: Path, bare: Path) -> None:
+    assert load_profile("site").resources.nodes == 1
+    write(bare / "slurm" / "clusters" / "site.yaml", "gpus_per_node: 0\nnodes: 2\n")
+    write(bare / "slurm" / "clusters" / "mine.yaml", "gpus_per_node: 0\n")
+    assert load_profile("site").resources.nodes == 2
+    assert list(paths.cluster_files()) == ["mine", "site"]
+
+
+def test_own_published_numbers_add_to_those_of_the_wheel(carried: Path, bare: Path) -> None:
+    for name in ("results/published/a.yaml", "results/published/b.yaml"):
+        write(carried.joinpath(name), "")
+    own = write(bare / "results" / "published" / "b.yaml", "")
+    assert paths.published_files() == {"a": carried / "results" / "published" / "a.yaml", "b": own}
+
+
+def test_a_record_in_two_folders_counts_once_and_each_ledger_withdraws(tmp_path: Path) -> None:
+    there = sorted((PROJECT / "results" / "runs" / "reformer").rglob("*.json"))[:2]
+    names = [path.relative_to(PROJECT / "results" / "runs").as_posix() for path in there]
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(first / names[0], there[0].read_text(encoding="utf-8"))
+    for path, name in zip(there, names, strict=True):
+        write(second / name, path.read_text(encoding="utf-8"))
+    assert [record.stored_at for record in read_records(first, second).good] == names
+    write(first / "LEDGER.tsv", f"time\twithdrawn\t{names[1]}\tx\ty\n")
+    write(second / "LEDGER.tsv", f"time\twithdrawn\t{names[0]}\tx\ty\n")
+    assert withdrawn(first, second) == frozenset(names)
+
+
+def test_an_outcome_in_two_folders_counts_once(tmp_path: Path) -> None:
+    """As where an installed wheel is used in a checkout."""
+    for name in ("first", "second"):
+        (tmp_path / name / "runs").mkdir(parents=True)
+        shutil.copy(PROJECT / "results" / "runs" / "VERIFIED.tsv", tmp_path / name / "runs")
+    kept = outcomes(PROJECT / "results")
+    assert kept
+    assert outcomes(tmp_path / "first", tmp_path / "second") == kept
+
+
+def test_files_are_in_the_order_of_their_paths_not_of_their_letters(tmp_path: Path) -> None:
+    """``base`` comes before ``base-en-fr``, as in a sorted listing of folders."""
+    for name in ("base-en-fr/a.json", "base/b.json"):
+        write(tmp_path / name, "")
+    assert list(paths.files_in([tmp_path], "**/*.json")) == ["base/b.json", "base-en-fr/a.json"]
+
+
+def test_a_wheel_does_not_verify(carried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.cli.verify.INSTALLED", True)
+    said = call("verify", "toy/base")
+    assert said.code == 2
+    assert "call `repro verify` in a git clone" in said.err
+
+
+def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repro.cli.project.SHARED", PROJECT)
+    monkeypatch.setattr("repro.cli.project.INSTALLED", True)
+    said = call("init", "mine")
+    assert (said.code, said.err) == (0, "")
+    made = sorted(path.relative_to(bare).as_posix() for path in (bare / "mine").rglob("*") if path.is_file())
+    assert made == [
+        "mine/.gitignore",
+        "mine/README.md",
+        "mine/configs/reformer/duplication.small.yaml",
+        "mine/slurm/clusters/my-cluster.yaml",
+    ]
+    assert sorted(said.out.split()) == made
+    monkeypatch.chdir("mine")
+    assert load_profile("my-cluster").name == "my-cluster"
+
+
+def test_init_replaces_no_file_and_leaves_nothing_behind(bare: Path) -> None:
+    write(bare / "mine" / "README.md", "mine\n")
+    said = call("init", "mine")
+    assert said.code == 2
+    assert "mine/README.md exists" in said.err
+    assert [path.name for path in (bare / "mine").iterdir()] == ["README.md"]
+
+
+def test_init_in_a_checkout_says_that_the_checkout_stays_the_project(bare: Path) -> None:
+    said = call("init", "mine")
+    assert said.code == 0
+    assert f"pip install {PROJECT}" in said.err
+
+
+def test_init_names_a_folder_that_cannot_be_made(bare: Path) -> None:
+    write(bare / "file", "")
+    said = call("init", "file")
+    assert said.code == 2
+    assert "file" in said.err
