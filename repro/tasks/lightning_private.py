@@ -16,7 +16,7 @@ def install_no_signal_handlers(trainer: Trainer) -> None:
 
 
 def end_at(trainer: Trainer, step: int) -> None:
-    """Makes an update the last of a training that is planned to be longer: ``trainer.max_steps`` becomes its number."""
+    """Ends training at an update earlier than planned: sets ``trainer.max_steps`` to its number."""
     trainer.fit_loop.epoch_loop.max_steps = step
 
 

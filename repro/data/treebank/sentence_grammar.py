@@ -49,7 +49,7 @@ class _Draw:
         self._bits = int.from_bytes(hashlib.shake_256(label.encode()).digest(256), "big")
 
     def below(self, n: int) -> int:
-        """A number in 0..n-1; a sentence needs far fewer bits than there are."""
+        """The next number in 0..n-1, taken from the sentence's random bits. A sentence uses a small part of them."""
         self._bits, value = divmod(self._bits, n)
         return value
 

@@ -125,7 +125,7 @@ def arrange(
 
 
 def _free(drafts: list[_Draft], kind: str, parent: _Draft | None, index: int | None) -> _Draft:
-    """The array of that kind behind that parent in which an index is free; a new one where there is none."""
+    """The first array of a kind and a parent that has no task of this index yet; adds one if there is none."""
     for draft in drafts:
         if draft.kind == kind and draft.parent is parent and index not in draft.tasks:
             return draft

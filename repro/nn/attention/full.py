@@ -182,7 +182,7 @@ def attend(
 def spelled_out(
     q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, causal: bool, p: float
 ) -> Tensor:
-    """Softmax attention that makes the table of weights, as code without a fused kernel does.
+    """Softmax attention that computes the matrix of weights explicitly, without a fused kernel.
 
     Args:
         q: queries ``(B, H, T, E)``.
