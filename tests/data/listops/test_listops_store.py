@@ -99,7 +99,7 @@ def test_files_do_not_silently_lose_to_generated_trees(data_folder: Path, folder
 
 
 def test_files_have_their_own_size(data_folder: Path, folder: Path) -> None:
-    with pytest.raises(UserError, match="leave out --size 5"):
+    with pytest.raises(UserError, match="--size 5"):
         prepare("listops", folder, size=5, say=quiet)
 
 
@@ -128,13 +128,13 @@ def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, said: s
 
 def test_a_missing_or_empty_file_is_named(data_folder: Path, folder: Path) -> None:
     (folder / FILES["test"]).write_bytes(content([HEAD]))
-    with pytest.raises(UserError, match=r"basic_test.tsv: no trees in it"):
+    with pytest.raises(UserError, match=r"basic_test.tsv:"):
         prepare("listops", folder, say=quiet)
     (folder / FILES["test"]).write_bytes(b"")
-    with pytest.raises(UserError, match=r"basic_test.tsv, line 1: needs the columns Source and Target"):
+    with pytest.raises(UserError, match=r"basic_test.tsv, line 1:"):
         prepare("listops", folder, say=quiet)
     (folder / FILES["test"]).unlink()
-    with pytest.raises(UserError, match=r"no basic_test.tsv, plain or"):
+    with pytest.raises(UserError, match=r"no basic_test.tsv"):
         prepare("listops", folder, say=quiet)
     with pytest.raises(UserError, match="no such folder"):
         prepare("listops", folder / "none", say=quiet)
