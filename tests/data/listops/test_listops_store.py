@@ -110,11 +110,11 @@ def test_the_list_tells_both_ways() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: 1 unclosed bracket"),
-        ("( ( ( [MAX 3 ) 4 ) ]\t4", "line 3: 3 opening and 2 closing round brackets"),
-        ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3: unknown token '12'"),
-        ("( ( ( [MAX 3 ) 4 ) ] )\t3", "line 3: Target is '3', the tree's value is 4"),
-        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: Target is '', the tree's value is 4"),
+        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: 1 unclosed"),
+        ("( ( ( [MAX 3 ) 4 ) ]\t4", "line 3: 3.*2"),
+        ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3.*'12'"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t3", "line 3: Target.*'3'.*4"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: Target.*''.*4"),
         ("( ( ( [MAX 3 ) 4 ) ] )", "line 3: 1 columns, not 2"),
         ("", "line 3: 1 columns, not 2"),
     ],
