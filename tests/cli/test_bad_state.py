@@ -160,7 +160,21 @@ def test_a_run_without_its_tokeniser_says_so(own_run: TrainedRun) -> None:
 def test_a_damaged_model_file_is_refused(own_run: TrainedRun, content: bytes | None) -> None:
     path = own_run.folder / "model.pt"
     path.write_bytes(path.read_bytes()[:2000] if content is None else content)
-    call("translate", own_run.run_id, stdin=b"one\n").refused("model.pt")
+    line = call("translate", own_run.run_id, stdin=b"one\n").refused("model.pt", "not a readable checkpoint")
+    assert line.endswith("); restore it from a copy, or delete the run's folder and run it again")
+    assert content is not None or "failed finding central directory)" in line, "a whole sentence"
+
+
+def test_a_damaged_record_of_a_run_folder_says_how_to_go_on(own_run: TrainedRun) -> None:
+    path = own_run.folder / "record.json"
+    path.write_bytes(path.read_bytes()[:100])
+    for words in (RUN, ("show", own_run.run_id)):
+        call(*words).refused("record.json", "copy it anew from results/runs, or delete it")
+    path.unlink()
+    for record in own_run.workshop.records():  # the second record of a run needs another second in its name
+        record.unlink()
+    assert "resuming from step 2" in call(*RUN).out
+    assert path.is_file()
 
 
 def test_a_model_file_of_another_program_is_refused(own_run: TrainedRun) -> None:

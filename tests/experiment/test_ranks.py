@@ -147,7 +147,7 @@ def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launc
 def test_replies_and_their_scores_are_the_same_at_any_world_size(launch: Launcher) -> None:
     one, two, three = launch.scored(TALK)
     assert len(one["outputs"].splitlines()) == 5 * 2
-    assert one["val/f1"][0] > 0, "no reply has a word of the reference, so no score was compared"
+    assert one["test/f1"][0] > 0
     for many in (two, three):
         assert many["outputs"] == one["outputs"]
         for name in set(three) - {"outputs"}:
