@@ -137,8 +137,8 @@ def strings(inputs: Tensor) -> Tensor:
     return inputs.reshape(len(inputs), 6, -1)
 
 
-def main() -> None:
-    """Times both sides."""
+def arguments() -> argparse.Namespace:
+    """Those of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -149,7 +149,27 @@ def main() -> None:
     parser.add_argument(
         "--cpu-time", action="store_true", help="seconds of computing: for a busy machine, one thread"
     )
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def timed(sides: list[Side], batch: tuple[Tensor, Tensor], repeats: int) -> list[dict[str, object]]:
+    """A row for each side; the first turn warms up and does not count."""
+    for turn in range(repeats + 1):
+        for side in sides:
+            side.step(*batch)
+        if turn == 0:
+            for side in sides:
+                side.seconds.clear()
+    rows: list[dict[str, object]] = []
+    for side in sides:
+        ratio = statistics.median(b / a for a, b in zip(sides[0].seconds, side.seconds, strict=True))
+        rows.append({"side": side.name, "seconds": statistics.median(side.seconds), "ratio": ratio})
+    return rows
+
+
+def main() -> None:
+    """Times both sides."""
+    args = arguments()
     clock = time.process_time if args.cpu_time else time.perf_counter
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
@@ -158,32 +178,13 @@ def main() -> None:
     exact, same = official(args.official, args.layers, 0.0, "sdpa"), ours(args.layers, 0.0)
     copy_weights(exact, same)
     agree(same, exact, batch)
+    eager = official(args.official, args.layers, 0.1, "eager")
     sides = [
         Side("ours", ours(args.layers, 0.1), lambda x: x, clock),
         Side("official", official(args.official, args.layers, 0.1, "sdpa"), strings, clock),
-        Side(
-            "official, attention spelled out",
-            official(args.official, args.layers, 0.1, "eager"),
-            strings,
-            clock,
-        ),
+        Side("official, attention spelled out", eager, strings, clock),
     ]
-    for turn in range(args.repeats + 1):
-        for side in sides:
-            side.step(*batch)
-        if turn == 0:
-            for side in sides:
-                side.seconds.clear()
-    rows = []
-    for side in sides:
-        ratios = [b / a for a, b in zip(sides[0].seconds, side.seconds, strict=True)]
-        rows.append(
-            {
-                "side": side.name,
-                "seconds": statistics.median(side.seconds),
-                "ratio": statistics.median(ratios),
-            }
-        )
+    rows = timed(sides, batch, args.repeats)
     print(tabulate(rows, headers="keys", floatfmt=".3f"))
     print(json.dumps({"benchmark": "frozen", "layers": args.layers, "threads": args.threads, "rows": rows}))
 

@@ -82,14 +82,24 @@ PROMISES = {
 }
 
 
+def marks(decorator: ast.expr) -> set[str]:
+    """The marks of a decorator, and those that every case of its list has: a test with one case left still runs."""
+    call = decorator if isinstance(decorator, ast.Call) else None
+    cases = call.args[1].elts if call and len(call.args) > 1 and isinstance(call.args[1], ast.List) else []
+    shared = set.intersection(*map(attributes, cases)) if cases else set()
+    return attributes(call.func if call else decorator) | shared
+
+
+def attributes(node: ast.expr) -> set[str]:
+    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
 @cache
 def functions_in(file: str) -> dict[str, set[str]]:
     """The test functions of a file, each with the names of its decorators' marks."""
     tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
     return {
-        node.name: {
-            mark.attr for d in node.decorator_list for mark in ast.walk(d) if isinstance(mark, ast.Attribute)
-        }
+        node.name: {mark for decorator in node.decorator_list for mark in marks(decorator)}
         for node in tree.body
         if isinstance(node, ast.FunctionDef)
     }
@@ -105,3 +115,17 @@ def test_each_promise_has_a_test_that_is_there_and_runs(promise: str) -> None:
         file, _, name = node.partition("::")
         assert name in functions_in(file), f"{promise}: {node} is not there"
         assert not functions_in(file)[name] & {"skip", "xfail", "matrix"}, f"{promise}: {node} is not run"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "runs"),
+    [
+        ("pytest.mark.matrix", False),
+        ("pytest.mark.skip(reason='x')", False),
+        ("pytest.mark.parametrize('a', [pytest.param(1, marks=pytest.mark.matrix), 2])", True),
+        ("pytest.mark.parametrize('a', [pytest.param(1, marks=pytest.mark.matrix)])", False),
+    ],
+)
+def test_a_test_that_is_not_run_is_seen(decorator: str, runs: bool) -> None:
+    found = marks(ast.parse(decorator, mode="eval").body)
+    assert bool(found & {"skip", "xfail", "matrix"}) != runs

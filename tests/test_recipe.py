@@ -70,13 +70,13 @@ def test_experiments_follow_the_configs_folder(write, tmp_path, monkeypatch):
 
 def test_an_overlay_of_an_unknown_scale_is_refused(write):
     write("base.cpuu.yaml", "trainer: {max_steps: 5}")
-    with pytest.raises(UserError, match="'cpuu' is not a scale; nearest: cpu"):
+    with pytest.raises(UserError, match=r"'cpuu'.*nearest: cpu"):
         recipe_files()
 
 
 def test_an_overlay_without_its_recipe_is_refused(write):
     write("lost.cpu.yaml", "trainer: {max_steps: 5}")
-    with pytest.raises(UserError, match=r"lost\.yaml is missing"):
+    with pytest.raises(UserError, match=r"lost\.yaml"):
         experiments()
 
 

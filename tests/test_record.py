@@ -122,7 +122,7 @@ def test_a_diverged_run_keeps_its_curve_and_loses_its_metric(made):
     assert again.curves == {"val/loss": [[0, 2.0], [1, None], [2, None]]}
     assert again.to_json() == said.to_json(), "a diverged run's record can be written again"
     said.metrics.append(Measurement("test/ppl", float("inf"), "perplexity", "test"))
-    with pytest.raises(ReproError, match="test/ppl is inf"):
+    with pytest.raises(ReproError, match="test/ppl"):
         said.to_json()
 
 

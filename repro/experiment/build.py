@@ -158,9 +158,11 @@ def _parser(sections: Config) -> ArgumentParser:
 
 
 def _parse(parser: ArgumentParser, sections: Config) -> Namespace:
+    """What is stated only: constructors fill in their defaults themselves, in less than half the time."""
     noise = io.StringIO()
     try:
         with contextlib.redirect_stderr(noise):
-            return parser.parse_object(copy.deepcopy(sections))  # the parser writes into what it is given
+            # a copy, since the parser writes into what it is given
+            return parser.parse_object(copy.deepcopy(sections), defaults=False)
     except Exception as error:  # jsonargparse raises several kinds; each is bad input
         raise ValueError(str(error)) from error

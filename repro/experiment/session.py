@@ -79,7 +79,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     folder = recipe.run_dir(seed)
     parts.data.seed = seed
     # A point for each that the record keeps, and often enough to follow a long run.
-    curves = Curves(every_steps=min(max(1, parts.trainer["max_steps"] // MAX_CURVE_POINTS), 50))
+    curves = Curves(every_steps=min(max(1, parts.trainer.get("max_steps", -1) // MAX_CURVE_POINTS), 50))
     progress = Progress(curves)
     status = StatusFile(folder / "status.json", curves, progress)
     files = DurableIO()

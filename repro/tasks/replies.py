@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,13 +141,10 @@ def replies(
     """
     if not rows:
         return []
-    device = next(net.parameters()).device
-    lengths = torch.tensor([len(row) - 1 for row in rows], device=device)
-    longest = max(map(len, rows))
-    padded = torch.tensor([[*row, *[ids.pad] * (longest - len(row))] for row in rows], device=device)
+    padded, lengths = _padded(rows, ids.pad, next(net.parameters()).device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
     last = padded.gather(1, lengths[:, None])[:, 0]
-    cut = Cut.of(lengths + how.max_new, longest - 1 + how.max_new, window)
+    cut = Cut.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
     earlier = Cut(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):
@@ -158,18 +156,18 @@ def replies(
             "speaker": last, "memory": memory,
         }  # fmt: skip
         state = {"stream": stream, "memory": {}}
-        drawn = sample(
-            speaker,
-            state,
-            last,
-            how.max_new,
-            ids.eos,
-            how.temperature,
-            top_p=how.top_p,
-            generator=_generator(seed),
-        )
+        search = partial(sample, temperature=how.temperature, top_p=how.top_p, generator=_generator(seed))
+        drawn = search(speaker, state, last, how.max_new, ids.eos)
     pairs = zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)
     return [[token for token in row[:length] if token != ids.eos] for row, length in pairs]
+
+
+def _padded(rows: list[list[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows filled up to the longest, ``(B, T)``, and the place of the last token of each, ``(B,)``."""
+    longest = max(map(len, rows))
+    padded = [[*row, *[pad] * (longest - len(row))] for row in rows]
+    places = [len(row) - 1 for row in rows]
+    return torch.tensor(padded, device=device), torch.tensor(places, device=device)
 
 
 def _generator(seed: tuple[int, int]) -> torch.Generator:

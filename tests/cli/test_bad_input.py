@@ -120,6 +120,12 @@ def test_recipes(workshop: Workshop, right: str, wrong: str, parts: tuple[str, .
     assert workshop.records() == []
 
 
+def test_a_recipe_says_how_long_it_trains(workshop: Workshop) -> None:
+    workshop.recipe(RECIPE.replace("max_steps: 2, ", ""), name="endless")
+    call("run", f"{PAPER}/endless").refused("trainer.max_steps")
+    assert workshop.records() == []
+
+
 @pytest.mark.parametrize("name", ["model", "tiny.paper", "tiny.huge"])
 def test_recipe_files_of_no_known_scale(workshop: Workshop, name: str) -> None:
     if "." in name:

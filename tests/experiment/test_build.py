@@ -56,7 +56,7 @@ def test_parts_that_do_not_fit_are_refused(wrong: dict[str, int], said: str) -> 
 
 
 def test_more_tokens_read_than_there_are() -> None:
-    with pytest.raises(ValueError, match="n_read 5 is more than the 2 tokens of an example"):
+    with pytest.raises(ValueError, match=r"n_read 5.*2"):
         check_examples(classifier(size=1, n_read=5, per_token=1), _Short(batch_size=2, bits=1))
 
 
@@ -111,18 +111,14 @@ def test_positions_of_whole_examples(data: ExampleData, vocabulary: Any, longest
         (axial(longest - 4), longest - 4),
         (partial(LearnedPositions, max_length=short), short),
     ):
-        with pytest.raises(
-            ValueError, match=f"examples have {data.seq_len} tokens, .* learns {there} positions"
-        ):
+        with pytest.raises(ValueError, match=rf"{data.seq_len} tokens,.*learns {there} positions"):
             check_together(decoder(table, vocabulary), data)
 
 
 @pytest.mark.parametrize(("data", "stored"), [(PUZZLES, 5), (PICTURES, 256)])
 def test_a_vocabulary_of_another_size_than_that_of_examples(data: ExampleData, stored: int) -> None:
     task = decoder(partial(LearnedPositions, max_length=784), partial(Vocabulary, size=6))
-    with pytest.raises(
-        ValueError, match=rf"has 6 entries and the data's {stored}; .*vocabulary.init_args.size to {stored}$"
-    ):
+    with pytest.raises(ValueError, match=rf"has 6.*{stored};.*vocabulary.init_args.size to {stored}$"):
         check_together(task, data)
 
 
@@ -145,7 +141,7 @@ def test_a_recipe_says_it_in_one_line() -> None:
     }
     data = {"class_path": "repro.data.BitXorData", "init_args": {"batch_size": 2}}
     config = {"trainer": {"max_steps": 1}, "model": model, "data": data}
-    with pytest.raises(UserError, match=r"^p/r \(paper\): .*n_read x per_token is 4, the data has 5 targets"):
+    with pytest.raises(UserError, match=r"^p/r \(paper\):.*n_read x per_token is 4,.*5 targets"):
         build(Recipe("p/r", "paper", config), meta=True)
 
 
@@ -172,6 +168,6 @@ def test_hashings_without_hashing_are_said_in_one_line() -> None:
     }  # fmt: skip
     data = {"class_path": "repro.data.DuplicationData", "init_args": {"batch_size": 2, "symbols": 4}}
     config = {"trainer": {"max_steps": 1}, "model": model, "data": data}
-    with pytest.raises(UserError, match=r"^p/r \(paper\): .*no mixer of this network hashes") as caught:
+    with pytest.raises(UserError, match=r"^p/r \(paper\)") as caught:
         build(Recipe("p/r", "paper", config), meta=True)
     assert "\n" not in str(caught.value)

@@ -117,7 +117,7 @@ def test_places() -> None:
     data = EchoData(5, batch_tokens=32, seq_len=4, lag=5, train_tokens=240, eval_tokens=83)
     assert spread_places(data, "test", 36, 10).tolist() == list(range(11, 83, 2))
     assert spread_places(data, "test", 4, 10).tolist() == [11, 29, 47, 65]
-    with pytest.raises(UserError, match=r"83 tokens, 36 of them .* behind 10 others: fewer than --places 37"):
+    with pytest.raises(UserError, match=r"83 tokens, 36.*behind 10.*--places 37"):
         spread_places(data, "test", 37, 10)
     with pytest.raises(UserError, match="0 of them"):
         spread_places(data, "test", 1, 100)
@@ -182,7 +182,7 @@ def test_too_few_learned_positions_are_refused_before_anything_is_read(workshop:
 
 def test_another_task_is_refused(workshop: Workshop) -> None:
     finished("words", RECIPE)
-    with pytest.raises(UserError, match=r"transformer-xl/words holds a Translation, not a language model"):
+    with pytest.raises(UserError, match=r"transformer-xl/words"):
         load_reader(f"{PAPER}/words")
 
 

@@ -23,9 +23,7 @@ def second(workshop: Workshop, start_from: str = TINY) -> str:
 
 def test_a_run_starts_from_the_final_weights_of_another(workshop: Workshop) -> None:
     name = second(workshop)
-    with pytest.raises(
-        UserError, match=rf"starts from {TINY}/cpu/s3-.*run it first: repro run {TINY} --scale cpu --seed 3"
-    ):
+    with pytest.raises(UserError, match=rf"{TINY}/cpu/s3-.*repro run {TINY} --scale cpu --seed 3"):
         run(load_recipe(name, "cpu"), 3, "x")
     first = run(load_recipe(TINY, "cpu"), 3, "x")
     recipe = load_recipe(name, "cpu", [("model.optimizer.init_args.lr", 1e-30)])
@@ -51,7 +49,7 @@ def test_weights_that_do_not_fit_are_refused(workshop: Workshop) -> None:
 
 
 def test_an_unknown_start_is_refused(workshop: Workshop) -> None:
-    with pytest.raises(UserError, match="unknown experiment 'attention-is-all-you-need/tini'"):
+    with pytest.raises(UserError, match="'attention-is-all-you-need/tini'"):
         run(load_recipe(second(workshop, f"{PAPER}/tini"), "cpu"), 1, "x")
 
 
@@ -104,7 +102,7 @@ def test_with_the_weights_alone_it_is_another_training(workshop: Workshop) -> No
 def test_a_training_that_cannot_go_on_is_refused(workshop: Workshop) -> None:
     _, first, second = stages(workshop)
     run(load_recipe(first, "cpu"), 1, "x")
-    with pytest.raises(UserError, match=r"continues from step 7 .*set trainer\.max_steps above it, not to 7"):
+    with pytest.raises(UserError, match=r"step 7.*set trainer\.max_steps.*7"):
         run(load_recipe(second, "cpu", [("trainer.max_steps", 7)]), 1, "x")
     folder = load_recipe(first, "cpu").run_dir(1) / "checkpoints"
     with checkpoint_path(folder, 7).open("r+b") as file:

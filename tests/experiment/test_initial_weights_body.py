@@ -155,12 +155,12 @@ def test_what_a_run_begins_with_is_part_of_what_it_is(workshop: Workshop) -> Non
     [
         (
             "pretrained: gpt2\nstart_with: weights\n",
-            "start_with: 'weights' does not fit; .*pretrained takes body",
+            "start_with.*'weights'.*pretrained.*body",
         ),
-        ("pretrained: gpt2\nstart_with: everything\n", "'everything' does not fit"),
-        (f"start_from: {TINY}\nstart_with: statistics\n", "'statistics' does not fit"),
-        ("start_with: body\n", "'body' does not fit; start_from takes weights, everything, body; pretrained"),
-        (f"start_from: {TINY}\npretrained: gpt2\n", "has start_from and pretrained; leave one of them out"),
+        ("pretrained: gpt2\nstart_with: everything\n", "'everything'"),
+        (f"start_from: {TINY}\nstart_with: statistics\n", "'statistics'"),
+        ("start_with: body\n", "'body'.*start_from.*weights, everything, body.*pretrained"),
+        (f"start_from: {TINY}\npretrained: gpt2\n", "start_from and pretrained"),
     ],
 )
 def test_headers_that_contradict_each_other_are_refused(workshop: Workshop, header: str, said: str) -> None:
@@ -176,19 +176,19 @@ def test_headers_that_contradict_each_other_are_refused(workshop: Workshop, head
         (
             "max_length: 12",
             "max_length: 9",
-            r"positions\S+ is \[12, 16\] in the weights and \[9, 16\] in the netw",
+            r"positions\S+.*\[12, 16\].*\[9, 16\]",
         ),
-        ("n_layers: 2", "n_layers: 3", "the weights have 2 layers, the network has 3"),
-        ("n_heads: 2", "n_heads: 4", "the weights are of 2 heads, the network has n_heads 4"),
-        ("d_model: 16", "d_model: 8", r"\[12, 16\] in the weights and \[12, 8\] in the network"),
-        ("repro.models.Gpt2", "repro.models.Bert", "gpt2 weights are for a body Gpt2, not Bert"),
+        ("n_layers: 2", "n_layers: 3", "2 layers.*3"),
+        ("n_heads: 2", "n_heads: 4", "2 heads.*n_heads 4"),
+        ("d_model: 16", "d_model: 8", r"\[12, 16\].*\[12, 8\]"),
+        ("repro.models.Gpt2", "repro.models.Bert", "Gpt2.*Bert"),
     ],
 )
 def test_a_body_that_the_weights_do_not_fit_is_refused(
     workshop: Workshop, gpt2: Weights, old: str, new: str, said: str
 ) -> None:
     name = bits(workshop, "pretrained: gpt2\n", old=old, new=new)
-    with pytest.raises(UserError, match=f"{name} cannot begin with gpt2: .*{said}"):
+    with pytest.raises(UserError, match=rf"{name}.*gpt2:.*{said}"):
         begun(name)
 
 
@@ -202,17 +202,15 @@ def test_weights_that_are_not_here_stop_a_run_before_it_writes(
 ) -> None:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "empty"))
     name = bits(workshop, "pretrained: gpt2\n")
-    call("run", name, "--scale", "cpu").refused("no store gpt2/weights", "`repro data prepare gpt2`")
+    call("run", name, "--scale", "cpu").refused("`repro data prepare gpt2`")
     call("run", bits(workshop, "pretrained: gtp2\n"), "--scale", "cpu").refused("'gtp2'; nearest: gpt2")
-    call("run", bits(workshop, "pretrained: [gpt2]\n"), "--scale", "cpu").refused("unknown data set")
-    call("run", bits(workshop, "pretrained: multi30k\n"), "--scale", "cpu").refused(
-        "multi30k holds no weights"
-    )
+    call("run", bits(workshop, "pretrained: [gpt2]\n"), "--scale", "cpu").refused("['gpt2']")
+    call("run", bits(workshop, "pretrained: multi30k\n"), "--scale", "cpu").refused("multi30k")
     workshop.recipe(RECIPE + "pretrained: gpt2\n", name="words")
     workshop.recipe("{}\n", "words", "cpu")
     recipes._files.cache_clear()
     monkeypatch.setenv("REPRO_DATA", str(workshop.data))
-    call("run", f"{PAPER}/words", "--scale", "cpu").refused("EncoderDecoder does not have")
+    call("run", f"{PAPER}/words", "--scale", "cpu").refused("EncoderDecoder")
     assert not list(workshop.runs.rglob("*.*"))
 
 
@@ -238,7 +236,7 @@ def test_a_body_of_another_length_is_refused(workshop: Workshop) -> None:
     run(load_recipe(bits(workshop, name="first"), "cpu"), 1, "x")
     header = f"start_from: {FROZEN}/first\nstart_with: body\n"
     name = bits(workshop, header, "second", old="max_length: 12", new="max_length: 30")
-    said = r"cannot start from .*positions\.table\.table\.weight is \[12, 16\] in the weights and \[30, 16\]"
+    said = r"positions\.table\.table\.weight.*\[12, 16\].*\[30, 16\]"
     with pytest.raises(UserError, match=said):
         begun(name)
 

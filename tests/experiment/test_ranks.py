@@ -37,6 +37,15 @@ class Launcher:
             assert codes == [0] * world, said(self.workshop)
         return json.loads(out.read_text())
 
+    def scored(self, experiment: str = TINY) -> list[Any]:
+        """The untrained network tested by 1, 2 and 3 ranks; the first two then train it, for :meth:`trained`."""
+        return [self(what, n, experiment=experiment) for n, what in enumerate(("both", "both", "test"), 1)]
+
+    def trained(self, world: int, micro_batches: int = 1, experiment: str = TINY) -> Any:
+        """The network trained by some ranks."""
+        what = "both" if micro_batches == 1 else "train"
+        return self(what, world, micro_batches, experiment=experiment)
+
 
 @pytest.fixture(scope="module")
 def launch(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Launcher:
@@ -57,7 +66,7 @@ def test_ranks_that_lightning_starts_find_the_same(launch: Launcher, workshop: W
 
 
 def test_evaluation_is_exact_at_any_world_size(launch: Launcher) -> None:
-    one, two, three = (launch("test", world) for world in (1, 2, 3))
+    one, two, three = launch.scored()
     assert any(one["outputs"].split()), "nothing was decoded, so nothing was compared"
     for many in (two, three):
         assert many["outputs"] == one["outputs"]
@@ -78,8 +87,7 @@ def test_more_ranks_than_batches_of_an_evaluation_wait_for_each_other(launch: La
 
 @pytest.mark.parametrize(("world", "micro_batches"), [(2, 1), (1, 2)])
 def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, micro_batches: int) -> None:
-    whole = launch("train", 1)
-    shares = launch("train", world, micro_batches)
+    whole, shares = launch.trained(1), launch.trained(world, micro_batches)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == len(shares["loss"]) == 20
     for (step, wanted), (same, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -90,7 +98,7 @@ def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, 
 
 @pytest.mark.parametrize("experiment", [STREAM, STICKY])
 def test_every_token_counts_once_at_any_world_size(launch: Launcher, experiment: str) -> None:
-    one, two, three = (launch("test", world, experiment=experiment) for world in (1, 2, 3))
+    one, two, three = launch.scored(experiment)
     kinds = [
         f"{split}/{name}" for split in ("test", "val") for name in ("loss", "loss_alone", "accuracy", "ppl")
     ]
@@ -106,8 +114,8 @@ def test_every_token_counts_once_at_any_world_size(launch: Launcher, experiment:
 def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
     launch: Launcher, world: int, micro_batches: int, experiment: str
 ) -> None:
-    whole = launch("train", 1, experiment=experiment)
-    shares = launch("train", world, micro_batches, experiment=experiment)
+    whole = launch.trained(1, experiment=experiment)
+    shares = launch.trained(world, micro_batches, experiment)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == 20, "more than two epochs"
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
@@ -137,12 +145,12 @@ def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launc
 
 
 def test_replies_and_their_scores_are_the_same_at_any_world_size(launch: Launcher) -> None:
-    one, two, three = (launch("test", world, experiment=TALK) for world in (1, 2, 3))
+    one, two, three = launch.scored(TALK)
     assert len(one["outputs"].splitlines()) == 5 * 2
     assert one["test/f1"][0] > 0
     for many in (two, three):
         assert many["outputs"] == one["outputs"]
-        for name in set(one) - {"outputs"}:
+        for name in set(three) - {"outputs"}:
             (value, count, beside), (ours, counted, ours_beside) = one[name], many[name]
             assert (ours, counted) == (pytest.approx(value, rel=1e-6), count), name
             assert ours_beside == (None if beside is None else pytest.approx(beside, rel=1e-6)), name
@@ -152,10 +160,8 @@ def test_replies_and_their_scores_are_the_same_at_any_world_size(launch: Launche
 def test_conversations_of_ranks_and_micro_batches_follow_the_whole_batch(
     launch: Launcher, world: int, micro_batches: int
 ) -> None:
-    whole, shares = (
-        launch("train", 1, experiment=TALK),
-        launch("train", world, micro_batches, experiment=TALK),
-    )
+    whole = launch.trained(1, experiment=TALK)
+    shares = launch.trained(world, micro_batches, TALK)
     assert shares["tokens"] == whole["tokens"]
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
         assert found == pytest.approx(wanted, rel=1e-4), step

@@ -64,7 +64,7 @@ def test_the_whole_matrix(
     check(runner, tmp_path, ranks, workers, [(point, how)])
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.matrix), 2])
 def test_three_interruptions_within_one_epoch(runner: Runner, tmp_path: Path, ranks: int) -> None:
     stops = [("step 8", "SIGUSR1"), ("step 10", "SIGKILL"), ("step 12", "SIGUSR1")]
     check(runner, tmp_path, ranks, 0, stops)
@@ -73,8 +73,8 @@ def test_three_interruptions_within_one_epoch(runner: Runner, tmp_path: Path, ra
 # A language model with a memory: it has to be there again, and to go on where it was.
 STREAMS = [
     (POINTS[2], 2, 0, "SIGKILL"),
-    (POINTS[4], 1, 0, "SIGUSR1"),
-    (POINTS[5], 1, 0, "SIGKILL"),
+    pytest.param(POINTS[4], 1, 0, "SIGUSR1", marks=pytest.mark.matrix),
+    pytest.param(POINTS[5], 1, 0, "SIGKILL", marks=pytest.mark.matrix),
     (POINTS[5], 2, 0, "SIGUSR1"),
     (POINTS[6], 1, 2, "SIGUSR1"),
 ]

@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_signature_is_refused(workshop: Workshop) -> Non
     mine, other = tiny(), tiny(**{"model.label_smoothing": 0.2})
     run(other, seed=1, command="x")
     shutil.copytree(other.run_dir(1) / "checkpoints", mine.run_dir(1) / "checkpoints")
-    with pytest.raises(UserError, match=r"differs in model\.init_args\.label_smoothing: 0\.2 → \(not set\)"):
+    with pytest.raises(UserError, match=r"model\.init_args\.label_smoothing: 0\.2 → \(not set\)"):
         run(mine, seed=1, command="x")
 
 
@@ -182,7 +182,7 @@ def test_validation_intervals_count_updates(tmp_path: Path) -> None:
 
 
 def test_no_steps_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="max_steps must be a positive number"):
+    with pytest.raises(UserError, match="max_steps"):
         make_trainer({"max_steps": -1}, [], tmp_path, DurableIO())
 
 

@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
     ("point", "signals", "only"),
     [
         ("step 8", ("SIGUSR1",), None),
-        ("step 8", ("SIGTERM",), None),
+        pytest.param("step 8", ("SIGTERM",), None, marks=pytest.mark.matrix),
         ("step 8", ("SIGUSR1", "SIGTERM"), None),
-        ("step 8", ("SIGUSR1", "SIGUSR1"), None),
+        pytest.param("step 8", ("SIGUSR1", "SIGUSR1"), None, marks=pytest.mark.matrix),
         ("step 8", ("SIGTERM",), 1),
-        ("step 8", ("SIGUSR1",), 0),
+        pytest.param("step 8", ("SIGUSR1",), 0, marks=pytest.mark.matrix),
         ("during a save", ("SIGTERM",), 0),
     ],
 )

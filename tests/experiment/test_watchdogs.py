@@ -12,8 +12,15 @@ from tests.workshop import Workshop
 pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
 
 
-@pytest.mark.parametrize("what", ["output", "gradient"])
-@pytest.mark.parametrize("only", [0, 1])
+@pytest.mark.parametrize(
+    ("only", "what"),
+    [
+        (0, "output"),
+        (1, "gradient"),
+        pytest.param(0, "gradient", marks=pytest.mark.matrix),
+        pytest.param(1, "output", marks=pytest.mark.matrix),
+    ],
+)
 def test_nan_on_one_rank_stops_both_at_that_step(
     runner: Runner, workshop: Workshop, only: int, what: str
 ) -> None:
@@ -33,7 +40,15 @@ def test_nan_on_one_rank_stops_both_at_that_step(
     assert runner.attempt(workshop, 2) == [0, 0], "without the fault it goes on"
 
 
-@pytest.mark.parametrize(("name", "only"), [("SIGKILL", 1), ("SIGKILL", 0), ("SIGSTOP", 1), ("SIGSTOP", 0)])
+@pytest.mark.parametrize(
+    ("name", "only"),
+    [
+        ("SIGKILL", 0),
+        ("SIGSTOP", 1),
+        pytest.param("SIGKILL", 1, marks=pytest.mark.matrix),
+        pytest.param("SIGSTOP", 0, marks=pytest.mark.matrix),
+    ],
+)
 def test_a_dead_or_stopped_rank_ends_the_others_within_the_limit(
     runner: Runner, workshop: Workshop, name: str, only: int
 ) -> None:

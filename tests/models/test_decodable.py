@@ -53,7 +53,7 @@ def test_compact_keeps_the_order_and_waits_for_enough_rows() -> None:
 
 @pytest.mark.parametrize("limit", [0, -3, torch.tensor([4, 0])])
 def test_limits_below_one_are_refused(limit: int | torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="max_new must be at least 1, not"):
+    with pytest.raises(ValueError, match=r"max_new.*1, not"):
         row_limits(limit, torch.zeros(2, dtype=torch.long))
 
 

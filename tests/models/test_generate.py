@@ -80,11 +80,11 @@ def test_nothing_to_translate_and_empty_sources() -> None:
     source, lengths = batch()
     assert translate(model, source[:0], lengths[:0], BOS, EOS, PAD) == Hypotheses([], [])
     lengths[4] = 0
-    with pytest.raises(ValueError, match="source 4 has length 0"):
+    with pytest.raises(ValueError, match=r"source 4.*0"):
         translate(model, source, lengths, BOS, EOS, PAD)
-    with pytest.raises(ValueError, match="source 0 has length 0"):
+    with pytest.raises(ValueError, match=r"source 0.*0"):
         translate(model, source[:, :0], None, BOS, EOS, PAD)
-    with pytest.raises(ValueError, match="beam must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"beam.*1, not 0"):
         translate(model, source[:2], lengths[:2], BOS, EOS, PAD, beam=0)
 
 
@@ -138,9 +138,9 @@ def test_capacity_is_as_large_as_needed_and_no_larger(monkeypatch: pytest.Monkey
 def test_bad_prompts() -> None:
     model = language_model(SIZE)
     assert continue_prompt(model, [], 5) == Hypotheses([], [])
-    with pytest.raises(ValueError, match="prompt 1 is empty"):
+    with pytest.raises(ValueError, match="prompt 1"):
         continue_prompt(model, [[3], []], 5)
-    with pytest.raises(ValueError, match="max_new must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"max_new.*1, not 0"):
         continue_prompt(model, [[3]], 0)
 
 

@@ -149,9 +149,9 @@ def test_weights_that_do_not_fit_are_named_and_change_nothing(family: str, chang
 
 
 def test_another_body_or_number_of_heads_is_refused() -> None:
-    with pytest.raises(ValueError, match="gpt2 weights are for a body Gpt2, not VisionTransformer"):
+    with pytest.raises(ValueError, match=r"gpt2.*body Gpt2, not VisionTransformer"):
         begin_with(body_of("vit"), "gpt2", official("gpt2"), HEADS)
-    with pytest.raises(ValueError, match="the weights are of 2 heads, the network has n_heads 4"):
+    with pytest.raises(ValueError, match=r"2.*n_heads 4"):
         begin_with(body_of("gpt2", n_heads=4), "gpt2", official("gpt2"), HEADS)
     plain = Body(D_MODEL, LAYERS, gpt2_blocks(HEADS, 4 * D_MODEL), learned(POSITIONS))
     with pytest.raises(ValueError, match="not Body"):
@@ -163,9 +163,9 @@ def test_filling_a_module_is_strict() -> None:
     fine = {"weight": torch.ones(3, 2), "bias": torch.ones(3)}
     fill(module, fine)
     assert torch.equal(module.weight, fine["weight"])
-    with pytest.raises(ValueError, match=r"bias \[3\] is missing"):
+    with pytest.raises(ValueError, match=r"bias \[3\]"):
         fill(module, {"weight": torch.zeros(3, 2)})
-    with pytest.raises(ValueError, match=r"gain \[1\] is not in the network"):
+    with pytest.raises(ValueError, match=r"gain \[1\]"):
         fill(module, fine | {"gain": torch.ones(1)})
     fill(module, {"weight": torch.zeros(3, 2)}, own=("bia",))
     assert module.weight.abs().max() == 0

@@ -62,12 +62,12 @@ def test_the_vocabulary_is_as_wide_as_both_streams() -> None:
 
 
 def test_one_matrix_cannot_serve_both_sides_of_two_streams() -> None:
-    with pytest.raises(ValueError, match=r"equal widths, not 8 in and 16 out"):
+    with pytest.raises(ValueError, match=r"8.*16 out"):
         DecoderLM(D, 2, partial(Vocabulary, size=V), blocks("concat"))
 
 
 def test_a_decoder_cannot_attend_to_two_streams() -> None:
-    with pytest.raises(ValueError, match=r"decoder reads .* 8 wide, not 16: give blocks.stack `join: mean`"):
+    with pytest.raises(ValueError, match=r"decoder reads.*8.*16: give blocks.stack `join: mean`"):
         EncoderDecoder(D, 1, 1, partial(Vocabulary, size=V), blocks("concat"))
 
 

@@ -159,5 +159,5 @@ def test_bad_arguments(options: dict[str, float], message: str) -> None:
 def test_outputs_that_are_not_numbers_are_an_error() -> None:
     model = language_model(5)
     model.vocabulary.head.proj.weight.data[0, 0] = torch.nan
-    with pytest.raises(FloatingPointError, match="no finite log-probabilities in row 0"):
+    with pytest.raises(FloatingPointError, match=r"log-probabilities.*0"):
         greedy(model, model.init_state(2, 3), torch.tensor([1, 2]), 3, None)

@@ -201,7 +201,7 @@ def test_bad_arguments(options: dict[str, float], message: str) -> None:
 
 def test_outputs_that_are_not_numbers_are_an_error() -> None:
     model = Table(torch.full((3, 3), torch.nan))
-    with pytest.raises(FloatingPointError, match="no finite log-probabilities in row 0"):
+    with pytest.raises(FloatingPointError, match=r"log-probabilities.*0"):
         beam_search(model, model.start(1), torch.tensor([0]), 4, EOS)
 
 

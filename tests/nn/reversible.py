@@ -18,9 +18,10 @@ from repro.nn import (
     State,
     Sublayer,
 )
-from tests.nn.mixers import randomise
+from tests.nn.mixers import difference, randomise
 
 D, STEPS = 8, 7
+LAYOUT = Layout(True, positions=torch.arange(STEPS))
 
 
 class Scored(nn.Module):
@@ -113,3 +114,13 @@ def grads(loss: Tensor, stack: nn.Module, *others: Tensor) -> dict[str, Tensor |
     loss.backward()
     found = {name: parameter.grad for name, parameter in stack.named_parameters()}
     return found | {f"input {i}": tensor.grad for i, tensor in enumerate(others)}
+
+
+def same(got: dict[str, Tensor | None], wanted: dict[str, Tensor | None], tolerance: float = 1e-12) -> None:
+    assert got.keys() == wanted.keys()
+    for name, grad in wanted.items():
+        if grad is None:
+            assert got[name] is None, name
+        else:
+            assert got[name] is not None, name
+            assert difference(got[name], grad) < tolerance, name  # type: ignore[arg-type]

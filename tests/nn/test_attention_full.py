@@ -27,7 +27,7 @@ def randn(*shape: int, seed: int = 1) -> Tensor:
 
 @pytest.mark.parametrize("kind", [FullAttention, CrossAttention])
 def test_heads_that_do_not_divide_the_width_are_refused(kind: type) -> None:
-    with pytest.raises(ValueError, match=r"n_heads 5 does not divide d_model 12"):
+    with pytest.raises(ValueError, match=r"n_heads 5.*d_model 12"):
         kind(12, 5)
     assert kind(12, 5, d_head=4).out.in_features == 20
 

@@ -221,9 +221,9 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_bad_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"n_heads 5 does not divide d_model 12"):
+    with pytest.raises(ValueError, match=r"n_heads 5.*d_model 12"):
         InfusedAttention(12, 5)
-    with pytest.raises(ValueError, match=r"mem_len must be at least 0, not -1"):
+    with pytest.raises(ValueError, match=r"mem_len.*0, not -1"):
         InfusedAttention(12, 3, mem_len=-1)
     mixer = build()
     for memory in (MemorySettings(4, clamp_len=3), MemorySettings(4, same_length=True)):

@@ -289,10 +289,10 @@ def test_features_that_are_all_zero_give_zero() -> None:
 
 @pytest.mark.parametrize("chunk", [0, -4])
 def test_a_chunk_without_tokens_is_refused(chunk: int) -> None:
-    with pytest.raises(ValueError, match=f"chunk {chunk} of linear attention"):
+    with pytest.raises(ValueError, match=f"chunk {chunk}"):
         LinearAttention(8, 2, chunk=chunk)
 
 
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
-    with pytest.raises(ValueError, match="n_heads 3 does not divide d_model 8"):
+    with pytest.raises(ValueError, match=r"n_heads 3.*d_model 8"):
         LinearAttention(8, 3)

@@ -82,5 +82,5 @@ def test_a_deeper_convolution_spreads_with_the_same_weights() -> None:
 
 
 def test_an_even_kernel_is_refused() -> None:
-    with pytest.raises(ValueError, match="kernel must be odd, with as many positions before as after, not 4"):
+    with pytest.raises(ValueError, match=r"kernel.*4"):
         Convolution(D, kernel=4)

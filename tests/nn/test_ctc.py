@@ -98,5 +98,5 @@ def test_decoding_reads_the_likeliest_class_of_each_frame() -> None:
 
 
 def test_a_head_needs_something_to_say() -> None:
-    with pytest.raises(ValueError, match="n_classes must be at least 2, a blank and something to say, not 1"):
+    with pytest.raises(ValueError, match=r"n_classes.*2,.*1"):
         CtcHead(4, 1)

@@ -1,7 +1,5 @@
-"""A reversible stack: what plain autograd gives, from less memory."""
+"""Gradients of a reversible stack: what plain autograd gives, from less memory."""
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -9,25 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import (
-    Blocks,
-    FeedForward,
-    FullAttention,
     Layout,
     MixerOutput,
-    Plain,
-    PostNorm,
     PreNorm,
     Residual,
-    ResidualStack,
     ReversibleStack,
     State,
-    Sublayer,
 )
 from repro.nn.attention.hashed.hashing import Hashing
 from repro.nn.attention.hashed.lsh import LSHAttention
 from repro.nn.device import RandomStates
 from tests.nn.mixers import difference
 from tests.nn.reversible import (
+    LAYOUT,
     STEPS,
     D,
     build,
@@ -37,10 +29,9 @@ from tests.nn.reversible import (
     layer,
     naive,
     objective,
+    same,
     scored_layer,
 )
-
-LAYOUT = Layout(True, positions=torch.arange(STEPS))
 
 
 def both(stack: ReversibleStack, x: Tensor, memory: Tensor) -> tuple[tuple[Tensor, Any], tuple[Tensor, Any]]:
@@ -53,16 +44,6 @@ def both(stack: ReversibleStack, x: Tensor, memory: Tensor) -> tuple[tuple[Tenso
         loss = objective(mixed)
         found.append((loss, grads(loss, stack, x, memory)))
     return found[0], found[1]
-
-
-def same(got: dict[str, Tensor | None], wanted: dict[str, Tensor | None], tolerance: float = 1e-12) -> None:
-    assert got.keys() == wanted.keys()
-    for name, grad in wanted.items():
-        if grad is None:
-            assert got[name] is None, name
-        else:
-            assert got[name] is not None, name
-            assert difference(got[name], grad) < tolerance, name  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("join", ["concat", "mean"])
@@ -164,84 +145,6 @@ def test_a_repeated_call_is_told_what_the_first_one_decided() -> None:
     assert torch.equal(stack.layers[0]["mix"].body.told[1]["signs"], x.sign().to(torch.int8))  # type: ignore[index]
 
 
-def test_evaluation_equals_training_without_dropout() -> None:
-    layers = [layer(dropout=0.0), {"mix": Residual(scored_layer()["mix"].body, D)}]
-    stack, x = build(layers), inputs(2, STEPS, D)
-    trained = stack(x, None, LAYOUT)
-    evaluated = stack.eval()(x, None, LAYOUT)
-    assert torch.equal(trained.y, evaluated.y)
-    assert torch.equal(trained.aux, evaluated.aux)
-    with torch.no_grad():
-        assert torch.equal(stack.train()(x, None, LAYOUT).y, trained.y)
-    same(
-        grads(objective(stack(x, None, LAYOUT)), stack, x),
-        grads(objective(stack.eval()(x, None, LAYOUT)), stack, x),
-    )
-
-
-@pytest.mark.parametrize("last", [1, 3])
-def test_last_outputs_only(last: int) -> None:
-    stack, x = build([layer(dropout=0.0)]), inputs(2, STEPS, D)
-    for mode in (True, False):
-        whole = stack.train(mode)(x, None, LAYOUT).y
-        assert torch.equal(stack(x, None, LAYOUT, last=last).y, whole[:, -last:])
-        assert torch.equal(stack(x, None, Layout(True, last=last)).y, whole[:, -last:])
-
-
-@torch.no_grad()
-def test_carried_state_in_evaluation() -> None:
-    stack, x = build([layer(True), layer(True)], "mean").eval(), inputs(2, STEPS, D)
-    memory = stack.attend_to(inputs(2, 5, D, seed=2), torch.tensor([5, 2]))
-    state: Any = {**stack.init_state(2), **memory}
-    parts = []
-    for piece in x.split([3, 1, 3], 1):
-        mixed = stack(piece, state, Layout(True))
-        state = mixed.state
-        parts.append(mixed.y)
-    assert list(state) == ["mix", "cross"]
-    assert len(state["mix"]) == len(state["cross"]) == 2
-    assert difference(torch.cat(parts, 1), stack(x, memory, LAYOUT).y) < 1e-12
-
-
-def test_lengths_of_the_memory_are_read() -> None:
-    stack, x, memory = build([layer(True, 0.0)]), inputs(2, STEPS, D), inputs(2, 5, D, seed=2)
-    lengths = torch.tensor([5, 2])
-    trained = stack(x, stack.attend_to(memory, lengths), LAYOUT).y
-    evaluated = stack.eval()(x, stack.attend_to(memory, lengths), LAYOUT).y
-    assert difference(trained, evaluated) < 1e-12
-    assert difference(stack(x, stack.attend_to(memory, None), LAYOUT).y, evaluated) > 1e-3
-    gradient = torch.autograd.grad(trained.square().sum(), memory)[0]
-    assert gradient[1, 2:].abs().max() == 0
-    assert gradient[1, :2].abs().max() > 1e-3
-
-
-def test_a_state_of_mixers_in_training_is_refused() -> None:
-    stack, x = build([layer()]), inputs(2, STEPS, D)
-    with pytest.raises(ValueError, match=r"no state in training"):
-        stack(x, stack.init_state(2), LAYOUT)
-    with torch.no_grad():
-        assert stack(x, stack.init_state(2), LAYOUT).state is not None
-    assert stack.eval()(x, stack.init_state(2), LAYOUT).state is not None
-
-
-REFUSED = {
-    "PostNorm": lambda: PostNorm(FeedForward(D, 4), D),
-    "Plain": lambda: Plain(FeedForward(D, 4), D),
-    "Sublayer": lambda: Sublayer(FeedForward(D, 4), nn.Identity(), nn.Identity(), nn.Linear(D, D), 0.0),
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_sublayers_that_cannot_be_undone_are_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match=rf"cannot undo {kind} \(feed_forward\)"):
-        ReversibleStack([{"mix": layer()["mix"], "feed_forward": REFUSED[kind]()}], nn.Identity())
-
-
-def test_another_join_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"concat, mean, not 'sum'"):
-        ReversibleStack([], nn.Identity(), join="sum")  # type: ignore[arg-type]
-
-
 def test_gradients_accumulate_and_a_graph_can_be_used_twice() -> None:
     stack, x = build([layer(dropout=0.0)]), inputs(4, STEPS, D)
     whole = grads(stack(x, None, LAYOUT).y.square().sum(), stack, x)
@@ -292,77 +195,3 @@ def test_parts_of_the_output_are_enough() -> None:
             {k: g for k, g in wanted.items() if g is not None},
         )
         assert all(g is None or g.abs().max() == 0 for k, g in got.items() if wanted[k] is None)
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_autocast_is_the_same_in_the_recomputation(inside: bool) -> None:
-    stack, x = build([layer(True, 0.0), layer(True, 0.0)]).float(), inputs(2, STEPS, D).detach().float()
-    memory = inputs(2, 5, D, seed=2).detach().float()
-    kinds: list[torch.dtype] = []
-    inner = stack.layers[1]["feed_forward"].body.inner  # type: ignore[index]
-    inner.register_forward_hook(lambda *given: kinds.append(given[2].dtype))
-    exact = grads(objective(stack(x, stack.attend_to(memory, None), LAYOUT)), stack)
-    with torch.autocast("cpu", torch.bfloat16):
-        mixed = stack(x, stack.attend_to(memory, None), LAYOUT)
-        got = grads(objective(mixed), stack) if inside else {}
-    got = got or grads(objective(mixed), stack)
-    assert kinds == [torch.float32] * 2 + [torch.bfloat16] * 2
-    assert mixed.y.dtype == torch.float32
-    with torch.autocast("cpu", torch.bfloat16):
-        plain = stack.eval()(x, stack.attend_to(memory, None), LAYOUT)
-    for name, grad in grads(objective(plain), stack).items():
-        near, far = (float((got[name] - g).norm() / g.norm().clamp(min=0.1)) for g in (grad, exact[name]))  # type: ignore[operator,union-attr]
-        assert near < 0.02, name
-        assert far < 0.2, name
-        assert far > 0 or name == "final_norm.bias"
-
-
-def test_half_precision_weights_and_streams_in_single() -> None:
-    stack = build([layer(dropout=0.0) for _ in range(4)]).bfloat16()
-    x = inputs(2, STEPS, D).detach().bfloat16().requires_grad_()
-    mixed = stack(x, None, LAYOUT)
-    assert mixed.y.dtype == torch.bfloat16
-    got = grads(mixed.y.float().square().sum(), stack, x)
-    plain = grads(stack.eval()(x, None, LAYOUT).y.float().square().sum(), stack, x)
-    assert all(g.dtype == torch.bfloat16 for g in got.values())  # type: ignore[union-attr]
-    error = (got["input 0"] - plain["input 0"]).float().norm() / plain["input 0"].float().norm()  # type: ignore[operator,union-attr]
-    assert error < 1e-3, "0.03 with streams in bfloat16"
-
-
-def test_undoing_in_single_precision_is_exact_to_rounding() -> None:
-    stack = build([layer(dropout=0.0) for _ in range(12)]).float()
-    x = inputs(2, STEPS, D).detach().float().requires_grad_()
-    got = grads(stack(x, None, LAYOUT).y.square().sum(), stack, x)
-    same(got, grads(stack.eval()(x, None, LAYOUT).y.square().sum(), stack, x), 1e-4)
-
-
-def test_it_can_be_copied_and_pickled() -> None:
-    stack, x = build([layer()], "mean").eval(), inputs(2, STEPS, D)
-    for other in (copy.deepcopy(stack), pickle.loads(pickle.dumps(stack))):
-        assert torch.equal(other(x, None, LAYOUT).y, stack(x, None, LAYOUT).y)
-
-
-def blocks(stack: Any, **changes: Any) -> Blocks:
-    made: dict[str, Any] = {
-        "mixers": [lambda d: FullAttention(d, 2)],
-        "feed_forward": lambda d: FeedForward(d, 8),
-        "sublayer": PreNorm,
-        "final_norm": nn.LayerNorm,
-        "stack": stack,
-    }
-    return Blocks(**{**made, **changes})
-
-
-def test_blocks_make_the_final_norm_as_wide_as_the_output() -> None:
-    for stack, width in [
-        (ResidualStack, 8),
-        (ReversibleStack, 16),
-        (lambda *a: ReversibleStack(*a, join="mean"), 8),
-    ]:
-        recipe = blocks(stack)
-        net = recipe.build(8, 2)
-        assert recipe.d_out(8) == net.d_out(8) == width
-        assert net.final_norm.normalized_shape == (width,)
-        assert net(torch.randn(2, 3, 8), None, Layout(True)).y.shape == (2, 3, width)
-    with pytest.raises(ValueError, match=r"PostNorm \(mix\)"):
-        blocks(ReversibleStack, sublayer=PostNorm).build(8, 2)

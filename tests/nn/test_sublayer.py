@@ -85,7 +85,7 @@ def test_a_shortcut_that_is_given_its_omega_has_begun_and_may_be_left_untrained(
     assert not shortcut.omega.requires_grad
     assert WeightedShortcut(4, 2.5).omega.requires_grad
     for wrong in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="omega must be above 0, not"):
+        with pytest.raises(ValueError, match=r"omega.*0, not"):
             WeightedShortcut(4, wrong)
 
 
@@ -106,7 +106,7 @@ def test_a_weighted_shortcut_cannot_be_undone() -> None:
     sublayer = WeightedPostNorm(Doubles(), 4)
     assert not sublayer.additive
     assert not Sublayer(Doubles(), nn.Identity(), nn.Identity(), WeightedShortcut(4), 0.0).additive
-    with pytest.raises(ValueError, match="cannot undo WeightedPostNorm"):
+    with pytest.raises(ValueError, match="WeightedPostNorm"):
         ReversibleStack([{"mix": sublayer}], nn.Identity())
 
 

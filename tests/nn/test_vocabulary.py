@@ -56,7 +56,7 @@ def test_the_scale_is_of_the_model_and_not_of_a_narrower_token() -> None:
 
 
 def test_tied_needs_equal_widths() -> None:
-    with pytest.raises(ValueError, match=r"not 3 in and 4 out"):
+    with pytest.raises(ValueError, match=r"not 3.*4 out"):
         Vocabulary(3, 4, size=6)
 
 
@@ -100,5 +100,5 @@ def test_logits_of_a_chunk_exist_one_at_a_time() -> None:
 
 
 def test_a_chunk_of_no_tokens_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"loss_chunk must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"loss_chunk.*1, not 0"):
         Vocabulary(4, 4, size=6, loss_chunk=0)

@@ -114,13 +114,13 @@ def test_wide_ranges_are_logarithmic(house, values, log):
 )
 def test_half_a_point_is_refused(house, protocol):
     record(house, house.recipe("big"), scale="paper", metrics=[Measurement("m", 1.0, "u", "test", protocol)])
-    with pytest.raises(UserError, match=r"toy/big/paper/s1-.*: m is of a sweep by .*must name"):
+    with pytest.raises(UserError, match=r"toy/big/paper/s1-.*must name"):
         drawn()
 
 
 def test_two_values_at_one_place_are_refused(house):
     record(house, house.recipe("big"), scale="paper", metrics=[*rounds(1.0), *rounds(2.0)])
-    with pytest.raises(UserError, match=r"two measurements of test/accuracy \(test\) at rounds 1"):
+    with pytest.raises(UserError, match=r"test/accuracy \(test\).*1"):
         drawn()
 
 

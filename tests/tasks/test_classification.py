@@ -184,7 +184,7 @@ class Short(BitMemoryData):
 def test_an_example_too_few_is_noticed(short: str) -> None:
     module = Short(12, BITS, STRINGS, PATCH, TRAIN, EVAL)
     module.short = short
-    with pytest.raises(RuntimeError, match=f"{short}: 18 examples scored, there are 19"):
+    with pytest.raises(RuntimeError, match=rf"{short}: 18.*19"):
         evaluated(task(), module)
     if short == "val":
         with pytest.raises(RuntimeError, match="18 examples scored"):
@@ -199,13 +199,13 @@ def test_a_sample_too_small_is_noticed() -> None:
                 drawn = RandomBatches(drawn.batches, drawn.rows - 1)
             return super().evaluation_loader(replace(evaluation, selection=drawn))
 
-    with pytest.raises(RuntimeError, match="test: 9 examples scored, there are 12"):
+    with pytest.raises(RuntimeError, match=r"test: 9.*12"):
         evaluated(task(sampled=RandomBatches(3, 4)), Few(12, BITS, STRINGS, PATCH, TRAIN, EVAL))
 
 
 @pytest.mark.parametrize("numbers", [(0, 4), (25, 0), (-1, 4)])
 def test_samples_that_cannot_be(numbers: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=f"batches {numbers[0]} and rows {numbers[1]} must be at least 1"):
+    with pytest.raises(ValueError, match=rf"batches {numbers[0]}.*{numbers[1]}.*1"):
         RandomBatches(*numbers)
 
 

@@ -139,7 +139,7 @@ def test_learned_positions_have_an_end(where: str) -> None:
         net = network(FullAttention, layered=partial(LayerPositions, max_length=6))
     assert longest_window(net) == 6
     assert len(losses_with_context(net, TOKENS, PLACES, 6)) == len(PLACES)
-    with pytest.raises(UserError, match=r"context of 7 tokens.*learned 6 positions"):
+    with pytest.raises(UserError, match=r"7 tokens.*learned 6 positions"):
         losses_with_context(net, TOKENS, PLACES, 7)
     assert longest_window(NETWORKS["full"]()) is None
 

@@ -134,7 +134,7 @@ class Short(Counting):
 
 
 def test_an_example_too_few_is_noticed() -> None:
-    with pytest.raises(RuntimeError, match="test: 8 examples scored, there are 9"):
+    with pytest.raises(RuntimeError, match=r"test: 8.*9"):
         measured(Adding(), Short())
 
 

@@ -212,7 +212,7 @@ def test_bits_for_characters_and_perplexity_for_words(unit: Any, name: str) -> N
 def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() -> None:
     net = network(4)
     net.stack.layers[0]["mix"].body.extra = LearnedPositions(8, 5)
-    with pytest.raises(ValueError, match="seq_len 6, but the network learns 5 positions"):
+    with pytest.raises(ValueError, match=r"seq_len 6,.*5 positions"):
         task(net, Protocol(seq_len=6))
     task(net, Protocol(seq_len=5))
     for settings in ({"same_length": True}, {"clamp_len": 3}):

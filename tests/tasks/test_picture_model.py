@@ -274,8 +274,8 @@ def test_whole_pictures_are_timed(whole: bool, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_cannot_be_drawn_or_timed_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^drawn must be at least 0, not -1$"):
+    with pytest.raises(ValueError, match=r"^drawn.*0, not -1$"):
         task(drawn=-1)
     for images, values in ((0, None), (1, 0)):
-        with pytest.raises(ValueError, match=f"images {images} and values {values} must be at least 1"):
+        with pytest.raises(ValueError, match=rf"images {images}.*{values}.*1"):
             Timing(images, values=values)

@@ -103,9 +103,9 @@ def test_a_language_model_learns_from_the_auxiliary_loss_too() -> None:
 
 
 def test_segments_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="segment must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"segment.*1, not 0"):
         task(network(short(4)), 0)
-    with pytest.raises(UserError, match=r"segment 22 .* 21 tokens"):
+    with pytest.raises(UserError, match=r"segment 22.*21 tokens"):
         trainer(1).test(task(network(short(4)), 22), datamodule=data(), verbose=False)
 
 
@@ -113,7 +113,7 @@ def test_segments_that_do_not_fit_are_refused() -> None:
 def test_targets_before_the_last_segment_are_refused(segment: int, fits: int) -> None:
     """Of 21 tokens the last 4 are scored, from token 17 on."""
     for run in (trainer(1).fit, trainer(1).test):
-        with pytest.raises(UserError, match=f"segment {segment}: .* token 17 .* to {fits}$"):
+        with pytest.raises(UserError, match=rf"segment {segment}:.*token 17.*to {fits}$"):
             run(task(network(short(4)), segment), datamodule=data())
     trainer(1).test(task(network(short(4)), fits), datamodule=data(), verbose=False)
 

@@ -33,9 +33,9 @@ def test_tags_are_paper_scale_tables_and_states_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("state", ["", "fast", "dirty "])
 def test_a_tag_of_no_list_is_refused(state: str) -> None:
-    with pytest.raises(ValueError, match="is not a tag; tags are dirty, no-commit, warm-start"):
+    with pytest.raises(ValueError, match="no-commit, warm-start"):
         labels.tags(recipe(), [state])
-    with pytest.raises(ValueError, match="'huge' is not a tag"):
+    with pytest.raises(ValueError, match="'huge'"):
         labels.tags(recipe("huge"))
 
 

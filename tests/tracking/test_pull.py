@@ -135,7 +135,7 @@ def test_the_key_goes_to_wandbs_own_address_and_not_along_with_a_redirection() -
     ["", "anna", "anna/", "/repro", "a/b/c", "a/b?c", "a/b#c", "a/\x1b[2J", "a/b:c", "a/" + "x" * 129],
 )
 def test_a_target_of_another_form_is_refused_at_once(target: str) -> None:
-    with pytest.raises(UserError, match="is not ENTITY/PROJECT"):
+    with pytest.raises(UserError, match="ENTITY/PROJECT"):
         split_target(target)
     assert split_target("An na/größer-2.0") == ("An na", "größer-2.0")
 
@@ -148,7 +148,7 @@ def test_no_such_project_and_no_record_in_it_are_bad_input(api: WandbApi) -> Non
 
 def test_without_a_key_nobody_is_asked_for_one(api: WandbApi, bare: pytest.MonkeyPatch) -> None:
     bare.delenv("WANDB_API_KEY")
-    with pytest.raises(UserError, match=r"no key for 127.0.0.1; set WANDB_API_KEY or run `wandb login`"):
+    with pytest.raises(UserError, match=r"127.0.0.1; set WANDB_API_KEY.*`wandb login`"):
         list(pull(TARGET))
     assert api.requests == []
 

@@ -16,7 +16,7 @@ import pytest
 from repro import tracking
 from repro.recipe import Recipe, load_recipe
 from repro.tracking import client
-from repro.tracking.background import BackgroundLogger
+from repro.tracking.background import BackgroundLogger, Limits
 from tests.tracking.conftest import KEY, fragments, records, service, until, writes_soon
 from tests.wandb_server import ENTITY, GONE, HANG, PROJECT, WandbServer
 from tests.workshop import PAPER, TINY, Workshop, call, make_workshop
@@ -150,11 +150,12 @@ FAILURES = (
     "gone",
     "no key",
     "KILL at start",
-    "STOP at start",
-    "KILL in mid-run",
     "STOP in mid-run",
+    "STOP at the end",
+    pytest.param("STOP at start", marks=pytest.mark.matrix),
+    pytest.param("KILL in mid-run", marks=pytest.mark.matrix),
+    pytest.param("KILL at the end", marks=pytest.mark.matrix),
 )
-FAILURES += ("KILL at the end", "STOP at the end")
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +180,7 @@ def test_whatever_fails_training_reaches_the_same_weights(
 ) -> None:
     what, _, when = failure.partition(" ")
     monkeypatch.setattr(tracking.finish, "__defaults__", (1.0, 0))
+    monkeypatch.setattr(Limits.__init__, "__defaults__", (3.0, 1.0, 60.0))  # probe, start, hang
     if what in ("500", "hang", "gone"):
         server.fail({"500": 500, "hang": HANG, "gone": GONE}[what])
     elif what == "no":

@@ -36,7 +36,7 @@ def test_a_gradient_that_is_not_finite_is_named() -> None:
                 lambda gradient: gradient + float("inf") if trainer.global_step == 4 else None
             )
 
-    with pytest.raises(ReproError, match=r"step 5 .*the loss is finite, the gradient of net\.weight is not"):
+    with pytest.raises(ReproError, match=r"step 5.*the loss.*net\.weight"):
         train([Spoil(), Finite()], steps=8, val_check_interval=8)
 
 

@@ -92,16 +92,16 @@ def test_a_best_is_taken_up_where_its_file_is(tmp_path: Path) -> None:
 def test_a_best_that_is_not_measured_is_refused(tmp_path: Path) -> None:
     files = DurableIO()
     saver = StepCheckpoints(tmp_path, Checkpoints(4, best="val/bleu"), files)
-    with pytest.raises(ReproError, match=r"'val/bleu' is not measured; there is: val/loss"):
+    with pytest.raises(ReproError, match=r"'val/bleu'.*val/loss"):
         train([Curves(), saver], steps=8, val_check_interval=2, plugins=[files])
     with pytest.raises(ReproError, match="no validation took place"):
         saver.final(8)
 
 
 def test_what_excludes_each_other_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"average_last 3 and checkpoints.best val/loss exclude each other"):
+    with pytest.raises(ValueError, match=r"average_last 3 and checkpoints.best val/loss"):
         Checkpoints(1, average_last=3, best="val/loss")
-    with pytest.raises(ValueError, match="every_steps must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"every_steps.*1, not 0"):
         Checkpoints(0)
 
 

@@ -55,7 +55,7 @@ def stopped(folder: Path, send: Send, steps: int = 8, **settings: Any) -> None:
     ],
 )
 def test_a_signal_saves_at_the_end_of_the_update(tmp_path: Path, number: int, state: str, code: int) -> None:
-    with pytest.raises(Preempted, match="saved at step 3") as caught:
+    with pytest.raises(Preempted, match="step 3") as caught:
         stopped(tmp_path, Send(2, number))
     assert caught.value.exit_code == code
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.ckpt"]
@@ -64,7 +64,7 @@ def test_a_signal_saves_at_the_end_of_the_update(tmp_path: Path, number: int, st
 
 
 def test_a_signal_between_micro_batches_waits_for_the_update(tmp_path: Path) -> None:
-    with pytest.raises(Preempted, match="saved at step 2"):
+    with pytest.raises(Preempted, match="step 2"):
         stopped(tmp_path, Send(1, signal.SIGUSR1), steps=4, micro_batches=2)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000002.ckpt"]
 
@@ -75,7 +75,7 @@ def test_a_signal_in_the_last_update_lets_training_finish(tmp_path: Path) -> Non
 
 
 def test_a_signal_in_validation_saves_the_state_before_it(tmp_path: Path) -> None:
-    with pytest.raises(Preempted, match="saved at step 4"):
+    with pytest.raises(Preempted, match="step 4"):
         stopped(tmp_path, Send(4, signal.SIGUSR1, validating=True), val_check_interval=4)
     loops = read(checkpoints(tmp_path)[0])["loops"]["fit_loop"]
     assert loops["epoch_loop.val_loop.batch_progress"]["current"]["processed"] == 0

@@ -95,5 +95,5 @@ def test_the_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert stall_limit() == 90.0
     for wrong in ("soon", "0", "-1", "inf", "nan"):
         monkeypatch.setenv("REPRO_STALL_S", wrong)
-        with pytest.raises(UserError, match=f"REPRO_STALL_S='{wrong}' is not a number of seconds above 0"):
+        with pytest.raises(UserError, match=rf"REPRO_STALL_S='{wrong}'.*0"):
             stall_limit()

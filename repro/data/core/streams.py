@@ -3,6 +3,7 @@
 Every rank plans the same global batches, a pure function of (seed, epoch, step), and takes its rows of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -131,17 +132,24 @@ class InSentences:
         return step == 0
 
 
-def sentence_order(offsets: Int64s, steps: int, seq_len: int, seed: int, epoch: int) -> InSentences:
+def sentence_order(offsets: Int64s | None, steps: int, seq_len: int, seed: int, epoch: int) -> InSentences:
     """Sentences in the order of one epoch.
 
     Args:
         offsets: where each sentence begins among the tokens, and the end of the last, ``(N + 1,)``; the first token
-            belongs to none.
+            belongs to none. None: the text was not stored sentence by sentence.
         steps: of the epoch.
         seq_len: T.
         seed: of the run.
         epoch: from 0.
+
+    Raises:
+        UserError: offsets are None.
     """
+    if offsets is None:
+        raise UserError(
+            "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
+        )
     order = shuffled(len(offsets) - 1, seed, epoch)
     first = np.asarray(offsets[:-1], np.int64)[order] - 1
     ends = np.cumsum(np.diff(offsets)[order], dtype=np.int64)
@@ -222,31 +230,21 @@ def plan_epoch(
         order: ``stream``, ``shuffled`` or ``sentences``.
         seed_epoch: what the order is drawn from.
         share: this rank's place.
-        scored: see :class:`Epoch`.
+        scored, context, first: see :class:`Epoch`; no ``first`` for ``sentences``.
         offsets: see :func:`sentence_order`; for ``sentences`` only.
-        context: see :class:`Epoch`.
-        first: see :class:`Epoch`; not for ``sentences``.
 
     Raises:
         UserError: sizes that do not divide, too little text, no sentences, or nothing that counts.
     """
     if not 0 <= context < seq_len:
-        raise UserError(
-            f"context {context} must be at least 0 and below seq_len {seq_len}, or no target counts"
-        )
+        raise UserError(f"context {context} must be at least 0 and below seq_len {seq_len}")
     rows, steps = rows_per_batch(batch_tokens, seq_len), steps_per_epoch(n_targets, batch_tokens)
-    laid: Order
-    if order == "stream":
-        laid = InStreams(steps, seq_len)
-    elif order == "shuffled":
-        laid = InBlocks(shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len)
-    elif offsets is None:
-        raise UserError(
-            "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
-        )
-    else:
-        laid = sentence_order(offsets, steps, seq_len, *seed_epoch)
-    return Epoch(laid, steps, rows, share, batch_tokens, scored, context, first).plan()
+    orders: dict[OrderName, Callable[[], Order]] = {
+        "stream": lambda: InStreams(steps, seq_len),
+        "shuffled": lambda: InBlocks(shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len),
+        "sentences": lambda: sentence_order(offsets, steps, seq_len, *seed_epoch),
+    }
+    return Epoch(orders[order](), steps, rows, share, batch_tokens, scored, context, first).plan()
 
 
 def dropped_in_training(n_targets: int, batch_tokens: int) -> int:

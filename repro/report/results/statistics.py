@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 
 CONFIDENCE = 0.95
 
@@ -102,9 +103,7 @@ def satterthwaite(value: float, parts: Iterable[tuple[float, float]]) -> Differe
 
 def clopper_pearson(successes: int, n: int, confidence: float) -> tuple[float, float]:
     """The exact interval of a rate."""
-    from scipy.special import betaincinv
-
-    tail = (1 - confidence) / 2
+    tail, betaincinv = (1 - confidence) / 2, _special().betaincinv
     low = float(betaincinv(successes, n - successes + 1, tail)) if successes else 0.0
     high = float(betaincinv(successes + 1, n - successes, 1 - tail)) if successes < n else 1.0
     return low, high
@@ -123,16 +122,21 @@ def holm(p_values: Sequence[float], level: float) -> bool:
 
 
 @cache
+def _special() -> ModuleType:
+    """scipy's special functions, imported when they are first needed, since that takes half a second."""
+    from scipy import special
+
+    return special
+
+
+@cache
 def t_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
     """The two-sided Student-t quantile; the normal one for infinitely many degrees of freedom."""
-    from scipy.special import ndtri, stdtrit
-
-    share = (1 + confidence) / 2
-    return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))
+    share, special = (1 + confidence) / 2, _special()
+    return float(special.ndtri(share) if math.isinf(freedom) else special.stdtrit(freedom, share))
 
 
 def _t_tail(t: float, freedom: float) -> float:
     """P(T >= t)."""
-    from scipy.special import ndtr, stdtr
-
-    return float(ndtr(-t) if math.isinf(freedom) else stdtr(freedom, -t))
+    special = _special()
+    return float(special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t))

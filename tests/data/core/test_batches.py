@@ -97,7 +97,7 @@ def test_no_batch_is_a_small_rest(n: int) -> None:
 
 
 def test_nothing_that_fits_is_an_error() -> None:
-    with pytest.raises(UserError, match="longer than max_length 5 or batch_tokens 400"):
+    with pytest.raises(UserError, match="max_length 5 or batch_tokens 400"):
         token_batches(np.full((3, 2), 6), BUDGET, 0, 0, max_length=5)
     assert fitting(np.array([[3, 9], [9, 3], [3, 3]]), 8).tolist() == [2]
 
@@ -118,7 +118,7 @@ def test_ranks_and_micro_batches_share_every_row_evenly(world: int, micro_batche
 
 
 def test_too_few_rows_for_the_ranks() -> None:
-    with pytest.raises(UserError, match=r"5 rows cannot be shared by 3 ranks x 2 micro-batches"):
+    with pytest.raises(UserError, match=r"5.*3.*2 micro-batches"):
         rank_rows(np.arange(5), Share(0, 3, 2))
 
 

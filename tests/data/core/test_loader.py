@@ -73,7 +73,7 @@ def test_workers_leave_the_global_generator_alone() -> None:
 
 def test_a_position_inside_an_epoch_is_bound_to_its_micro_batches() -> None:
     loader = PlannedLoader(lambda epoch: list(range(12)), build, micro_batches=2)
-    with pytest.raises(UserError, match=r"accumulate_grad_batches 1.*now it is 2"):
+    with pytest.raises(UserError, match=r"accumulate_grad_batches 1.*2"):
         loader.load_state_dict({"epoch": 0, "batch": 3, "parts": 1})
     loader.load_state_dict({"epoch": 3, "batch": 6, "parts": 1})  # a whole epoch of 6 steps
     assert loader.state_dict() == {"epoch": 3, "batch": 12, "parts": 2}
@@ -84,7 +84,7 @@ def test_a_position_inside_an_epoch_is_bound_to_its_micro_batches() -> None:
 def test_epochs_of_unequal_length_are_refused() -> None:
     loader = PlannedLoader(lambda epoch: list(range(3 + epoch)), build)
     assert numbers(loader) == [0, 1, 2]
-    with pytest.raises(ReproError, match="epoch 1 has 4 batches, epoch 0 3"):
+    with pytest.raises(ReproError, match=r"epoch 1 has 4.*0 3"):
         list(loader)
 
 

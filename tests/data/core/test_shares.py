@@ -45,7 +45,5 @@ def test_even_shares_are_accepted(world: int, micro_batches: int) -> None:
 
 @pytest.mark.parametrize(("world", "micro_batches"), [(5, 1), (1, 5), (3, 3), (13, 1), (4, 2)])
 def test_shares_that_do_not_come_out_even_are_refused(world: int, micro_batches: int) -> None:
-    with pytest.raises(
-        UserError, match=rf"batch_size 12 .* {world} ranks x {micro_batches} .* 1, 2, 3, 4, 6, 12$"
-    ):
+    with pytest.raises(UserError, match=rf"batch_size 12.*{world}.*{micro_batches}.*1, 2, 3, 4, 6, 12$"):
         Share(0, world, micro_batches).check_even(12, "batch_size 12")

@@ -148,14 +148,14 @@ def test_sizes_that_do_not_fit_are_named(batch_tokens: int, seq_len: int, said: 
 
 
 def test_shares_that_do_not_divide_name_those_that_do() -> None:
-    with pytest.raises(UserError, match=r"8 streams .* 3 ranks x 1 .* one of 1, 2, 4, 8$"):
+    with pytest.raises(UserError, match=r"8 streams.*3.*1.*1, 2, 4, 8$"):
         plan("stream", 6, Share(0, 3, 1))
-    with pytest.raises(UserError, match=r"8 streams .* 4 ranks x 4 "):
+    with pytest.raises(UserError, match=r"8 streams.*4.*4"):
         plan("stream", 6, Share(0, 4, 4))
 
 
 def test_too_little_text_and_no_sentences() -> None:
-    with pytest.raises(UserError, match="batch_tokens 48 is more than the 47 targets"):
+    with pytest.raises(UserError, match=r"batch_tokens 48.*47 targets"):
         plan(n=47)
     assert len(plan(n=48)) == 1
     with pytest.raises(UserError, match="not stored sentence by sentence"):

@@ -64,9 +64,7 @@ def test_unpacked_folders_make_the_same_store(folder: Path, tmp_path: Path) -> N
 
 
 def test_the_command_makes_it(folder: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"cannot be downloaded here; get its files \(train_64x64\.tar, valid"
-    ):
+    with pytest.raises(UserError, match=r"\(train_64x64\.tar, valid"):
         prepare(NAME)
     said: list[str] = []
     check_holds(prepare(NAME, from_dir=folder, say=said.append), archived())
@@ -94,7 +92,7 @@ def test_pictures_are_read_one_by_one(folder: Path) -> None:
     reading = read_archive(known(), folder, "train")
     for image in PIXELS[:5]:
         assert np.array_equal(next(reading), image)
-    with pytest.raises(UserError, match=r"00006\.png: no PNG that can be read"):
+    with pytest.raises(UserError, match=r"00006\.png: no PNG"):
         next(reading)
 
 
@@ -108,7 +106,7 @@ def test_known_hashes_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch
     changed = archived()["val"].copy()
     changed[0, 0, 0, 0] ^= 1
     write_tar(folder, "val", files_of("val", changed))
-    with pytest.raises(UserError, match=r"that of imagenet64 val-images is .*; use the original files"):
+    with pytest.raises(UserError, match=r"imagenet64 val-images is"):
         filled(folder)
 
 

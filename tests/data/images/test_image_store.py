@@ -92,7 +92,7 @@ def test_known_hashes_are_compared(data_folder: Path, mnist: Path, monkeypatch: 
         changed = bytearray(content)
         changed[-1] = (changed[-1] + 1) % 10
         path.write_bytes(changed)
-        with pytest.raises(UserError, match=rf"that of mnist {name} is .*; use the original files"):
+        with pytest.raises(UserError, match=rf"{name} is"):
             filled(source, mnist)
         path.write_bytes(content)
 
@@ -136,7 +136,7 @@ def test_bad_idx_files_are_named(
 def test_splits_without_a_picture_are_refused(data_folder: Path, mnist: Path) -> None:
     (mnist / MNIST[2]).write_bytes(idx(IMAGES[:0], 2051))
     (mnist / MNIST[3]).write_bytes(idx(LABELS[:0], 2049))
-    with pytest.raises(UserError, match="test: 0 pictures and 0 labels"):
+    with pytest.raises(UserError, match=r"test: 0.*0 labels"):
         filled(entry("mnist"), mnist)
 
 
@@ -163,7 +163,7 @@ def test_flat_files_become_a_store(data_folder: Path, cifar: Path, monkeypatch: 
     content = a.read_bytes(), b.read_bytes()
     a.write_bytes(content[1])
     b.write_bytes(content[0])
-    with pytest.raises(UserError, match="that of cifar10 train-images-3 is"):
+    with pytest.raises(UserError, match="cifar10 train-images-3 is"):
         filled(source, cifar)
 
 
@@ -302,7 +302,7 @@ def test_the_hub_makes_the_same_store_as_files(
     assert store.manifest.files == expected
     assert store.manifest.source == {"kind": "hub", "id": "ylecun/mnist", "revision": None}
     rows["test"]["label"][0] = (rows["test"]["label"][0] + 1) % 10
-    with pytest.raises(UserError, match=r"ylecun/mnist on the hub: .* mnist t10k-labels-idx1-ubyte"):
+    with pytest.raises(UserError, match=r"ylecun/mnist.*mnist t10k-labels-idx1-ubyte"):
         filled(source, None)
 
 
@@ -320,7 +320,7 @@ def test_the_hub_may_have_the_training_files_in_another_order(
     order[[0, 5]] = order[[5, 0]]
     splits["train"] = train._replace(images=train.images[order], labels=train.labels[order])
     hub(monkeypatch, "cifar10", splits)
-    with pytest.raises(UserError, match=r"uoft-cs/cifar10 on the hub: .* cifar10 train-images-"):
+    with pytest.raises(UserError, match=r"uoft-cs/cifar10.*cifar10 train-images-"):
         filled(source, None)
 
 

@@ -203,10 +203,10 @@ def test_splits_of_a_store(data_folder: Path, tmp_path: Path, monkeypatch: pytes
         assert np.array_equal(labels, splits["train"].labels[numbers])
     assert np.array_equal(test(np.array([3, 1])).images, splits["test"].images[[3, 1]])
     assert np.array_equal(open_pictures(store, "train", 0)(np.arange(15)).images, splits["train"].images)
-    with pytest.raises(UserError, match="has no split 'val' here; it has: test, train"):
+    with pytest.raises(UserError, match=r"'val'.*test, train"):
         open_pictures(store, "val", 0)
     for wrong in (-1, 15, 16):
-        with pytest.raises(UserError, match=f"val_examples {wrong}: cifar10/pixels has 15 training pictures"):
+        with pytest.raises(UserError, match=f"val_examples {wrong}: cifar10/pixels has 15"):
             check_held_out(store, wrong)
     check_held_out(store, 14)
 

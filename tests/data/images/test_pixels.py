@@ -170,15 +170,15 @@ def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
 def test_stores_that_do_not_fit(
     mnist: Splits, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"no store cifar10/pixels .*`repro data prepare cifar10`"):
+    with pytest.raises(UserError, match=r"cifar10/pixels.*`repro data prepare cifar10`"):
         PatchData("cifar10", 4).setup()
-    with pytest.raises(UserError, match="val_examples 15: mnist/pixels has 15 training pictures"):
+    with pytest.raises(UserError, match="val_examples 15: mnist/pixels has 15"):
         PatchData("mnist", 4, val_examples=15).setup()
-    with pytest.raises(UserError, match="mnist has no store 'grey'; it has pixels"):
+    with pytest.raises(UserError, match="'grey'"):
         PatchData("mnist/grey", 4).setup()
     assert PatchData("mnist/pixels", 4).size("test") == 4
     (data_folder / "mnist" / "pixels" / "train.images.u8").write_bytes(b"")
-    with pytest.raises(UserError, match="store mnist/pixels is corrupt"):
+    with pytest.raises(UserError, match="store mnist/pixels"):
         PatchData("mnist", 4).setup()
 
 

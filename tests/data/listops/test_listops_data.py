@@ -134,9 +134,9 @@ def test_a_recipe_may_state_trees_or_a_store() -> None:
 
 
 def test_bad_settings_are_refused(numbers_store: Path) -> None:
-    with pytest.raises(UserError, match="max_length must be at least 1, not 0"):
+    with pytest.raises(UserError, match=r"max_length.*1, not 0"):
         ListOpsData(8, 0)
     with pytest.raises(UserError, match="holds en, de, not trees"):
         ListOpsData(8, 30, "numbers-en-de/bpe300-n300").setup()
-    with pytest.raises(UserError, match="listops has no store 'official'"):
+    with pytest.raises(UserError, match="'official'"):
         ListOpsData(8, 30, "listops/official").setup()

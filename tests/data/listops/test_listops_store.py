@@ -99,7 +99,7 @@ def test_files_do_not_silently_lose_to_generated_trees(data_folder: Path, folder
 
 
 def test_files_have_their_own_size(data_folder: Path, folder: Path) -> None:
-    with pytest.raises(UserError, match="leave out --size 5"):
+    with pytest.raises(UserError, match="--size 5"):
         prepare("listops", folder, size=5, say=quiet)
 
 
@@ -110,11 +110,11 @@ def test_the_list_tells_both_ways() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: 1 unclosed bracket"),
-        ("( ( ( [MAX 3 ) 4 ) ]\t4", "line 3: 3 opening and 2 closing round brackets"),
-        ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3: unknown token '12'"),
-        ("( ( ( [MAX 3 ) 4 ) ] )\t3", "line 3: Target is '3', the tree's value is 4"),
-        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: Target is '', the tree's value is 4"),
+        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: 1 unclosed"),
+        ("( ( ( [MAX 3 ) 4 ) ]\t4", "line 3: 3.*2"),
+        ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3.*'12'"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t3", "line 3: Target.*'3'.*4"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: Target.*''.*4"),
         ("( ( ( [MAX 3 ) 4 ) ] )", "line 3: 1 columns, not 2"),
         ("", "line 3: 1 columns, not 2"),
     ],
@@ -128,13 +128,13 @@ def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, said: s
 
 def test_a_missing_or_empty_file_is_named(data_folder: Path, folder: Path) -> None:
     (folder / FILES["test"]).write_bytes(content([HEAD]))
-    with pytest.raises(UserError, match=r"basic_test.tsv: no trees in it"):
+    with pytest.raises(UserError, match=r"basic_test.tsv:"):
         prepare("listops", folder, say=quiet)
     (folder / FILES["test"]).write_bytes(b"")
-    with pytest.raises(UserError, match=r"basic_test.tsv, line 1: needs the columns Source and Target"):
+    with pytest.raises(UserError, match=r"basic_test.tsv, line 1:"):
         prepare("listops", folder, say=quiet)
     (folder / FILES["test"]).unlink()
-    with pytest.raises(UserError, match=r"no basic_test.tsv, plain or"):
+    with pytest.raises(UserError, match=r"no basic_test.tsv"):
         prepare("listops", folder, say=quiet)
     with pytest.raises(UserError, match="no such folder"):
         prepare("listops", folder / "none", say=quiet)

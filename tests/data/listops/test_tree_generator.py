@@ -112,7 +112,7 @@ def test_no_tree_comes_twice_even_where_most_candidates_are_the_same() -> None:
 
 
 def test_too_few_different_trees_are_said() -> None:
-    with pytest.raises(UserError, match="found 10 different trees, not 11"):
+    with pytest.raises(UserError, match=r"found 10.*11"):
         generate(TreeRules(max_depth=1, min_length=0, max_length=9), 11)
 
 

@@ -125,5 +125,5 @@ def test_a_missing_file_is_named(data_folder: Path, folder: Path) -> None:
         prepare("remote-homology", folder, say=quiet)
     with pytest.raises(UserError, match="no such folder"):
         prepare("remote-homology", folder / "none", say=quiet)
-    with pytest.raises(UserError, match=r"get its files \(remote_homology_train.json.*--from DIR"):
+    with pytest.raises(UserError, match=r"\(remote_homology_train.json.*--from DIR"):
         prepare("remote-homology", say=quiet)

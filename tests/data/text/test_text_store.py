@@ -98,7 +98,7 @@ def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -
         "manifest.json", "tokenizer.json", "train.text.tokens.bin", "val.text.tokens.bin", "test.text.tokens.bin",
     }  # fmt: skip
     assert verify("wikitext-2") == ["words"]
-    with pytest.raises(UserError, match="wikitext-2/words keeps tokens only"):
+    with pytest.raises(UserError, match="wikitext-2/words"):
         open_store("wikitext-2", "words").lines("val", "text")
 
 
@@ -108,7 +108,7 @@ def test_an_unknown_word_without_a_symbol_for_it_is_named(
     replace(monkeypatch, "wikitext-2", sha256={})
     (wiki / FILES["train"]).write_text(WIKI["train"].replace("<unk>", "cat"))
     monkeypatch.setattr(corpus, "PIECE_BYTES", 1)  # the line is counted over pieces
-    with pytest.raises(UserError, match=r"val, line 2: the word 'dog' does not occur in train"):
+    with pytest.raises(UserError, match=r"val, line 2:.*'dog'.*train"):
         prepare("wikitext-2", wiki, say=quiet)
     assert not list(data_folder.glob("*/*"))
 
@@ -179,7 +179,7 @@ def test_wholes_of_another_length_or_content(data_folder: Path, tmp_path: Path, 
     with zipfile.ZipFile(tmp_path / "text8.zip", "w") as archive:
         archive.writestr("a", b"")
         archive.writestr("b", b"")
-    with pytest.raises(UserError, match=r"cannot read .*text8\.zip: 2 files inside"):
+    with pytest.raises(UserError, match=r"text8\.zip: 2"):
         prepare("text8", tmp_path, say=quiet)
 
 
@@ -208,7 +208,7 @@ def test_characters_are_cut_by_bytes_but_never_inside_one(
         monkeypatch.setenv("REPRO_DATA", str(data_folder / str(size)))
         prepare("tinyshakespeare", tmp_path, say=quiet)
         assert "".join(read("tinyshakespeare/chars", "val")) == text[15:]
-    with pytest.raises(UserError, match=r"no split 'test' here; it has: train, val"):
+    with pytest.raises(UserError, match=r"'test'.*train, val"):
         tokens("tinyshakespeare/chars", "test")
 
 
@@ -251,7 +251,7 @@ def test_sentences_of_one_billion_words(
 def test_an_incomplete_billion_is_refused(
     data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"3 of the 99 files training-mono.*news\.en-\*-of-00100"):
+    with pytest.raises(UserError, match=r"3.*99 files training-mono.*news\.en-\*-of-00100"):
         prepare("lm1b", billion(tmp_path / "x"))
     replace(monkeypatch, "lm1b", shards={"train": 3})
     with pytest.raises(UserError, match=r"no 1b_word_vocab\.txt or vocab-2016-09-10\.txt"):
@@ -259,7 +259,7 @@ def test_an_incomplete_billion_is_refused(
     prepare("lm1b", tmp_path / "y", level="words-min3", say=quiet)  # counts its own
     bad = tmp_path / "x" / "1-billion-word-language-modeling-benchmark-r13output" / "1b_word_vocab.txt"
     bad.write_text("a\nb\n")
-    with pytest.raises(UserError, match=r"1b_word_vocab\.txt: no <S> among its 2 words"):
+    with pytest.raises(UserError, match=r"1b_word_vocab\.txt: no <S>.*2 words"):
         prepare("lm1b", tmp_path / "x")
 
 
@@ -335,11 +335,11 @@ def test_the_standard_library_is_there_without_any_files(
     assert (source["kind"], source["files"]) == ("generated", 120)
     assert source["revision"] == f"Python {sys.version.split()[0]}"
     assert str(library) not in str(source)
-    with pytest.raises(UserError, match="no level 'words'"):
+    with pytest.raises(UserError, match="'words'"):
         ensure_generated("python-stdlib", "words")
     for path in (*library.rglob("*.py"), data_folder / "python-stdlib" / "bytes" / "manifest.json"):
         path.unlink()
-    with pytest.raises(UserError, match="keeps only 0 files"):
+    with pytest.raises(UserError, match="0 files"):
         prepare("python-stdlib", level="bytes", say=quiet)
 
 
@@ -373,12 +373,10 @@ def test_the_hub_gives_the_same_store(data_folder: Path, wiki: Path, monkeypatch
     assert calls == [("Salesforce/wikitext", "wikitext-2-v1", None)]
     assert bytes(tokens("wikitext-2/bytes")).decode() == WIKI["train"]
     rows["validation"]["text"][1] = " the cow saw \n"
-    with pytest.raises(
-        UserError, match=r"Salesforce/wikitext on the hub, val: sha256 .* wikitext-2 val\.text"
-    ):
+    with pytest.raises(UserError, match=r"Salesforce/wikitext.*val: sha256.*wikitext-2 val\.text"):
         prepare("wikitext-2", say=quiet)
     del rows["validation"]
-    with pytest.raises(UserError, match=r"has no split val; .*--from DIR"):
+    with pytest.raises(UserError, match=r"val;.*--from DIR"):
         prepare("wikitext-2", say=quiet)
 
 
@@ -391,7 +389,7 @@ def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyP
     assert ["".join(read("text8/chars", split)) for split in ("train", "val", "test")] == ["ab a", "ba", " b"]
     rows["test"]["text"] = [" "]
     (data_folder / "text8" / "chars" / "manifest.json").unlink()
-    with pytest.raises(UserError, match="afmck/text8 on the hub has 7 bytes, text8 has 8"):
+    with pytest.raises(UserError, match=r"afmck/text8.*7 bytes, text8 has 8"):
         prepare("text8", say=quiet)
 
 
@@ -420,7 +418,7 @@ def test_bad_files_are_named(
 def test_text_that_cannot_be_read(data_folder: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace(monkeypatch, "wikitext-2", sha256={})
     (wiki / FILES["train"]).write_bytes(b"\xff\n")
-    with pytest.raises(UserError, match="training text is not UTF-8"):
+    with pytest.raises(UserError, match="UTF-8"):
         prepare("wikitext-2", wiki, say=quiet)
     (wiki / FILES["train"]).write_bytes(b"")
     with pytest.raises(UserError, match="train has 0 tokens"):

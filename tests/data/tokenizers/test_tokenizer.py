@@ -78,7 +78,7 @@ def test_sizes_that_cannot_be_reached(bpe: ByteBpe) -> None:
     with pytest.raises(UserError, match="the largest is 262"):
         ByteBpe.train(["aab"] * 3, 5000)
     assert ByteBpe.train(["aab"] * 3, 262).size == 262
-    with pytest.raises(UserError, match=r"100 is too small.*260"):
+    with pytest.raises(UserError, match=r"100.*260"):
         ByteBpe.train(TEXT, 100)
 
 

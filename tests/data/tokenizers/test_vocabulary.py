@@ -23,7 +23,7 @@ def test_words_and_line_ends() -> None:
 
 def test_unknown_words() -> None:
     assert WORDS.encode("the dog") == [1, 4]
-    with pytest.raises(UserError, match="the word 'dog' is not in this vocabulary of 3 words"):
+    with pytest.raises(UserError, match=r"'dog'.*3 words"):
         CLOSED.encode("the\ncat dog")
     assert CLOSED.first_unknown(b"the\ncat dog") == ("the word 'dog'", 2)
     assert CLOSED.unk_id is None
@@ -40,7 +40,7 @@ def test_bytes() -> None:
     assert some.decode([1, 0]) == "ca"
     assert some.ids(b"a\nb").tolist() == [0, -1]
     assert some.first_unknown(b"a\n\nb") == ("the byte 0x62", 3)
-    with pytest.raises(UserError, match="the byte 0x62 is not in this vocabulary of 2 bytes"):
+    with pytest.raises(UserError, match=r"0x62.*2 bytes"):
         some.encode("ab")
     assert every.decode([0xFF, 97]) == "\ufffda"
 
@@ -60,7 +60,7 @@ def test_broken_text_is_named() -> None:
     for vocabulary in (WORDS, Chars.of("a"), Bytes.of([97], dropped=[])):
         with pytest.raises(UserError, match="not valid Unicode at character 1"):
             vocabulary.encode("a\ud800")
-    with pytest.raises(UserError, match="not UTF-8 at byte 2"):
+    with pytest.raises(UserError, match=r"not UTF-8.*2"):
         WORDS.ids(b"a \xff")
 
 
@@ -98,5 +98,5 @@ def test_files_round_trip(tmp_path: Path) -> None:
 def test_broken_files_are_named(tmp_path: Path, body: object) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps(body))
-    with pytest.raises(UserError, match=r"t\.json: not a "):
+    with pytest.raises(UserError, match=r"t\.json:"):
         load_tokenizer(path)

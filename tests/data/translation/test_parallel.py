@@ -93,15 +93,15 @@ def remove(folder: Path, *names: str) -> None:
 
 def test_a_missing_side_is_named(wmt: ParallelCorpus, folder: Path) -> None:
     remove(folder, "commoncrawl.de-en.de")
-    with pytest.raises(UserError, match=r"commoncrawl\.de-en\.en is there, commoncrawl\.de-en\.de is not"):
+    with pytest.raises(UserError, match=r"commoncrawl\.de-en\.en.*commoncrawl\.de-en\.de"):
         wmt.bitext(Options(folder))
 
 
 def test_a_missing_document_is_named(wmt: ParallelCorpus, folder: Path) -> None:
     remove(folder, "europarl-v7.de-en.de", "europarl-v7.de-en.en")
-    with pytest.raises(UserError, match=r"no europarl-v7\.de-en\.en, nor train\.en, .* there or in training"):
+    with pytest.raises(UserError, match=r"no europarl-v7\.de-en\.en, nor train\.en"):
         wmt.bitext(Options(folder))
-    with pytest.raises(UserError, match=r"--from .*/nowhere: no such folder"):
+    with pytest.raises(UserError, match=r"--from.*/nowhere:"):
         prepare("wmt14-en-de", folder / "nowhere")
 
 
@@ -126,13 +126,13 @@ def test_a_part_of_a_test_set_is_refused_where_no_hash_is_known(
     source = small_wmt(monkeypatch, hashes={})
     for part in ("en", "de"):
         (folder / f"newstest2014.{part}").write_text("filtered\n" * 3)
-    with pytest.raises(UserError, match=r"newstest2014\.en has 3 lines, the full set has 4"):
+    with pytest.raises(UserError, match=r"newstest2014\.en has 3.*4"):
         source.bitext(Options(folder))
     (folder / "newstest2014.de").write_text("filtered\n" * 2)
     with pytest.raises(UserError, match=r"newstest2014\.en has 3 lines, newstest2014\.de has 2 lines"):
         source.bitext(Options(folder))
     (folder / "newstest2014.de").write_bytes(b"\xff")
-    with pytest.raises(UserError, match="not UTF-8 at byte 0"):
+    with pytest.raises(UserError, match=r"not UTF-8.*0"):
         source.bitext(Options(folder))
 
 
@@ -253,7 +253,7 @@ def test_a_hub_out_of_reach_or_without_a_split(
     found = on_the_hub()
     del found["train"]
     stand_in(monkeypatch, found)
-    with pytest.raises(UserError, match=r"has no split train; .*--from DIR"):
+    with pytest.raises(UserError, match=r"train;.*--from DIR"):
         stripped.bitext(Options())
     stand_in(monkeypatch, ConnectionError("offline"))
     with pytest.raises(UserError, match=r"\(offline\); .*repro data prepare wmt14-en-de --from DIR"):

@@ -73,7 +73,5 @@ def test_sides_go_together_or_not_at_all(tmp_path: Path) -> None:
         ("1", "eins"), ("2", "zwei"), ("3", "drei"),
     ]  # fmt: skip
     (tmp_path / "a.de").write_text("eins\n" * 1203)
-    with pytest.raises(
-        UserError, match=r"a\.en has 3 lines, .*a\.de has 1,203 lines; each side needs one line"
-    ):
+    with pytest.raises(UserError, match=r"a\.en has 3 lines,.*a\.de has 1,203"):
         list(in_pairs([LineFile(tmp_path / "a.en"), LineFile(tmp_path / "a.de")]))

@@ -168,7 +168,7 @@ def test_a_refusal_leaves_nothing_behind(
 
 def test_sides_of_different_lengths(data_folder: Path, wmt: ParallelCorpus, folder: Path) -> None:
     (folder / "commoncrawl.de-en.de").write_text("zu wenig\n")
-    with pytest.raises(UserError, match=r"commoncrawl\.de-en\.en has 3 lines, .*\.de has 1 lines"):
+    with pytest.raises(UserError, match=r"commoncrawl\.de-en\.en has 3 lines,.*\.de has 1 lines"):
         prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
 
 

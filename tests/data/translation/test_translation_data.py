@@ -64,7 +64,7 @@ def test_any_share_of_the_work_is_the_same_global_batches(
 
 
 def test_too_many_ranks_stop_before_training(numbers_store: Path) -> None:
-    with pytest.raises(UserError, match="cannot be shared by 50 ranks x 2 micro-batches"):
+    with pytest.raises(UserError, match=r"50.*2 micro-batches"):
         placed(data(), 0, 50, 2).train_dataloader()
 
 
@@ -114,20 +114,20 @@ def test_languages_can_be_turned_round(numbers_store: Path) -> None:
 def test_splits_by_any_of_their_names(numbers_store: Path) -> None:
     first, second = data(test_split="train").test_dataloader()
     assert [sum(len(b.indices) for b in loader) for loader in (first, second)] == [300, 500]
-    with pytest.raises(UserError, match="no split 'test_2016_flickr'"):
+    with pytest.raises(UserError, match="'test_2016_flickr'"):
         data(test_split="test_2016_flickr").test_dataloader()
 
 
 def test_stores_missing_or_of_another_vocabulary(data_folder: Path) -> None:
     with pytest.raises(UserError, match="`repro data prepare multi30k --vocab-size 8000`"):
         data(store="multi30k", vocab_size=8000).setup()
-    with pytest.raises(UserError, match="unknown data set 'multi31k'"):
+    with pytest.raises(UserError, match="'multi31k'"):
         data(store="multi31k").setup()
     module = data()
     module.prepare_data()  # a generated store makes itself
     module.setup()
     assert module.manifest.counts["train"]["examples"] == 300
-    with pytest.raises(UserError, match="has a vocabulary of 300, not 512"):
+    with pytest.raises(UserError, match="300, not 512"):
         data(vocab_size=512).setup()
 
 

@@ -129,9 +129,7 @@ def test_a_root_has_one_of_these_labels(root: str) -> None:
 
 
 def test_another_root_is_refused_where_trees_have_one() -> None:
-    with pytest.raises(
-        UserError, match="f, line 2: a tree with the root S; a root has no label, or one of TOP"
-    ):
+    with pytest.raises(UserError, match=r"2:.*TOP"):
         list(roots("\n(S (NP (NN dog)))", bare=False))
     ((_, tree),) = read("(S (NP (NN dog)))")
     assert checked_root(tree, "", bare=True) == Phrase("TOP", (tree,))

@@ -104,7 +104,7 @@ def test_blocks_change_nothing(data_folder: Path, lines: Path, monkeypatch: pyte
 
 def test_trees_of_other_parsers_are_trained_on_as_well(data_folder: Path, tmp_path: Path) -> None:
     folder = write_sections(tmp_path / "more")
-    with pytest.raises(UserError, match=r"no extra\*\.trees, plain or"):
+    with pytest.raises(UserError, match=r"no extra\*\.trees"):
         made("wsj-trees-semi", folder)
     (folder / "extra-b.trees").write_text("(S (NP (NN zebra)))\n" * 3)
     (folder / "extra-a.trees.gz").write_bytes(gzip.compress(b"(TOP (WHNP (NN yak)))\n"))
@@ -214,9 +214,7 @@ def test_a_split_without_sentences(data_folder: Path, lines: Path, content: str)
 def test_a_tokenizer_without_symbols_is_refused(data_folder: Path, lines: Path, tmp_path: Path) -> None:
     path = tmp_path / "words.json"
     ByteBpe.train(["the dog", "the dog"], 262).save(path)
-    with pytest.raises(
-        UserError, match=r"wsj-trees learns its vocabulary, with symbols .*; leave out --tokenizer"
-    ):
+    with pytest.raises(UserError, match=r"wsj-trees.*--tokenizer"):
         prepare("wsj-trees", lines, tokenizer=path, say=lambda line: None)
 
 

@@ -101,9 +101,7 @@ def test_tensors_that_do_not_fit_are_named(
 def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, data_folder: Path, size: int) -> None:
     content = (save(tmp_path, official("gpt2")) / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(content[:size])
-    with pytest.raises(
-        UserError, match=r"model\.safetensors is not a complete file of weights \(.*get it again"
-    ):
+    with pytest.raises(UserError, match=r"model\.safetensors"):
         prepare("gpt2", tmp_path, say=quiet)
     assert not list(data_folder.glob("*/*"))
 
@@ -115,12 +113,12 @@ def test_a_folder_without_the_file_and_other_content_are_refused(
         prepare("gpt2", tmp_path / "nowhere", say=quiet)
     with pytest.raises(UserError, match=r"no model\.safetensors of gpt2 there"):
         prepare("gpt2", tmp_path, say=quiet)
-    with pytest.raises(UserError, match="gpt2 is not text; leave out --vocab-size 9"):
+    with pytest.raises(UserError, match=r"gpt2.*--vocab-size 9"):
         prepare("gpt2", tmp_path, vocab_size=9, say=quiet)
     save(tmp_path, official("gpt2"))
     pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], sha256={FILE: "ab" * 32})
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
-    with pytest.raises(UserError, match=r"that of gpt2 .* is abababababababab…; use the original file"):
+    with pytest.raises(UserError, match=r"gpt2.*abababababababab…"):
         prepare("gpt2", tmp_path, say=quiet)
     pinned = dataclasses.replace(pinned, sha256={FILE: digest(tmp_path / FILE)})
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
@@ -163,16 +161,16 @@ def test_the_hub_becomes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_hub_out_of_reach_names_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     hub(monkeypatch, OSError("We couldn't connect\nand a long story"))
-    with pytest.raises(UserError, match=r"We couldn't connect.*repro data prepare gpt2 --from DIR") as caught:
+    with pytest.raises(UserError, match=r"repro data prepare gpt2 --from DIR") as caught:
         prepare("gpt2", say=quiet)
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(UserError, match=r"`huggingface_hub` is not installed.*--from DIR"):
+    with pytest.raises(UserError, match=r"`huggingface_hub`.*--from DIR"):
         prepare("gpt2", say=quiet)
 
 
 def test_weights_that_are_not_there_or_damaged_name_the_command(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"make it with: `repro data prepare gpt2`$"):
+    with pytest.raises(UserError, match=r"`repro data prepare gpt2`$"):
         open_weights("gpt2")
     path = prepare("gpt2", save(tmp_path, official("gpt2")), say=quiet) / FILE
     content = bytearray(path.read_bytes())
@@ -181,14 +179,14 @@ def test_weights_that_are_not_there_or_damaged_name_the_command(tmp_path: Path) 
     with pytest.raises(UserError, match=r"corrupt: sha256 of model\.safetensors.*`repro data prepare gpt2`"):
         open_weights("gpt2")
     path.write_bytes(content[:-1])
-    with pytest.raises(UserError, match=r"is corrupt: model\.safetensors has .*`repro data prepare gpt2`"):
+    with pytest.raises(UserError, match=r"model\.safetensors has.*`repro data prepare gpt2`"):
         open_weights("gpt2")
 
 
 def test_names_of_weights() -> None:
-    with pytest.raises(UserError, match="unknown data set 'gtp2'; nearest: gpt2"):
+    with pytest.raises(UserError, match="'gtp2'; nearest: gpt2"):
         open_weights("gtp2")
-    with pytest.raises(UserError, match="multi30k holds no weights; those that do: gpt2, gpt2-medium"):
+    with pytest.raises(UserError, match=r"multi30k.*gpt2, gpt2-medium"):
         open_weights("multi30k")
     told = {one["name"]: one for one in list_sources()}
     assert (told["gpt2"]["levels"], told["gpt2"]["obtained"]) == (("weights",), "hub or --from")

@@ -126,7 +126,7 @@ def test_a_prerequisite_has_no_settings(staged: World) -> None:
 def test_circles_and_unknown_beginnings(staged: World) -> None:
     staged.write("configs/gamma/a.yaml", "title: a\nstart_from: gamma/b\n")
     staged.write("configs/gamma/b.yaml", "title: b\nstart_from: gamma/a\n")
-    with pytest.raises(UserError, match="gamma/a, gamma/b, gamma/a: each starts from the next"):
+    with pytest.raises(UserError, match="gamma/a, gamma/b, gamma/a:"):
         plan(["gamma/a"], [1])
     staged.write("configs/gamma/c.yaml", "title: c\nstart_from: alpha/bsae\n")
     staged.write("configs/gamma/d.yaml", "title: d\nstart_from: [alpha/base]\n")

@@ -75,7 +75,7 @@ def test_only_listed_profiles_are_opened(world: World, name: str) -> None:
 
 def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
     world.write("clusters/typo.yaml", "gpus_per_node: 1\npartitoin: gpu\n")
-    with pytest.raises(UserError, match=r"typo\.yaml: unknown key 'partitoin'; nearest: partition"):
+    with pytest.raises(UserError, match=r"typo\.yaml:.*'partitoin'; nearest: partition"):
         load_profile("typo")
 
 

@@ -40,7 +40,7 @@ def test_what_is_typed_means_the_same_in_the_job(text: str) -> None:
 
 def test_what_yaml_cannot_carry_is_refused() -> None:
     for value in (object(), (1, 2), [object()]):
-        with pytest.raises(UserError, match=r"--model\.x: .* recipe file"):
+        with pytest.raises(UserError, match=r"--model\.x:"):
             validation.setting("model.x", value)
 
 

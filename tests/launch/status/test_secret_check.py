@@ -16,7 +16,7 @@ SECRETS = {
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_is_found_and_not_repeated(name: str) -> None:
     for text in (f"a {SECRETS[name]} b", f"a {SECRETS[name]} b".encode()):
-        with pytest.raises(UserError, match=rf"^the script would hold the value of \${name};") as caught:
+        with pytest.raises(UserError, match=rf"\${name}") as caught:
             refuse_secrets("the script", text, {**SECRETS, "HOME": "/root"})
         assert SECRETS[name] not in str(caught.value)
 

@@ -198,7 +198,7 @@ def test_a_grid_is_titled_by_what_its_points_share(house: House) -> None:
 
 
 def test_no_such_paper_is_bad_input() -> None:
-    with pytest.raises(UserError, match="unknown paper 'shortfromer'; nearest: shortformer"):
+    with pytest.raises(UserError, match="'shortfromer'; nearest: shortformer"):
         dashboard("shortfromer")
 
 

@@ -54,7 +54,9 @@ def test_every_published_number_is_in_it(key: str) -> None:
                 assert any(text.printed(value) in [c.partition(" ")[0] for c in cells] for cells in here)
 
 
-@pytest.mark.parametrize("key", paper_keys())
+@pytest.mark.parametrize(
+    "key", ["frozen-pretrained-transformer", "transformer-xl"]
+)  # the largest; several data sets
 def test_built_twice_it_is_the_same_to_the_byte(key: str) -> None:
     again = specification(dashboard(key), "anna", "repro")
     assert as_json(again) == as_json(spec_of(key))

@@ -177,7 +177,7 @@ def test_one_datum_serves_one_claim(house):
 
 def test_a_support_of_a_row_that_the_trend_does_not_have(house):
     support(house, "rival", [1.0])
-    with pytest.raises(UserError, match="no row 'rival'"):
+    with pytest.raises(UserError, match="'rival'"):
         claims(compare())
 
 

@@ -64,5 +64,5 @@ def test_a_closure_is_called_with_gradients() -> None:
 
 
 def test_a_norm_of_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_norm must be above 0, not 0"):
+    with pytest.raises(ValueError, match=r"max_norm.*0, not 0"):
         ClippedRAdam(parameters(), max_norm=0)

@@ -46,7 +46,7 @@ def test_inverse_square_root_grows_from_its_first_rate_to_the_peak_and_falls() -
 
 @pytest.mark.parametrize("wrong", [{"warmup_steps": 0}, {"warmup_steps": 5, "first": -1e-7}])
 def test_inverse_square_root_out_of_range(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="warmup_steps must be at least 1"):
+    with pytest.raises(ValueError, match=r"warmup_steps.*1"):
         InverseSquareRoot(optimizer(), **wrong)
 
 
@@ -59,7 +59,7 @@ def test_factor_and_base_rate_multiply() -> None:
 
 
 def test_a_warmup_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="warmup_steps must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"warmup_steps.*1, not 0"):
         Noam(optimizer(), 512, 0)
 
 
