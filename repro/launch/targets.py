@@ -106,7 +106,7 @@ def tied_settings(targets: Sequence[str], scale: str, overrides: Overrides) -> l
 def prerequisite(spec: RunSpec) -> RunSpec | None:
     """The run whose final weights a run begins with: same scale, same seed, without overrides.
 
-    It is done only if its run folder holds a record. A record in ``results`` is not enough: its weights may be elsewhere.
+    It is done only if its run folder holds a record. A record in ``results`` alone may have no weights here.
 
     Raises:
         UserError: ``start_from`` names no experiment, or one without this scale.
