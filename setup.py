@@ -17,9 +17,8 @@ class BuildWithShared(build_py):
         if self.editable_mode:
             super().run()
             return
-        shutil.rmtree(
-            self.build_lib, ignore_errors=True
-        )  # an earlier build may hold files that are gone by now
+        # An earlier build may hold files that are gone by now.
+        shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
         target = Path(self.build_lib, "repro", "_shared")
         for name in SHARED:
