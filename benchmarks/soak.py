@@ -1,0 +1,258 @@
+"""Short runs on a local two-node Slurm cluster under random faults, compared with undisturbed runs.
+
+    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 1500] [--seed 1]
+
+Five tiny recipes (translation, two language models with memory, conversations, a classifier) are submitted with
+``repro submit``, on one rank of one node each. Until the time is up, a fault of a random kind strikes every few
+seconds, and everything is submitted again every minute, as a user would. Then the faults end, and what is left may
+finish. The same runs without faults are made first, on the same cluster. Every model must have the same SHA-256, no run
+may have two records, and nothing may be queued twice, or the benchmark fails. It needs root, as ``tests/slurm`` does.
+
+Prints faults by kind, runs, attempts and hashes, and one line of JSON.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from repro.data.sources import prepare
+from tests.slurm.control import Cluster, own_folder
+from tests.slurm.project import Project, make_project
+from tests.workshop import TINY, Workshop
+
+PAUSE_S = (4.0, 15.0)  # between two faults
+RESUBMIT_S = 60.0
+DISK_BYTES = 400_000_000  # of the small disk that holds the run folders
+
+
+@dataclass
+class Soak:
+    """A project on a cluster, and what was done to it."""
+
+    project: Project
+    disk: Path
+    rng: random.Random
+    steps: int
+    faults: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.project.cluster
+
+    def running(self) -> list[str]:
+        """Jobs that run, ``12_3``."""
+        return self.cluster.run("squeue", "-h", "-t", "R", "-o", "%A").stdout.split()
+
+    def submit(self, experiments: list[str], seeds: str) -> None:
+        """Queues what has no record and is not queued; a job is on the queue once."""
+        for experiment in experiments:
+            words = ("submit", experiment, "--cluster", "local", "--scale", "cpu", "--seeds", seeds)
+            self.project.repro(*words, check=False)
+        names = self.cluster.run("squeue", "-h", "-r", "-o", "%F_%K").stdout.split()
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        assert not twice, f"queued twice: {twice}"
+
+    def strike(self) -> None:
+        """One fault of a random kind."""
+        kind = self.rng.choice([one for one in dir(self) if one.startswith("fault_")])
+        if getattr(self, kind)() is not False:
+            self.faults[kind.removeprefix("fault_")] += 1
+
+    def fault_requeue(self) -> bool:
+        return self._of_a_job(lambda job: self.cluster.run("scontrol", "requeue", job, check=False))
+
+    def fault_signal(self) -> bool:
+        return self._of_a_job(
+            lambda job: self.cluster.run("scancel", "--signal=USR1", "--full", job, check=False)
+        )
+
+    def fault_node_down(self) -> None:
+        node = self.rng.choice(["node1", "node2"])
+        self.cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=soak")
+        time.sleep(self.rng.uniform(1, 10))
+        self.cluster.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+
+    def fault_kill_rank(self) -> bool:
+        """Kills a rank wherever it is: starting, training, saving or testing."""
+        pids = ranks(self.project.workshop)
+        if pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.rng.choice(pids), signal.SIGKILL)
+        return bool(pids)
+
+    def fault_controller(self) -> None:
+        """Kills Slurm's controller, and starts it again seconds later."""
+        shown = self.cluster.verb("status").stdout
+        pid = next(line.split()[2] for line in shown.splitlines() if line.startswith("slurmctld up"))
+        os.kill(int(pid), signal.SIGKILL)
+        time.sleep(self.rng.uniform(1, 8))
+        reason = self.cluster.up()
+        assert not reason, reason
+
+    def fault_disk_full(self) -> None:
+        filler = self.disk / "filler"
+        with open(filler, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 20))
+            except OSError:
+                pass
+        time.sleep(self.rng.uniform(10, 60))
+        filler.unlink()
+
+    def fault_data_away(self) -> None:
+        data = self.project.workshop.data
+        away = data.with_name("data-away")
+        data.rename(away)
+        time.sleep(self.rng.uniform(2, 15))
+        away.rename(data)
+
+    def _of_a_job(self, act: Callable[[str], object]) -> bool:
+        jobs = self.running()
+        if jobs:
+            act(self.rng.choice(jobs))
+        return bool(jobs)
+
+
+def recipes(workshop: Workshop, steps: int) -> list[str]:
+    """Writes five recipes whose cpu scale has so many updates; returns their names."""
+    names = [TINY, workshop.stream(), workshop.sticky(), workshop.talk(), workshop.bits()]
+    overlay = {"trainer": {"max_steps": steps, "val_check_interval": 250}, "checkpoints": {"every_steps": 50}}
+    for name in names:
+        paper, recipe = name.split("/")
+        more = {}
+        if "WarmupCosine" in (workshop.configs / paper / f"{recipe}.yaml").read_text():
+            more = {"model": {"init_args": {"schedule": {"init_args": {"steps": steps}}}}}
+        workshop.recipe(json.dumps(overlay | more) + "\n", recipe, "cpu", paper)
+    return names
+
+
+def ranks(workshop: Workshop) -> list[int]:
+    """Processes that run a recipe of a project; the nodes are namespaces of this machine."""
+    ours, found = f"REPRO_RUNS={workshop.runs}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"run" in words and ours in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def hashes(project: Project) -> dict[str, str]:
+    """SHA-256 of each final model, by run id; a run with two records fails."""
+    records = [json.loads(path.read_text()) for path in project.workshop.records()]
+    found = {record["run_id"]: record["checkpoint_sha256"] for record in records}
+    assert len(found) == len(records), "a run has two records"
+    return found
+
+
+def attempts(project: Project) -> int:
+    """How often runs were started."""
+    return sum(json.loads(path.read_text())["attempt"] for path in project.workshop.runs.rglob("status.json"))
+
+
+def until_done(soak: Soak, experiments: list[str], seeds: str, runs: int, limit_s: float) -> None:
+    """Submits what is missing until every run has a record.
+
+    Raises:
+        TimeoutError: some are missing when the time is up.
+    """
+    end, next_submit = time.monotonic() + limit_s, 0.0
+    while len(hashes(soak.project)) < runs:
+        if time.monotonic() > end:
+            raise TimeoutError(f"{len(hashes(soak.project))} of {runs} runs are done after {limit_s:g} s")
+        if time.monotonic() > next_submit:
+            soak.submit(experiments, seeds)
+            next_submit = time.monotonic() + RESUBMIT_S
+        time.sleep(2)
+
+
+def soak_project(
+    root: Path, name: str, data: Path, cluster: Cluster, disk: Path, runs: int, steps: int
+) -> Project:
+    """A project whose run folders lie on the small disk."""
+    project = make_project(root / name, data, cluster)
+    recipes(project.workshop, steps)
+    project.profile(nodes=1, tasks_per_node=1, time="00:30:00", max_requeues=1000, max_parallel=runs)
+    (disk / name).mkdir()
+    project.workshop.runs.symlink_to(disk / name)
+    return project
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    seeds = f"1-{args.runs // 5}"
+    with own_folder() as folder, tempfile.TemporaryDirectory(prefix="repro-soak-") as name:
+        root, cluster = Path(name), Cluster(folder)
+        if reason := cluster.up():
+            sys.exit(f"no local Slurm cluster: {reason}")
+        os.environ["REPRO_DATA"] = str(root / "data")
+        prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+        disk = root / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=True)
+        try:
+            print(json.dumps(soaked(root, cluster, disk, args, seeds)))
+        finally:
+            cluster.clear()
+            subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def soaked(
+    root: Path, cluster: Cluster, disk: Path, args: argparse.Namespace, seeds: str
+) -> dict[str, object]:
+    """The undisturbed runs, then the soak; prints and returns what came out."""
+    runs = args.runs // 5 * 5
+    sides = {}
+    for name in ("calm", "soaked"):
+        project = soak_project(root, name, root / "data", cluster, disk, runs, args.steps)
+        soak = Soak(project, disk, random.Random(args.seed), args.steps)
+        experiments = recipes(project.workshop, args.steps)
+        began = time.monotonic()
+        if name == "soaked":
+            next_submit = 0.0
+            while time.monotonic() - began < args.minutes * 60 and len(hashes(project)) < runs:
+                if time.monotonic() > next_submit:
+                    soak.submit(experiments, seeds)
+                    next_submit = time.monotonic() + RESUBMIT_S
+                time.sleep(soak.rng.uniform(*PAUSE_S))
+                soak.strike()
+        until_done(soak, experiments, seeds, runs, limit_s=3600)
+        sides[name] = (hashes(project), attempts(project), round(time.monotonic() - began))
+        print(f"{name}: {runs} runs, {sides[name][1]} attempts, {sides[name][2]} s")
+        shutil.rmtree(disk / name)
+    for kind, count in sorted(soak.faults.items()):
+        print(f"  {count:4} {kind}")
+    different = [run for run, digest in sides["calm"][0].items() if sides["soaked"][0][run] != digest]
+    print(f"{runs - len(different)} of {runs} models have the hash of the undisturbed run")
+    assert not different, different
+    return {
+        "runs": runs,
+        "attempts": sides["soaked"][1],
+        "faults": dict(soak.faults),
+        "seconds": sides["soaked"][2],
+        "equal": runs - len(different),
+    }
+
+
+if __name__ == "__main__":
+    main()
