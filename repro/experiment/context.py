@@ -22,7 +22,7 @@ from repro.experiment.trainer import vocabulary_hash
 from repro.models import DecoderLM
 from repro.paths import runs_dir
 from repro.recipe import Recipe
-from repro.tasks.context import (
+from repro.tasks.language.context import (
     THRESHOLD,
     longest_window,
     losses_with_context,

@@ -5,12 +5,12 @@ from repro.tasks.costs.layer_costs import LayerCosts
 from repro.tasks.costs.output_change import OutputChange
 from repro.tasks.costs.scaling import Scaling
 from repro.tasks.dialogue import DialogueModel
+from repro.tasks.language.protocols import Protocol
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.optim.optimizers import ClippedRAdam, RatesByName
 from repro.tasks.optim.schedules import Constant, InverseSquareRoot, LinearDecay, Noam, Plateau, WarmupCosine
 from repro.tasks.parsing import Parsing
 from repro.tasks.picture_model import PictureModel, Timing
-from repro.tasks.protocols import Protocol
 from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import Task
 from repro.tasks.transcription import Transcription

@@ -10,12 +10,12 @@ from repro.errors import UserError
 from repro.nn.settings import CallSettings, has_memory
 from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
+from repro.tasks.language.reading import Cut, read_blocks, token_types
+from repro.tasks.language.replies import Generation, Ids, replies, turns
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.metrics.sentences import one_line
 from repro.tasks.metrics.texts import Meteor, Rouge, UnigramF1, require_wordnet
 from repro.tasks.networks import TokenNetwork
-from repro.tasks.reading import Cut, read_blocks, token_types
-from repro.tasks.replies import Generation, Ids, replies, turns
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 READ = "read"  # scored during training, without replies

@@ -12,10 +12,10 @@ from repro.nn.mixer import State, detach, tree_map
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
+from repro.tasks.language.protocols import Protocol
 from repro.tasks.metrics.errors import Accuracy
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.networks import TokenNetwork
-from repro.tasks.protocols import Protocol
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult, join_rows
 
 Unit = Literal["word", "subword", "character", "byte", "symbol"]

@@ -11,7 +11,7 @@ from repro.errors import UserError
 from repro.experiment import context as module
 from repro.experiment.context import Comparison, Reader, compare, load_reader, spread_places
 from repro.nn.settings import MemorySettings, Remembers
-from repro.tasks.context import relative_effective_context_length
+from repro.tasks.language.context import relative_effective_context_length
 from tests.experiment.finished import PAPER, finished, with_learned_positions
 from tests.workshop import RECIPE, STREAM_RECIPE, Workshop
 

@@ -23,7 +23,7 @@ from repro.nn import (
 from repro.nn.settings import CallSettings
 from repro.nn.vocabularies.typed import TypedVocabulary
 from repro.tasks import Constant, DialogueModel
-from repro.tasks.replies import Generation, Ids
+from repro.tasks.language.replies import Generation, Ids
 
 WINDOW, EVAL = 8, 5
 TALK = Talk(sections=3, section_words=3, topics=3, topic_words=2, questions=3, answer_words=2)

@@ -11,7 +11,7 @@ from repro.data.dialogue.dialogue_generated import GeneratedDialogueData
 from repro.errors import UserError
 from repro.experiment.trained import Sampling, Trained, sample_line
 from repro.tasks import DialogueModel
-from repro.tasks.replies import Generation
+from repro.tasks.language.replies import Generation
 from tests.tasks.dialogues import EVAL, HOW, MEMORIES, TALK, WINDOW, alone, batches, data, network, task
 from tests.tasks.streams import trainer
 

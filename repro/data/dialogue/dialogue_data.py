@@ -104,7 +104,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     A task reads a row in blocks that are cut from its end, so that only the first may be shorter. The memory is empty
     at the first block of every row and carried to the next ones; positions begin anew in each block. The losses of all
-    blocks of a row make one update. See :mod:`repro.tasks.reading`.
+    blocks of a row make one update. See :mod:`repro.tasks.language.reading`.
 
     ``document: none`` shows no document; ``cut`` the last tokens of it, so that it is one window with its marks; with
     ``whole`` a network without a memory sees of it what is in a block of utterances.

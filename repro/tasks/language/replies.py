@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from repro.models.decodable import evaluating
 from repro.models.sampling import sample
 from repro.nn.mixer import MixerOutput, State
+from repro.tasks.language.reading import Cut, empty_memory, read_blocks, token_types
 from repro.tasks.networks import TokenNetwork
-from repro.tasks.reading import Cut, empty_memory, read_blocks, token_types
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from repro.nn import (
     PreNorm,
 )
 from repro.nn.vocabularies.typed import TypedVocabulary
-from repro.tasks.reading import Cut, read_blocks, token_types
+from repro.tasks.language.reading import Cut, read_blocks, token_types
 from tests.tasks.dialogues import DOC, MEMORIES, WINDOW, by_hand, cuts, data, network, ragged
 
 

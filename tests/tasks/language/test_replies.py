@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from repro.models import DecoderLM
-from repro.tasks.replies import Generation, replies, turns
+from repro.tasks.language.replies import Generation, replies, turns
 from tests.tasks.dialogues import DOC, HOW, IDS, MEMORIES, WINDOW, by_hand, data, network
 
 

@@ -28,8 +28,8 @@ from repro.nn import (
     Vocabulary,
 )
 from repro.nn.settings import MemorySettings, Remembers
-from repro.tasks import context as module
-from repro.tasks.context import (
+from repro.tasks.language import context as module
+from repro.tasks.language.context import (
     longest_window,
     losses_with_context,
     relative_effective_context_length,
