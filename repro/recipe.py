@@ -241,9 +241,9 @@ def _choose_point(config: Config, name: str, point: str) -> Config:
     if not points:
         raise UserError(f"{name} has no points, so {name}@{point} does not exist")
     if point not in points:
-        label = f"{name}@{point}" if point else name
+        wrong = f"'{name}@{point}' is not a point of {name}" if point else f"{name} is a grid of points"
         choices = ", ".join(f"{name}@{p}" for p in points)
-        raise UserError(f"{label!r} is not a point of {name}; choose one of: {choices}")
+        raise UserError(f"{wrong}; choose one of: {choices}")
     for key, value in (points[point] or {}).items():
         if key in HEADER:
             config[key] = value

@@ -1,7 +1,8 @@
 """Settings that name another class: arguments that only the old class has are dropped. Imports swapped classes.
 
 In a file, and in a setting that gives a whole ``{class_path: ..., init_args: ...}``, another class replaces all
-arguments. A setting that gives the class path alone keeps the arguments that both classes take.
+arguments. A setting that gives the class path alone keeps the arguments that both classes take. A name without a
+module is looked up in the module of the class that it replaces.
 """
 
 import importlib
@@ -40,6 +41,7 @@ def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
     given = {short(k) for key, value in overrides for k in flatten(value, key)}
     lines = []
     for place, was, node in _swapped(before, after):
+        _complete(node, was)
         args, old, new = node.get("init_args"), parameters(was), parameters(node["class_path"])
         if not (isinstance(args, dict) and old and new):
             continue
@@ -52,6 +54,13 @@ def drop_unknown(before: Config, after: Config, overrides: Pairs) -> list[str]:
         if unknown:
             lines.append(f"{node['class_path'].rpartition('.')[2]} has no {', '.join(unknown)}: dropped")
     return lines
+
+
+def _complete(node: Config, was: str) -> None:
+    """Writes the module before a bare class name, if the replaced class's module has a class of that name."""
+    full = f"{was.rpartition('.')[0]}.{node['class_path']}"
+    if "." not in node["class_path"] and parameters(full):
+        node["class_path"] = full
 
 
 def _swapped(before: Tree, after: Tree, place: str = "") -> Iterator[tuple[str, str, Config]]:

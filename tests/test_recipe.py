@@ -124,7 +124,7 @@ def test_a_changed_file_is_read_again(write):
         ("toy/bass", "paper", "unknown experiment 'toy/bass'; nearest: toy/base"),
         ("toy/base", "gpu", "toy/base has no scale 'gpu'; it has: paper"),
         ("toy/base@x", "paper", "toy/base has no points"),
-        ("toy/grid", "paper", "choose one of: toy/grid@l128"),
+        ("toy/grid", "paper", "toy/grid is a grid of points; choose one of: toy/grid@l128"),
         ("toy/grid@l1", "paper", "'toy/grid@l1' is not a point of toy/grid"),
     ],
 )

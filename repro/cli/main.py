@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
             choices = [c.strip(" ')") for c in listed.split(",")]
             hint = f"; choose from: {', '.join(choices)}" if len(choices) <= FEW else nearest(value, choices)
             message = f"{head}{hint}; see `{self.prog} --help`"
-        raise UserError(message)
+        raise UserError(message.replace("invalid int value:", "must be a whole number, not"))
 
 
 def build_parser() -> argparse.ArgumentParser:

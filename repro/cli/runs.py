@@ -88,7 +88,10 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
     for word in words:
         if not word.startswith("--") or "." not in word:
             close = nearest(word, options) if word.startswith("--") else ""
-            raise UserError(f"unknown argument {word!r}{close}; settings look like --trainer.max_steps 10")
+            raise UserError(
+                f"unknown argument {word!r}{close}; a key of the recipe is given in full, like --trainer.max_steps 10; "
+                "`repro config EXPERIMENT` prints the keys"
+            )
         key, equals, text = word[2:].partition("=")
         if not equals:
             text = next(words, "")
@@ -102,8 +105,15 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     """The recipe that the arguments name.
 
     Raises:
-        UserError: no such experiment; or no ``paper`` file for a default scale, with those there are.
+        UserError: no such experiment, or a paper, table or row; or no ``paper`` file for a default scale, with those
+            there are.
     """
+    paper = args.experiment.partition(":")[0]
+    if paper in {name.split("/")[0] for name in experiments()}:
+        raise UserError(
+            f"{args.experiment!r} is not one experiment; `repro list {paper}` shows the paper's, and "
+            f"`repro reproduce {args.experiment}` runs all of them"
+        )
     return load_recipe(args.experiment, args.scale, args.overrides)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.plugins import CheckpointIO
 from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
@@ -60,6 +61,11 @@ def make_trainer(
     }  # fmt: skip
     try:
         trainer = pl.Trainer(**settings)
+    except (MisconfigurationException, ModuleNotFoundError) as error:
+        raise UserError(
+            f"trainer: {str(error).splitlines()[0].rstrip('.!')}; trainer.accelerator is "
+            f"{settings.get('accelerator', 'auto')}; `repro doctor` shows what this machine has"
+        ) from error
     except (ValueError, RuntimeError) as error:
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
     install_no_signal_handlers(trainer)  # repro.stop handles signals

@@ -186,7 +186,7 @@ def summarise(plan: Plan) -> list[str]:
     lines += [*few_seeds(plan.wanted, request.seeds), *not_judged(runs)]
     if not runs:
         why = "every run has its record or is in the queue" if queued else "every run has its record"
-        return [*lines, f"nothing to submit: {why}"]
+        return [*lines, f"nothing to submit: {why}; --seeds names other seeds"]
     if plan.added:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
         plainly = " (without the settings given)" if request.overrides else ""

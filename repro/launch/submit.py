@@ -19,6 +19,7 @@ from repro.errors import ReproError, UserError
 from repro.launch.plan import Plan, Request, make_plan, summarise
 from repro.launch.slurm import queue
 from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.sbatch import Unanswered, submit_script
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.launch.status.ledger import Job, Submission, Task, ledger_dir, read_submissions, write_submission
@@ -64,6 +65,7 @@ def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
         raise UserError(
             "sbatch is not on PATH; submit on the cluster's login node, or see the scripts with --dry-run"
         )
+    load_profile(request.cluster)  # a wrong name is reported even where the queue cannot be read
     with locked(ledger_dir()):
         tasks = queue.in_queue()
         submissions = read_submissions()

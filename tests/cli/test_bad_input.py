@@ -18,6 +18,9 @@ def run_tiny(*more: str, name: str = TINY) -> tuple[str, ...]:
     [
         (("config", f"{PAPER}/tinny"), (f"'{PAPER}/tinny'", f"nearest: {TINY}", "repro list")),
         (("list", "attention-is-all"), ("'attention-is-all'", f"nearest: {PAPER}")),
+        (("run", PAPER), (f"'{PAPER}'", f"repro list {PAPER}", f"repro reproduce {PAPER}")),
+        (("run", f"{PAPER}:table2"), (f"'{PAPER}:table2'", f"repro reproduce {PAPER}:table2")),
+        (("run", TINY, "--d_model", "3"), ("'--d_model'", "--trainer.max_steps", "repro config")),
         (("rnu", TINY), ("'rnu'", "nearest: run")),
         (("run", TINY, "--scale", "cup"), ("--scale", "'cup'", "paper, gpu, small, cpu")),
         (("run", TINY, "--scale", "small"), ("no scale 'small'", "it has: paper, cpu")),
@@ -68,6 +71,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("trainer.max_step", "3", ("trainer has no key 'max_step'", "max_steps")),
         ("trainer.max_steps", "ten", ("trainer.max_steps", "int", "'ten'")),
         ("trainer.max_steps", "0", ("max_steps", "positive")),
+        ("trainer.accelerator", "tpu", ("trainer.accelerator is tpu", "repro doctor")),
         ("trainer.precision", "7", ("trainer.precision", "'32-true'")),
         ("checkpoints.every_step", "3", ("checkpoints has no key 'every_step'", "every_steps")),
         ("checkpoints.every_steps", "0", ("checkpoints.every_steps", "at least 1", "0")),

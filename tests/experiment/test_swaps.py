@@ -49,6 +49,11 @@ def test_another_mixer_keeps_what_both_know(
     assert rest[0] == rest[1]
 
 
+def test_a_name_without_a_module_is_looked_up_beside_the_replaced_class(published: None) -> None:
+    short, full = (load_recipe(ABLATION, "cpu", [(FULL[0], name)]) for name in ("FullAttention", FULL[1]))
+    assert (mixer(short), short.notices, short.hash8) == (mixer(full), full.notices, full.hash8)
+
+
 def test_the_class_is_built_with_what_is_left_and_what_was_given(workshop: Workshop) -> None:
     workshop.recipe(RECIPE.replace("{lr: 1.0}", "{lr: 0.5, betas: [0.9, 0.99]}"))
     recipe = load_recipe(TINY, "cpu", [SGD, ("model.optimizer.momentum", 0.9)])

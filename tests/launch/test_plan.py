@@ -63,7 +63,7 @@ def test_nothing_left_to_submit(world: World) -> None:
     world.record(only)
     plan = make_plan(request("alpha/base", seeds=named(1), tables=True), {})
     assert plan.jobs == ()
-    assert summarise(plan)[-1] == "nothing to submit: every run has its record"
+    assert summarise(plan)[-1].startswith("nothing to submit: every run has its record")
 
 
 def test_what_a_group_leaves_out_is_said(world: World) -> None:

@@ -313,6 +313,13 @@ def test_without_slurm_nothing_is_written(
     assert not (world.root / "runs").exists()
 
 
+def test_a_wrong_cluster_is_reported_before_the_queue_is_asked(world: World, cluster: FakeCluster) -> None:
+    with pytest.raises(UserError, match="'nope'"):
+        submit(request("alpha/base", cluster="nope"), quiet)
+    assert cluster.calls("squeue") == []
+    assert not (world.root / "runs").exists()
+
+
 def test_an_unwritable_folder(world: World, cluster: FakeCluster) -> None:
     world.write("runs", "a file where the folder should be")
     with pytest.raises(UserError, match="set REPRO_RUNS"):
