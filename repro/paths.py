@@ -25,10 +25,10 @@ def _folders(variable: str, name: str) -> tuple[Path, ...]:
 
 def files_in(folders: Sequence[Path], pattern: str) -> dict[str, Path]:
     """Files by their path below the folders, in its order; of two with one path, that of the earlier folder."""
-    found = {
+    files = {
         p.relative_to(folder).as_posix(): p for folder in reversed(folders) for p in folder.glob(pattern)
     }
-    return dict(sorted(found.items(), key=lambda item: item[0].split("/")))
+    return dict(sorted(files.items(), key=lambda item: item[0].split("/")))
 
 
 def configs_dirs() -> tuple[Path, ...]:
@@ -59,8 +59,8 @@ def records_dirs() -> tuple[Path, ...]:
 def published_files() -> dict[str, Path]:
     """The papers' numbers by key; those that the suite ships where no folder of results has any."""
     own = [folder for results in results_dirs() if (folder := results / "published").is_dir()]
-    found = files_in(own or [SHARED / "results" / "published"], "*.yaml")
-    return {path.stem: path for path in found.values()}
+    files = files_in(own or [SHARED / "results" / "published"], "*.yaml")
+    return {path.stem: path for path in files.values()}
 
 
 def cluster_files() -> dict[str, Path]:

@@ -49,18 +49,18 @@ def find_record(word: str) -> RunRecord:
     for path in (Path(word), Path(word) / RECORD_FILE, runs_dir() / word / RECORD_FILE):
         if path.is_file():
             return read_record(path)
-    there = read_records(*records_dirs())
-    found = [r for r in there.good if word in (r.run_id, r.path.removesuffix(".json"))]
-    if found:
-        return max(found, key=lambda r: r.finished)
-    for one in there.damaged:
-        if word == one.path.removesuffix(".json"):
-            raise UserError(str(one))
+    records = read_records(*records_dirs())
+    matches = [r for r in records.good if word in (r.run_id, r.path.removesuffix(".json"))]
+    if matches:
+        return max(matches, key=lambda r: r.finished)
+    for damage in records.damaged:
+        if word == damage.path.removesuffix(".json"):
+            raise UserError(str(damage))
     status = runs_dir() / word / "status.json"
     if status.is_file():
         state = json.loads(status.read_text(encoding="utf-8"))
         raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
-    known = {r.run_id for r in there.good}
+    known = {r.run_id for r in records.good}
     begun = _beginning(
         word, known | {path.parent.relative_to(runs_dir()).as_posix() for path in _status_files()}
     )
@@ -80,6 +80,6 @@ def _status_files() -> list[Path]:
 def _beginning(word: str, runs: set[str]) -> list[str]:
     """The run ids that begin with a word, sorted; ``.../s1`` means seed 1 and not seed 11."""
     for start in (f"{word}-", word):
-        if found := sorted(run for run in runs if run.startswith(start)):
-            return found
+        if beginning := sorted(run for run in runs if run.startswith(start)):
+            return beginning
     return []

@@ -98,7 +98,7 @@ def ready(current: Run) -> Resume:
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
-    if current.early_stop is not None and current.early_stop.met:
+    if current.early_stop.met:
         end_at(current.trainer, resume.step)
     if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it
         current.saver.load_state_dict(loaded["callbacks"][current.saver.state_key])

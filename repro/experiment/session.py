@@ -44,7 +44,7 @@ class Run:
     watchdog: Watchdog
     stamper: Stamper
     source: Source
-    early_stop: EarlyStop | None
+    early_stop: EarlyStop
     logger: BackgroundLogger | None = None  # W&B's, on rank 0
 
     @property
@@ -88,21 +88,20 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     stopping = Stopping(request or StopRequest(), saver, status)
     stamper = Stamper(recipe)
     observer = Observer(curves, facts.peak_bytes)
-    early_stop = EarlyStop(parts.stop, curves) if parts.stop else None
-    ending = [early_stop] if early_stop else []
+    ending, random = EarlyStop(parts.stop, curves), Randomness()
     around = [
         watchdog,
         Finite(),
         curves,
-        *ending,
+        ending,
         progress,
         status,
         stamper,
-        Randomness(),
+        random,
         saver,
         observer,
         stopping,
     ]
     trainer = make_trainer(parts.trainer, around, folder, files)
-    run = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source(), early_stop)
+    run = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source(), ending)
     return run

@@ -37,27 +37,29 @@ class EarlyStop(Callback):
     It reads the kept curves and has no state of its own. Callbacks that act on the last update come after it.
 
     Args:
-        rule: when to end.
+        rule: when to end; None never does.
         curves: in which validations are kept.
 
     Raises:
         ReproError: the metric is not measured.
     """
 
-    def __init__(self, rule: StopRule, curves: Curves) -> None:
+    def __init__(self, rule: StopRule | None, curves: Curves) -> None:
         self.rule = rule
         self.curves = curves
 
     @property
     def met(self) -> bool:
         """Whether the latest validations meet the rule."""
+        if self.rule is None:
+            return False
         latest = self.curves.curves.get(self.rule.metric, [])[-self.rule.validations :]
         return len(latest) == self.rule.validations and all(
             value >= self.rule.at_least for _, value in latest
         )
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn != "fit":
+        if self.rule is None or trainer.state.fn != "fit":
             return
         validated(trainer, self.rule.metric, "stop.metric")
         if self.met:

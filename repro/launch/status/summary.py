@@ -111,10 +111,10 @@ def _needs(
 
 def _expected(experiment: str, scale: str) -> float | None:
     try:
-        found = expectation(experiment, scale)
+        expected = expectation(experiment, scale)
     except UserError:  # its recipe is gone or damaged
         return None
-    return None if found is None else 3600 * found.hours
+    return None if expected is None else 3600 * expected.hours
 
 
 def _last_end(running: Sequence[float | None], queued: Sequence[float | None]) -> float | None:
