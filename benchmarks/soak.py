@@ -112,6 +112,8 @@ class Soak:
         away = data.with_name("data-away")
         data.rename(away)
         time.sleep(self.rng.uniform(2, 15))
+        if data.exists():  # a run that started meanwhile made the generated store again
+            data.rename(data.with_name(f"data-made-{time.monotonic_ns()}"))
         away.rename(data)
 
     def _of_a_job(self, act: Callable[[str], object]) -> bool:

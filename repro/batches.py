@@ -58,6 +58,8 @@ class StreamBatch(NamedTuple):
         micro_batch: its number within the step.
         step_targets: in training, scored targets of the whole global batch, over all ranks and micro-batches; in
             evaluation, those of this batch.
+        lengths: tokens of each row, ``(B,)`` int64, padding is on the right; None means all T, in every batch.
+        begins: rows in which a document begins, so that their memory is emptied, ``(B,)`` bool; None means none.
     """
 
     ids: Tensor
@@ -67,6 +69,8 @@ class StreamBatch(NamedTuple):
     reset_memory: bool
     micro_batch: int
     step_targets: int
+    lengths: Tensor | None = None
+    begins: Tensor | None = None
 
 
 class Examples(NamedTuple):
@@ -127,15 +131,18 @@ class TextCut:
         rows: streams, or windows at a time. Streams are part of the result: each begins without a past.
         stride: S; ``stride = seq_len`` is non-overlapping evaluation, 1 token by token.
         tokens: only so many tokens at the beginning of the split are scored; None for all.
+        documents: read document by document, each with an empty memory. A segment ends where its document ends, and
+            the first token of a document is not scored.
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: a number out of range, or documents with a stride.
     """
 
     seq_len: int
     rows: int = 1
     stride: int | None = None
     tokens: int | None = None
+    documents: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("seq_len", self.seq_len), ("rows", self.rows), ("tokens", self.tokens)):
@@ -143,6 +150,8 @@ class TextCut:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if self.stride is not None and not 1 <= self.stride <= self.seq_len:
             raise ValueError(f"stride must be between 1 and seq_len {self.seq_len}, not {self.stride}")
+        if self.stride is not None and self.documents:
+            raise ValueError(f"documents are read in streams: leave out stride {self.stride}, or documents")
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def make_texts(folder: Path) -> None:
     train, held = "training-monolingual.tokenized.shuffled", "heldout-monolingual.tokenized.shuffled"
     for path in (books, news / train, news / held):
         path.mkdir(parents=True)
-    for name, n in (("train", 700), ("val", 12), ("test", 12)):
+    for name, n in (("train", 700), ("val", 24), ("test", 24)):
         (books / f"{name}.txt").write_text(lines(n))
     for shard in range(1, 100):
         (news / train / f"news.en-{shard:05}-of-00100").write_text(lines(4))

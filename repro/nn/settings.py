@@ -46,8 +46,8 @@ class CallSettings:
     Args:
         memory: for mixers that keep earlier tokens (:class:`Remembers`); others ignore it.
         hashing: for mixers that hash (:class:`Hashes`); others ignore it.
-        first_draw: number of the first random draw of a new state, for mixers whose draws are numbered (sticky
-            memories); others ignore it. Read when the state is made.
+        first_draw: added to the numbers of random draws, for mixers whose draws are numbered (sticky memories); others
+            ignore it. May differ from call to call.
     """
 
     memory: MemorySettings | None = None

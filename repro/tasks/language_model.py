@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
-from repro.nn.mixer import State, detach, tree_map
+from repro.nn.mixer import State, detach, reset_rows, tree_map
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
@@ -35,8 +35,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
     """Trains and scores a model of the next token over streams or blocks of text.
 
     A network whose mixers have a memory is trained on streams: what it keeps of a batch goes to the next one, without
-    gradient, until the data says that a stream begins anew. Evaluation has memories of its own. A network whose mixers
-    have no memory is scored without: protocols then lose theirs, and ``notes`` says so.
+    gradient, until the data says that a stream or a document begins. Evaluation has memories of its own. A network
+    whose mixers have no memory is scored without: protocols then lose theirs, and ``notes`` says so.
 
     Args:
         net: a :class:`~repro.models.DecoderLM`.
@@ -135,7 +135,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         settings = CallSettings(first_draw=self.first_draw)
         if self.memory_as_input and self.carries:
             settings = replace(settings, memory=MemorySettings(batch.ids.shape[1]))
-        mixed = self.net(batch.ids, self._recall(batch, settings), None, settings)
+        mixed = self.net(batch.ids, self._recall(batch, settings), batch.lengths, settings)
         self._keep(mixed.state, batch)
         hidden, targets = scored_hidden(mixed.y, batch)
         total = self.net.vocabulary.nll(hidden, targets).sum()
@@ -151,7 +151,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             return self.net.init_state(len(batch.ids), settings=settings)
         if "memory" not in self.carried:
             raise RuntimeError("a stream continues, but its memory was not carried here")
-        return tree_map(lambda rows: rows[batch.micro_batch :: self.micro_batches], self.carried["memory"])
+        memory = tree_map(lambda rows: rows[batch.micro_batch :: self.micro_batches], self.carried["memory"])
+        return memory if batch.begins is None else reset_rows(memory, batch.begins)
 
     def _keep(self, state: State, batch: StreamBatch) -> None:
         """Keeps a micro-batch's memory; that of a whole update replaces what was carried."""
@@ -194,10 +195,12 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         """Hidden states ``(B, T, D)`` of a batch; memory continues from the batch before without ``reset_memory``."""
         settings = protocol.settings
         if not protocol.mem_len:
-            return self.net(batch.ids, settings=settings).y
+            return self.net(batch.ids, None, batch.lengths, settings).y
         if batch.reset_memory:
             self._memory = self.net.init_state(len(batch.ids), protocol.capacity, settings)
-        mixed = self.net(batch.ids, self._memory, None, settings)
+        elif batch.begins is not None:
+            self._memory = reset_rows(self._memory, batch.begins)
+        mixed = self.net(batch.ids, self._memory, batch.lengths, settings)
         self._memory = mixed.state
         return mixed.y
 

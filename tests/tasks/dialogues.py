@@ -71,13 +71,14 @@ def by_hand(net: DecoderLM, row: Tensor, memory: bool, step: int = 0) -> tuple[T
         types.append(mark)
     pairs = torch.stack([row, torch.tensor(types)], -1)[None]
     hidden, losses, state = [], [], None
+    settings = CallSettings(first_draw=step << 20)
     if memory:
-        state = net.init_state(1, settings=CallSettings(first_draw=step << 20))
+        state = net.init_state(1)
         padding = torch.zeros(1, -len(row) % WINDOW, 2, dtype=torch.long)
         with torch.no_grad():
-            state = net(padding, state).state if padding.shape[1] else state
+            state = net(padding, state, None, settings).state if padding.shape[1] else state
     for block in cuts(len(row)):
-        mixed = net(pairs[:, block], state)
+        mixed = net(pairs[:, block], state, None, settings)
         state = detached(mixed.state)
         hidden.append(mixed.y[0])
         losses.append(torch.zeros(()) if mixed.aux is None else mixed.aux[0])

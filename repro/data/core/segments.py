@@ -32,6 +32,8 @@ class Segment:
         skip: leading columns that are context only, ``(B,)``; None scores all.
         micro_batch: its number within the step.
         step_targets: scored targets of the whole global batch; None counts those of this batch.
+        lengths: how many columns of each row are tokens, the others are padding, ``(B,)``; None means all.
+        begins: in which rows a document begins, ``(B,)``; None means in none.
     """
 
     targets: Int64s
@@ -40,6 +42,8 @@ class Segment:
     skip: Int64s | None = None
     micro_batch: int = 0
     step_targets: int | None = None
+    lengths: Int64s | None = None
+    begins: Bools | None = None
 
 
 class Lazy(Sequence[Item], Generic[Item]):
@@ -68,14 +72,18 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         segment: which targets.
         scored: ``(N,)``, the tokens that count where they are targets; None is all of them.
     """
-    at = segment.targets
+    at, lengths = segment.targets, segment.lengths
+    if lengths is not None:
+        at = np.minimum(at, len(tokens) - 2)  # padding may lie beyond the end
     targets = np.asarray(tokens[at + 1], np.int64)
     if segment.skip is not None:
         targets[np.arange(at.shape[1]) < segment.skip[:, None]] = UNSCORED
+    if lengths is not None:
+        targets[np.arange(at.shape[1]) >= lengths[:, None]] = UNSCORED
     if scored is not None:
         targets[~np.asarray(scored[at + 1], np.bool_)] = UNSCORED
     places = None
-    if segment.skip is not None or scored is not None:
+    if any(marks is not None for marks in (segment.skip, scored, lengths)):
         places = torch.from_numpy(np.flatnonzero(targets != UNSCORED).astype(np.int64, copy=False))
     n_scored = targets.size if places is None else len(places)
     return StreamBatch(
@@ -86,6 +94,10 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         reset_memory=segment.reset_memory,
         micro_batch=segment.micro_batch,
         step_targets=n_scored if segment.step_targets is None else segment.step_targets,
+        lengths=None if lengths is None else torch.from_numpy(lengths),
+        begins=torch.from_numpy(segment.begins)
+        if segment.begins is not None and segment.begins.any()
+        else None,
     )
 
 

@@ -1,7 +1,8 @@
-"""Data of all language models: a flat array of tokens for each split, in streams, blocks or sentences."""
+"""Data of all language models: a flat array of tokens for each split, in streams, blocks, sentences or documents."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from repro.batches import Evaluation, StreamBatch, TextCut
 from repro.data.core.cuts import Cut, Streams, Windows
 from repro.data.core.datamodule import DataModule
+from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
@@ -90,7 +92,8 @@ class StreamData(DataModule):
     Args:
         batch_tokens: targets of the global batch.
         seq_len: targets of a row, T, after all stages.
-        order: ``stream`` (memory may be carried), ``shuffled`` (blocks) or ``sentences``.
+        order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``sentences``, or ``documents`` (streams whose
+            rows stop at the end of a document, see :class:`repro.data.core.documents.DocumentRows`).
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count.
         shards: an epoch is one of so many equal parts of the training text, in turn: where a stage is shorter than the
@@ -122,8 +125,10 @@ class StreamData(DataModule):
         self.order: OrderName = order
         self.stages = list(stages or [])
         self.context = context
-        if shards < 1 or (shards > 1 and order == "sentences"):
-            raise UserError(f"shards must be at least 1, and 1 with order sentences, not {shards}")
+        if shards < 1 or (shards > 1 and order in ("sentences", "documents")):
+            raise UserError(f"shards must be at least 1, and 1 with order {order}, not {shards}")
+        if order == "documents" and (stages or context):
+            raise UserError("order documents goes with neither stages nor context; leave them out")
         self.shards = shards
         self._columns: dict[str, Column] = {}
         for length in (seq_len, *(stage.seq_len for stage in self.stages)):
@@ -141,6 +146,16 @@ class StreamData(DataModule):
         """First tokens of sentences (see :func:`repro.data.core.streams.sentence_order`); None if not known."""
         return None
 
+    def documents(self, split: str) -> Int64s:
+        """The first token of each document of a split, and the end of the last, ``(N + 1,)``.
+
+        Raises:
+            UserError: they are not known.
+        """
+        raise UserError(
+            f"{self.store_name} has no documents: use order stream, and protocols without documents"
+        )
+
     def column(self, split: str) -> Column:
         """Tokens and mask of a split."""
         if split not in self._columns:
@@ -157,8 +172,19 @@ class StreamData(DataModule):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Updates of an epoch."""
+        """Updates of an epoch.
+
+        Raises:
+            UserError: the text is too short for one.
+        """
+        if self.order == "documents":
+            return self._training_documents.steps
         return steps_per_epoch(self._epoch_targets, self.batch_tokens)
+
+    @cached_property
+    def _training_documents(self) -> DocumentRows:
+        rows = rows_per_batch(self.batch_tokens, self.seq_len)
+        return DocumentRows(self.documents(self.train_split), self.seq_len, rows)
 
     @property
     def _epoch_targets(self) -> int:
@@ -170,14 +196,22 @@ class StreamData(DataModule):
         counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
-            used = self.shards * self.steps_per_epoch * self.batch_tokens
-            dropped = column.n_targets - used if split == self.train_split else 0
+            dropped = column.n_targets - self._used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
             counts[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
         return counts
 
+    @property
+    def _used(self) -> int:
+        """Targets of an epoch over the whole training text."""
+        if self.order == "documents":
+            return self._training_documents.n_targets
+        return self.shards * self.steps_per_epoch * self.batch_tokens
+
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
+        if self.order == "documents":
+            return self._training_documents.plan_epoch(self.share)
         column = self.column(self.train_split)
         offsets = self.sentences(self.train_split) if self.order == "sentences" else None
         return plan_epoch(
@@ -216,6 +250,10 @@ class StreamData(DataModule):
         """Streams with memory, or independent windows where there is a stride; and the most targets to score."""
         how = evaluation.selection
         how = how if isinstance(how, TextCut) else TextCut(self.seq_len)
+        if how.documents:
+            return DocumentRows(
+                self.documents(self.split(evaluation.kind)), how.seq_len, how.rows
+            ), how.tokens
         if how.stride is None:
             return Streams(how.seq_len, how.rows), how.tokens
         return Windows(how.seq_len, how.stride, how.rows), how.tokens

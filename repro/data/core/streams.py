@@ -14,7 +14,7 @@ from repro.data.core.segments import Bools, Lazy, Segment, rows_from
 from repro.data.core.shares import Share
 from repro.errors import UserError
 
-OrderName = Literal["stream", "shuffled", "sentences"]
+OrderName = Literal["stream", "shuffled", "sentences", "documents"]
 
 
 def rows_per_batch(batch_tokens: int, seq_len: int) -> int:

@@ -3,9 +3,9 @@
 A store is a folder ``<name>/<variant>`` below the data folder (``multi30k/bpe8000``). A *part* is one column
 of a split (``train.en``) in three files: ``<part>.tokens.bin`` (flat ``uint16`` or ``uint32``, no special
 symbols), ``<part>.offsets.bin`` (``int64``, one more than examples) and ``<part>.txt`` (the raw lines). Text for
-language models (``train.text``) has tokens, offsets only where sentences are shuffled, and no raw lines. The
-tokeniser lies beside them, and ``manifest.json``, written last, names the size and SHA-256 of each file. It
-holds no path, host or user name.
+language models (``train.text``) has tokens, offsets only where sentences are shuffled, ``documents.bin`` (offsets of
+documents) where these are known, and no raw lines. The tokeniser lies beside them, and ``manifest.json``, written
+last, names the size and SHA-256 of each file. It holds no path, host or user name.
 """
 
 import hashlib
@@ -71,13 +71,13 @@ class Store:
             raise UserError(f"{self.manifest.name} has no {part!r}; it has: {', '.join(self.manifest.parts)}")
         return f"{self.split(split)}.{part}"
 
-    def offsets(self, split: str, part: str) -> Int64s:
-        """Offsets of the examples among the tokens, ``(N + 1,)``."""
-        return self._map(f"{self.part(split, part)}.offsets.bin", np.dtype("<i8"))
+    def offsets(self, split: str, part: str, of: str = "offsets") -> Int64s:
+        """Offsets of the examples, or ``documents``, among the tokens, ``(N + 1,)``."""
+        return self._map(f"{self.part(split, part)}.{of}.bin", np.dtype("<i8"))
 
-    def has_offsets(self, split: str, part: str) -> bool:
-        """Whether the store knows where each example begins."""
-        return f"{self.part(split, part)}.offsets.bin" in self.manifest.files
+    def has_offsets(self, split: str, part: str, of: str = "offsets") -> bool:
+        """Whether the store knows where each of them begins."""
+        return f"{self.part(split, part)}.{of}.bin" in self.manifest.files
 
     def tokens(self, split: str, part: str) -> Tokens:
         """All tokens of a column, one example after another."""

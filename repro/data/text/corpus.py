@@ -1,19 +1,33 @@
-"""Text for language models as a stream of pieces. Standard library only.
+"""Text for language models as a stream of pieces. Standard library only."""
 
-A piece is some bytes that end at the end of a line, or of a character where a file is cut by bytes.
-"""
-
+import io
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from repro.data.store.packed import AS, glob_packed, open_packed
 from repro.errors import UserError
 
-Pieces = Callable[[], Iterator[bytes]]
 PIECE_BYTES = 2**23
+_TITLE = re.compile(rb" = [^=\n](.*[^=\n])? = ?\n")
+
+
+class Piece(NamedTuple):
+    """Some bytes of a split.
+
+    Attributes:
+        text: ends at the end of a line, or of a character where a file is cut by bytes.
+        begins: whether a file or an article begins with it.
+    """
+
+    text: bytes
+    begins: bool = False
+
+
+Pieces = Callable[[], Iterator[Piece]]
 
 
 @dataclass
@@ -31,19 +45,36 @@ class Corpus:
     words: list[str] | None = None
 
 
-def pieces_of(paths: list[Path]) -> Iterator[bytes]:
+def pieces_of(paths: list[Path]) -> Iterator[Piece]:
     for path in paths:
         with open_packed(path) as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece + file.readline()
+            begins = True
+            while text := file.read(PIECE_BYTES):
+                yield Piece(text + file.readline(), begins)
+                begins = False
 
 
-def _slices(content: bytes, begin: int, end: int) -> Iterator[bytes]:
+def articles(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same text, a piece for each article. An article begins at a line `` = Title = `` between empty lines."""
+    lines = (line for piece in pieces for line in io.BytesIO(piece.text))
+    before, line, article = b"", next(lines, b""), list[bytes]()
+    while line:
+        after = next(lines, b"")
+        title = not before.strip() and not after.strip() and _TITLE.fullmatch(line)
+        if title and any(text.strip() for text in article):
+            yield Piece(b"".join(article), begins=True)
+            article = []
+        article.append(line)
+        before, line = line, after
+    yield Piece(b"".join(article), begins=True)
+
+
+def _slices(content: bytes, begin: int, end: int) -> Iterator[Piece]:
     while begin < end:
         stop = min(end, begin + PIECE_BYTES)
         while stop < end and content[stop] & 0xC0 == 0x80:  # inside a character
             stop += 1
-        yield content[begin:stop]
+        yield Piece(content[begin:stop])
         begin = stop
 
 
@@ -72,7 +103,7 @@ def need_files(folder: Path, folders: tuple[str, ...], names: tuple[str, ...]) -
     return paths
 
 
-def row_pieces(column: Iterable[object], blank: str) -> Iterator[bytes]:
+def row_pieces(column: Iterable[object], blank: str) -> Iterator[Piece]:
     """Pieces of the rows of the hub, each a line of a file."""
     lines: list[str] = []
     size = 0
@@ -81,6 +112,6 @@ def row_pieces(column: Iterable[object], blank: str) -> Iterator[bytes]:
         lines.append(line or blank)
         size += len(line) + 1
         if size >= PIECE_BYTES:
-            yield "".join(f"{line}\n" for line in lines).encode()
+            yield Piece("".join(f"{line}\n" for line in lines).encode())
             lines, size = [], 0
-    yield "".join(f"{line}\n" for line in lines).encode()
+    yield Piece("".join(f"{line}\n" for line in lines).encode())

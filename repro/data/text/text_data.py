@@ -5,6 +5,7 @@ from repro.data.core.segments import Array
 from repro.data.core.store_datamodule import TokenStoreDataModule
 from repro.data.core.stream_data import Stage, StreamData
 from repro.data.core.streams import OrderName
+from repro.data.registry import prepare_command
 from repro.data.store.store import Store
 from repro.errors import UserError
 
@@ -20,7 +21,8 @@ class TextData(TokenStoreDataModule, StreamData):
         vocab_size: symbols of the store, stated so that a recipe and its network agree.
         batch_tokens: targets of the global batch.
         seq_len: targets of a row, T, after all stages.
-        order: ``stream`` (memory may be carried), ``shuffled`` (blocks) or ``sentences`` (One Billion Word).
+        order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``sentences`` (One Billion Word) or
+            ``documents``.
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count.
         shards: an epoch is one of so many equal parts of the training text, in turn.
@@ -68,3 +70,18 @@ class TextData(TokenStoreDataModule, StreamData):
     def sentences(self, split: str) -> Int64s | None:
         """First tokens of sentences, if the store has them."""
         return self.store.offsets(split, TEXT) if self.store.has_offsets(split, TEXT) else None
+
+    def documents(self, split: str) -> Int64s:
+        """The first token of each document of a split, and the end of the last, ``(N + 1,)``.
+
+        Raises:
+            UserError: the store does not have them.
+        """
+        store = self.store
+        if not store.has_offsets(split, TEXT, "documents"):
+            raise UserError(
+                f"store {store.name} does not say where documents begin. If its text has documents, an older version "
+                f"made it: delete {store.path} and make it again: "
+                f"`{prepare_command(store.manifest.name, store.manifest.variant)}`"
+            )
+        return store.offsets(split, TEXT, "documents")

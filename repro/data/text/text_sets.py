@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from repro.data.store.data_set import SPLITS, TEST, TRAIN, VAL, DataSet
 from repro.data.store.hub import download, on_hub
@@ -40,6 +40,8 @@ class Reading:
         sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
         seen_bytes: only bytes that occur in training are symbols; else all 256 are.
         strip_lines: blanks at the ends of lines are no characters.
+        documents: what the store knows the beginnings of: files, or the articles in them
+            (:func:`repro.data.text.corpus.articles`); None for a text without documents.
     """
 
     line_end: str = "<eos>"
@@ -47,6 +49,7 @@ class Reading:
     sentences: bool = False
     seen_bytes: bool = False
     strip_lines: bool = False
+    documents: Literal["files", "articles"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +127,7 @@ class TextSet(DataSet):
 
     def hashed(self, splits: dict[str, Pieces], origin: dict[str, Any], where: str) -> Corpus:
         """A corpus of these splits, their hashes compared."""
-        hashes = {split: sha256_of(pieces()) for split, pieces in splits.items()}
+        hashes = {split: sha256_of(piece.text for piece in pieces()) for split, pieces in splits.items()}
         for split, digest in hashes.items():
             self.compare(f"{split}.text", digest, f"{where}, {split}")
         return Corpus(splits, {**origin, "sha256": hashes})
@@ -238,7 +241,7 @@ def _books(folder: Path) -> dict[str, Pieces]:
     if len(paths) >= 3:
         shares = {TRAIN: paths[: -2 * n_held], VAL: paths[-2 * n_held : -n_held], TEST: paths[-n_held:]}
         return {split: partial(pieces_of, mine) for split, mine in shares.items()}
-    content = b"".join(pieces_of(paths))
+    content = b"".join(piece.text for piece in pieces_of(paths))
     edges = [0, *(content.find(b"\n", len(content) * n // 20) + 1 for n in (18, 19)), len(content)]
     if sorted(set(edges)) != edges:
         raise UserError(f"--from {folder}: too few lines to cut val and test from; give more text")

@@ -21,6 +21,7 @@ _WIKITEXT103 = SplitText(
     levels=("words", "bytes"),
     names=_WIKITEXT,
     folders=("wikitext-103",),
+    reading=Reading(documents="articles"),
     hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-103-v1", splits=_HUB_SPLITS),
 )
@@ -35,6 +36,7 @@ _WIKITEXT103_RAW = SplitText(
         for split, name in (("train", "train"), ("val", "valid"), ("test", "test"))
     },
     folders=("wikitext-103-raw",),
+    reading=Reading(documents="articles"),
     hub_blank="",
     hub=Hub("Salesforce/wikitext", "wikitext-103-raw-v1", splits=_HUB_SPLITS),
 )
@@ -46,6 +48,7 @@ _WIKITEXT2 = SplitText(
     levels=("words", "bytes"),
     names=_WIKITEXT,
     folders=("wikitext-2",),
+    reading=Reading(documents="articles"),
     hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-2-v1", splits=_HUB_SPLITS),
     sha256={
@@ -133,6 +136,7 @@ _BOOKS = Books(
     title="a folder of books as .txt files: your own, or the Toronto Book Corpus where you have it",
     licence="that of your files",
     size="any",
+    reading=Reading(documents="files"),
     levels=("bytes", "words-min3", "bpe", "gpt2"),
     vocab_size=29_000,
 )
@@ -146,6 +150,7 @@ _PG19 = SplitText(
     shards={"train": 2000, "val": 50, "test": 100},
     first={"train": 2000},
     folders=("pg19",),
+    reading=Reading(documents="files"),
 )
 _SHAKESPEARE = WholeText(
     name="tinyshakespeare",
@@ -164,6 +169,7 @@ _STDLIB = StandardLibrary(
     title="the source of the running Python's standard library, tests left out: real text that is on every machine",
     licence="Python Software Foundation License",
     size="about 13 MB; differs between versions of Python",
+    reading=Reading(documents="files"),
     levels=("bytes",),
 )
 TEXTS = (

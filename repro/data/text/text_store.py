@@ -4,7 +4,7 @@ Works piece by piece. The raw text is not copied: the manifest has its SHA-256 a
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from repro.data.store.options import Options
 from repro.data.store.store import token_dtype
 from repro.data.store.store_writer import StoreWriter
 from repro.data.store.variants import is_subwords
-from repro.data.text.corpus import Corpus
+from repro.data.text.corpus import Corpus, Piece, articles
 from repro.data.text.text_sets import GPT2, Reading, TextSet
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
 from repro.data.tokenizers.tokenizer import AnyTokenizer, subwords
@@ -27,15 +27,14 @@ _MIN_COUNT = {"words": 1, "words-min3": 3}
 NEWLINE = 10
 
 
-def _prepared(reading: Reading, level: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _prepared(reading: Reading, level: str, pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Pieces as a level reads them."""
-    for piece in pieces:
+    for text, begins in articles(pieces) if reading.documents == "articles" else pieces:
         if level == "chars" and reading.strip_lines:
-            yield b"\n".join(line.strip() for line in piece.split(b"\n"))
-        elif level.startswith("words") and not piece.endswith(b"\n"):
-            yield piece + b"\n"  # the end of the file ends its last line
-        else:
-            yield piece
+            text = b"\n".join(line.strip() for line in text.split(b"\n"))
+        elif level.startswith("words") and not text.endswith(b"\n"):
+            text += b"\n"  # the end of the file ends its last line
+        yield Piece(text, begins)
 
 
 def make_vocabulary(reading: Reading, level: str, corpus: Corpus) -> Words | Bytes | Chars:
@@ -46,7 +45,7 @@ def make_vocabulary(reading: Reading, level: str, corpus: Corpus) -> Words | Byt
 
     Source: vocabulary of Transformer-XL's code.
     """
-    train = _prepared(reading, level, corpus.splits[TRAIN]())
+    train = (piece.text for piece in _prepared(reading, level, corpus.splits[TRAIN]()))
     if level.startswith("words"):
         return _words(reading, _MIN_COUNT[level], train, corpus.words)
     if level == "chars":
@@ -139,7 +138,7 @@ def fill_text(data_set: TextSet, writer: StoreWriter, variant: str, options: Opt
     if variant == GPT2 and options.tokenizer is not None:
         tokenizer = load_gpt2(options.tokenizer)
     elif is_subwords(variant):
-        lines = (line for piece in corpus.splits[TRAIN]() for line in _lines(piece))
+        lines = (line for piece in corpus.splits[TRAIN]() for line in _lines(piece.text))
         tokenizer = subwords(options.tokenizer, lines, options.vocab_size or data_set.vocab_size)
     else:
         tokenizer = make_vocabulary(data_set.reading, variant, corpus)
@@ -156,18 +155,20 @@ def _write_split(
     level: str,
     tokenizer: AnyTokenizer,
     split: str,
-    pieces: Iterator[bytes],
+    pieces: Iterator[Piece],
     writer: StoreWriter,
 ) -> dict[str, Any]:
     coder, dtype = _Coder(tokenizer, split), token_dtype(tokenizer.size)
     written = lines = unknown = 0
     ends: list[np.ndarray[Any, Any]] = []
+    documents: list[int] = []
     with writer.stream(f"{split}.text.tokens.bin") as file:
         if reading.sentences:  # the mark before the first sentence, as before every other
             file.write(np.array([tokenizer.eos_id], dtype).tobytes())
             written, ends = 1, [np.ones(1, np.int64)]
-        for piece in _prepared(reading, level, pieces):
-            coded = coder.code(piece)
+        for text, begins in _prepared(reading, level, pieces):
+            documents += [written] if begins else []
+            coded = coder.code(text)
             file.write(coded.ids.astype(dtype).tobytes())
             if reading.sentences:
                 ends.append(np.flatnonzero(coded.ids == tokenizer.eos_id) + 1 + written)
@@ -175,6 +176,8 @@ def _write_split(
             lines, unknown = lines + coded.lines, unknown + coded.unknown
     if reading.sentences:
         writer.write(f"{split}.text.offsets.bin", np.concatenate(ends).astype("<i8").tobytes())
+    if reading.documents and documents:
+        writer.write(f"{split}.text.documents.bin", np.array([*documents, written], "<i8").tobytes())
     if written < 2:
         raise UserError(f"{split} has {written} tokens; there is nothing to predict")
     counted = {"examples": lines, "tokens": {"text": written}}

@@ -18,6 +18,7 @@ class Protocol(TextCut):
         rows: streams, or windows at a time.
         stride: see :class:`~repro.batches.TextCut`.
         tokens: only so many tokens at the beginning of the split are scored; None for all, as published numbers are.
+        documents: see :class:`~repro.batches.TextCut`.
         mem_len: memory of streams, M.
         clamp_len: larger distances count as this one.
         same_length: every token sees exactly ``mem_len`` tokens, itself included.

@@ -102,15 +102,15 @@ def read_blocks(
         cut: where the blocks lie.
         remembers: whether the network has a memory; one without reads all blocks at once.
         pad: id of padding.
-        settings: of the memory that is made.
+        settings: of every call.
     """
     blocks = cut.take(ids)
     if not remembers:
-        mixed = net(blocks.flatten(0, 1), None, cut.sizes.flatten())
+        mixed = net(blocks.flatten(0, 1), None, cut.sizes.flatten(), settings)
         return ReadBlocks(mixed.y.unflatten(0, cut.sizes.shape), None, _mean(mixed.aux, cut))
     state, hidden, losses = empty_memory(net, ids, cut, pad, settings), [], []
     for block, sizes in zip(blocks.unbind(1), cut.sizes.unbind(1), strict=True):
-        mixed = net(block, state, sizes)
+        mixed = net(block, state, sizes, settings)
         state = detach(mixed.state)
         hidden.append(mixed.y)
         losses.append(mixed.aux)
@@ -125,7 +125,7 @@ def empty_memory(
     """A memory that has read as much padding as the first block of each row lacks; arguments as :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window
     padding = ids.new_full((len(ids), cut.window, *ids.shape[2:]), pad)
-    state: State = net(padding, net.init_state(len(ids), settings=settings), missing).state
+    state: State = net(padding, net.init_state(len(ids), settings=settings), missing, settings).state
     return state
 
 

@@ -136,3 +136,13 @@ def test_recipes_can_name_it(words: Path) -> None:
     parsed = parser.instantiate_classes(parser.parse_object({"data": data, "cut": {"seq_len": 5, "rows": 2}}))
     assert [parsed.data.seq_len_of(epoch) for epoch in (0, 2)] == [5, 10]
     assert parsed.cut == Streams(5, 2)
+
+
+def test_a_text_without_documents_cannot_be_read_by_document(words: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"ptb/words does not say where documents begin.*repro data prepare ptb"
+    ):
+        _ = data(order="documents").steps_per_epoch
+    by_document = Evaluation("val", selection=TextCut(5, documents=True))
+    with pytest.raises(UserError, match="does not say where documents begin"):
+        data().expected(by_document)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from repro.data import registry
@@ -96,6 +97,7 @@ def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -
     assert said == ["made wikitext-2/words: test 3 tokens, train 18 tokens, val 5 tokens (1 unknown)"]
     assert {p.name for p in (data_folder / store).iterdir()} == {
         "manifest.json", "tokenizer.json", "train.text.tokens.bin", "val.text.tokens.bin", "test.text.tokens.bin",
+        "train.text.documents.bin", "val.text.documents.bin", "test.text.documents.bin",
     }  # fmt: skip
     assert verify("wikitext-2") == ["words"]
     with pytest.raises(UserError, match="wikitext-2/words"):
@@ -124,6 +126,43 @@ def test_small_pieces_make_the_same_store(
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "other"))
     prepare("wikitext-2", wiki, level=level, say=quiet)
     assert open_store("wikitext-2", level).manifest == whole
+
+
+TITLES = (
+    " \n = First = \n \n one = two = \n = three = \n \n = = Section = = \n \n four \n \n = Second = \n \n five \n \n"
+    " = X = 3 = \n \n six \n \n the dog saw a cat \n"
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("level", ["words", "bytes"])
+def test_an_article_begins_at_a_title_between_empty_lines(
+    data_folder: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch, level: str, size: int
+) -> None:
+    replace(monkeypatch, "wikitext-2", sha256={})
+    monkeypatch.setattr(corpus, "PIECE_BYTES", size)
+    (wiki / FILES["train"]).write_text(TITLES)
+    prepare("wikitext-2", wiki, level=level, say=quiet)
+    store = open_store("wikitext-2", level)
+    edges = store.offsets("train", "text", "documents").tolist()
+    assert (edges[0], edges[-1]) == (0, len(store.tokens("train", "text")))
+    if level == "bytes":
+        text = TITLES.encode()
+        firsts = [text[a:].lstrip().split(b"\n")[0].strip() for a in edges[:-1]]
+        assert firsts == [b"= First =", b"= Second =", b"= X = 3 ="]
+    else:
+        lines = [n for n, symbol in enumerate(read("wikitext-2/words", "train"), 1) if symbol == "<eos>"]
+        assert edges == [0, lines[9], lines[13], lines[-1]]
+
+
+def test_each_file_is_a_document(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "PIECE_BYTES", 2)
+    for n in range(40):
+        (tmp_path / f"{n:02}.txt").write_text("ab\n" * (n + 1))
+    prepare("books", tmp_path, level="bytes", say=quiet)
+    sizes = np.diff(open_store("books", "bytes").offsets("train", "text", "documents"))
+    assert sizes.tolist() == [3 * (n + 1) for n in range(36)]
+    assert not open_store("books", "bytes").has_offsets("train", "text"), "documents are not sentences"
 
 
 def test_bytes(data_folder: Path, wiki: Path) -> None:

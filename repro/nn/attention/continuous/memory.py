@@ -30,8 +30,8 @@ class ContinuousMemory(nn.Module, Remembers):
     State: ``pending``, the inputs that wait, see :mod:`repro.nn.attention.compressed.pending`; where they lie in front
     of a norm (``layout.stream``), they are kept so. ``coefficients (B, N, D)``. ``updates (B,)``, blocks in the memory,
     0 for an empty one. ``short``, the state of the short-term mixer where it has one. With sticky memories ``attended
-    (B, bins)``, the attention since the last update, and ``draws (B,)``, the number of the next draw. Its size does
-    not grow with the past. With a capacity it is written in place. The mixer does not detach.
+    (B, bins)``, the attention since the last update, and ``draws (B,)``, how often it has drawn. Its size does not grow
+    with the past. With a capacity it is written in place. The mixer does not detach.
 
     The auxiliary loss is ``kl_weight`` times the mean KL divergence over heads and those queries that had a memory.
 
@@ -91,7 +91,7 @@ class ContinuousMemory(nn.Module, Remembers):
         }
         if self.long.signal.bins is not None:
             attended = coefficients.new_zeros(batch, self.long.signal.bins)
-            state |= {"attended": attended, "draws": counter + settings.first_draw}
+            state |= {"attended": attended, "draws": counter}
         if remembered(self.short, settings):
             state["short"] = self.short.init_state(batch, capacity, settings)
         elif capacity is not None:
@@ -159,7 +159,8 @@ class ContinuousMemory(nn.Module, Remembers):
         if signal.forget_after is not None:
             updates = torch.where(updates * self.block >= signal.forget_after, 0, updates)
         if signal.bins is not None:
-            bins = draw_bins(state["attended"], state["draws"], signal.samples, self.seed)
+            draws = layout.settings.first_draw + state["draws"]
+            bins = draw_bins(state["attended"], draws, signal.samples, self.seed)
             state["attended"] = torch.where(due[:, None], 0, state["attended"])
             state["draws"] = state["draws"] + due
         past = state["coefficients"]
