@@ -47,7 +47,8 @@ def make_trainer(
     """
     settings = dict(arguments)
     if settings.get("max_steps", -1) < 1:
-        raise UserError("trainer.max_steps must be a positive number of optimiser updates")
+        steps = settings.get("max_steps")
+        raise UserError(f"trainer.max_steps must be at least 1 optimiser update, not {steps}")
     settings["callbacks"] = [*(settings.get("callbacks") or []), *callbacks]
     if isinstance(settings.get("val_check_interval"), int):
         settings["val_check_interval"] *= settings.get("accumulate_grad_batches") or 1

@@ -91,9 +91,9 @@ def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
     left = round(3600 * hours(resources.time)) - WARNING_S
     if seconds[0] >= left:
         raise UserError(
-            f"time: {resources.time} of the cluster profile leaves {left} s until a run is asked to save, and earlier "
-            f"attempts took {taken} to their first step; raise it"
+            f"time: with {resources.time} (cluster profile) a job is told to save and stop after {left} s, but earlier "
+            f"attempts took {taken} to reach their first step; raise it"
         )
     return [
-        f"start-up of earlier attempts: {taken} to the first step, of {left} s until a run is asked to save"
+        f"earlier attempts took {taken} to reach their first step; a job is told to save and stop after {left} s"
     ]

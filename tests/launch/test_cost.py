@@ -42,9 +42,9 @@ def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None
         text = f'{{"state": "requeue", "startup_s": {seconds}}}'
         world.write(str((spec.run_dir / "status.json").relative_to(world.root)), text)
     (line,) = describe_start([first], short)
-    assert line.startswith("start-up of earlier attempts: 95 to 300 s to the first step, of 180 s until")
+    assert line.startswith("earlier attempts took 95 to 300 s to reach their first step; ")
     (first.run_dir / "status.json").unlink()
-    with pytest.raises(UserError, match=r"time: 00:05:00 .* leaves 180 s .* took 300 s"):
+    with pytest.raises(UserError, match=r"with 00:05:00 .* after 180 s, .* took 300 s"):
         describe_start([first], short)
     assert describe_start([first], load_profile("cpu").resources) != []
 

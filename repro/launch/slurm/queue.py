@@ -62,7 +62,10 @@ def in_queue() -> dict[str, Queued]:
     if done.returncode and "option" in done.stderr:  # before 20.02
         done = call_slurm([*words, f"--user={getpass.getuser()}"])
     if done.returncode:
-        raise UserError(f"squeue failed: {complaint(done)}; the cluster's controller may be away, try again")
+        raise UserError(
+            f"squeue failed: {complaint(done)}; if this machine submits jobs to the cluster (and SLURM_CONF is set, where "
+            "it is needed), its controller may be away: try again"
+        )
     return {task.job: task for task in _parse_queue(done.stdout, mark)}
 
 
