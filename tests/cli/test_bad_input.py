@@ -70,7 +70,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
     [
         ("trainer.max_step", "3", ("trainer has no key 'max_step'", "max_steps")),
         ("trainer.max_steps", "ten", ("trainer.max_steps", "int", "'ten'")),
-        ("trainer.max_steps", "0", ("max_steps", "positive")),
+        ("trainer.max_steps", "0", ("max_steps", "at least 1")),
         ("trainer.accelerator", "tpu", ("trainer.accelerator is tpu", "repro doctor")),
         ("trainer.precision", "7", ("trainer.precision", "'32-true'")),
         ("checkpoints.every_step", "3", ("checkpoints has no key 'every_step'", "every_steps")),

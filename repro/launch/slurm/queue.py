@@ -63,8 +63,8 @@ def in_queue() -> dict[str, Queued]:
         done = call_slurm([*words, f"--user={getpass.getuser()}"])
     if done.returncode:
         raise UserError(
-            f"squeue failed: {complaint(done)}; if this machine submits jobs to the cluster (and SLURM_CONF is set, where "
-            "it is needed), its controller may be away: try again"
+            f"squeue failed: {complaint(done)}; is this a login node of the cluster, with SLURM_CONF set if it needs "
+            "one? If so, its controller may be away: try again"
         )
     return {task.job: task for task in _parse_queue(done.stdout, mark)}
 
