@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from repro.errors import UserError, nearest
 from repro.recipe import SCALES
 from repro.report.formats.text import mapping
-from repro.report.results.compare import Comparison
+from repro.report.results.compare import DERIVED, Comparison
 from repro.report.results.header import Goal, Support
 from repro.report.results.judge import judge_claim
 from repro.report.results.published import Metric, Paper, Terms, Trend
@@ -18,7 +18,7 @@ from repro.report.results.samples import Sample, protocol_of
 from repro.report.results.statistics import Estimate
 
 DECIDED = ("holds", "does not")
-OPEN = ("incomplete", "not run", "no recipe")
+OPEN = ("incomplete", "not run", "no recipe", "out of reach")
 BUDGET = "budget"  # in `varies`: updates and training tokens
 SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
 SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
@@ -48,7 +48,8 @@ class Claim:
     """One trend at one scale (None where no recipe supplies any of its rows).
 
     Attributes:
-        verdict: ``holds``, ``does not``, ``undecided``, ``incomplete``, ``not run`` or ``no recipe``.
+        verdict: ``holds``, ``does not``, ``undecided``, ``incomplete``, ``not run``, ``no recipe``, or ``out of reach``
+            (rows have no record, and the published file says why).
         notes: why, and what weakens it.
         mechanism: why the task alone decides the order; then it is no evidence for the paper's claim.
         repeats: the trend that uses the same data, and counts in its place; or None.
@@ -125,6 +126,12 @@ def _candidates(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, st
             for trend in paper.trends.values():
                 if (trend.table, trend.metric) == (goal.table, goal.metric):
                     goals.setdefault((trend.id, goal.scale, goal.row), []).append(goal)
+    for trend in paper.trends.values():
+        for row in trend.order_best_first:
+            entry = comparison.entries.get((paper.key, trend.table, row, trend.metric))
+            for cell in entry.cells if entry else ():
+                if cell.goal.measured == DERIVED:
+                    goals.setdefault((trend.id, cell.goal.scale, row), []).append(cell.goal)
     return goals
 
 
@@ -148,6 +155,8 @@ def _claim(
         notes += [f"{row}: {note}" for note in sample.notes] if sample else []
     terms = trend.at.get(scale, Terms())
     claim = Claim(paper, trend, scale, tuple(standings), "not run", tuple(notes), terms.mechanism)
+    if terms.out_of_reach and not all(s.estimate for s in standings):
+        return replace(claim, verdict="out of reach", notes=(terms.out_of_reach, *notes))
     if all(s.estimate is None for s in standings):
         return claim
     metric = paper.tables[trend.table].metrics[trend.metric]

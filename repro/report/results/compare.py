@@ -5,19 +5,20 @@ The verdicts of a number at paper scale are those of :mod:`repro.report.results.
 measured what the paper shows without a number).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from repro.errors import UserError, nearest
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
-from repro.record import Damage, RunRecord, read_records
+from repro.record import Damage, Measurement, RunRecord, read_records
+from repro.report.results.derived import Behind, Derivation, Pair, Reference, derive
 from repro.report.results.header import Goal, Header, Support, read_header
 from repro.report.results.judge import judge_number
 from repro.report.results.published import Metric, Paper, Row, Table, load_papers
 from repro.report.results.record_ledger import reasons, withdrawn
 from repro.report.results.rules import Rules, default_margin
 from repro.report.results.samples import Sample, Selection, sample
-from repro.report.results.statistics import Estimate
+from repro.report.results.statistics import Estimate, estimate
 from repro.verify import Outcome, outcomes
 
 VERDICTS = (
@@ -26,6 +27,8 @@ VERDICTS = (
 )  # fmt: skip
 DECIDED = ("reproduced", "better", "worse")
 COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
+DERIVED = "derived"  # `measured` of a derived number
+UNEXPLAINED = "neither a recipe nor a derivation"  # no published number has it
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
 
@@ -117,7 +120,7 @@ class Entry:
             return "third-party reproduction"
         if not self.row.is_this_papers_model:
             return "not the paper's own model"
-        return "not built yet"
+        return "the paper prints no number" if self.metric is None else UNEXPLAINED
 
 
 def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
@@ -139,6 +142,11 @@ class Comparison:
     verified: list[Outcome]
     reasons: dict[str, str]  # of the ledger, by a record's path
 
+    def cells(self, paper: Paper, reference: Reference) -> list[Cell]:
+        """The cells of a number, ``(table, row, metric)``."""
+        entry = self.entries.get((paper.key, *reference))
+        return entry.cells if entry else []
+
     def of(self, paper: Paper) -> list[Entry]:
         """The entries of one paper in published order."""
         return [entry for key, entry in self.entries.items() if key[0] == paper.key]
@@ -154,7 +162,10 @@ class Comparison:
         return f"{state}: {reason}" if reason and state in ("superseded", "withdrawn") else state
 
     def sample(self, goal: Goal | Support) -> Sample:
-        """The numbers of the current records that fit."""
+        """The numbers of the current records that fit, or that are derived from them."""
+        if isinstance(goal, Goal) and goal.measured == DERIVED:
+            entry = self.entries[goal.experiment.split("/", 1)[0], goal.table, goal.row, goal.metric]
+            return next(c.sample for c in entry.cells if c.goal.scale == goal.scale)
         return sample(goal, self.selections[goal.experiment, goal.scale].used)
 
 
@@ -196,6 +207,44 @@ def _add_entries(comparison: Comparison, paper: Paper) -> None:
                 entry = Entry(paper, table, row, table.metrics[name] if name else None)
                 entry.cells = [_cell(comparison, entry, goal) for goal in own if goal.metric == name]
                 comparison.entries[paper.key, table.id, row.id, name] = entry
+    for entry in comparison.of(paper):
+        if not entry.cells and entry.published is not None and entry.rules and entry.rules.derived:
+            entry.cells = derived_cells(comparison, entry, entry.rules.derived)
+
+
+def derived_cells(comparison: Comparison, entry: Entry, how: Derivation) -> list[Cell]:
+    """Cells of a derived number, one for each scale at which the number that it is made of has a recipe."""
+    sources = comparison.cells(entry.paper, how.of)[::-1]
+    best = {cell.goal.scale: cell for cell in sources}
+    best |= {cell.goal.scale: cell for cell in sources if cell.estimate}
+    return [_derived_cell(comparison, entry, how, cell) for cell in best.values()]
+
+
+def _derived_cell(comparison: Comparison, entry: Entry, how: Derivation, source: Cell) -> Cell:
+    metric, scale = entry.metric, source.goal.scale
+    assert metric is not None
+
+    def behind(table: str, row: str, name: str) -> tuple[Pair, ...]:
+        cells = comparison.cells(entry.paper, (table, row, name))
+        return next((c.sample.measured for c in cells if c.goal.scale == scale and c.estimate), ())
+
+    table, of = entry.paper.tables[how.of[0]], source.sample.measured
+    reaches = behind(*how.reaches) if how.reaches else ()
+    over = behind(*how.over) if how.over else ()
+    others = [behind(table.id, row, how.of[2]) for row in table.rows] if how.take == "rank" else []
+    complete = of and bool(reaches) == bool(how.reaches) and bool(over) == bool(how.over)
+    sign = table.metrics[how.of[2]].sign
+    values = derive(how, Behind(of, sign, others, reaches, over)) if complete else []
+    goal = Goal(source.goal.experiment, scale, DERIVED, {}, entry.table.id, entry.row.id, metric.name)
+    found = replace(
+        source.sample,
+        wanted=goal,
+        records=tuple(record for record, _ in values),
+        measured=tuple((r, Measurement(str(how), v, metric.unit, metric.split)) for r, v in values),
+        estimate=estimate([value for _, value in values]) if values else None,
+        unit=metric.unit,
+    )
+    return _judged(entry, goal, found, source.notes, 0, False)
 
 
 def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:
@@ -216,6 +265,14 @@ def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     sample = comparison.sample(goal)
     notes = (*comparison.selections[goal.experiment, goal.scale].notes, *sample.notes)
+    updates = min((record.steps for record in sample.records), default=0)
+    extended = comparison.headers[goal.experiment, goal.scale].recipe.extended
+    return _judged(entry, goal, sample, notes, updates, extended)
+
+
+def _judged(
+    entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...], updates: int, extended: bool
+) -> Cell:
     rules, published = entry.rules, entry.published
     if sample.estimate is None:
         return Cell(goal, sample, "not run", "", None, notes)
@@ -234,8 +291,6 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     if not sample.clean:
         return Cell(goal, sample, "undecided", "not all commits are clean and ours", difference, notes)
     scores = [m.value for _, m in sample.measured]
-    updates = min(record.steps for record in sample.records)
-    extended = comparison.headers[goal.experiment, goal.scale].recipe.extended
     verdict = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)
 

@@ -85,10 +85,12 @@ class Terms:
     Attributes:
         margin: of the numbers compared there; None for the metric's, or the default of the unit measured.
         mechanism: why the task alone decides the order there; such a check is no evidence for the paper's claim.
+        out_of_reach: why not every row can be run there; of no effect where every row has records.
     """
 
     margin: Margin | None = None
     mechanism: str | None = None
+    out_of_reach: str | None = None
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,7 @@ def _row(raw: dict[str, Any], table: dict[str, Any], declared: dict[str, dict[st
             table["metrics"][name]["unit"],
             where,
             counts,
+            raw["id"],
         )
         for name, of_metric in declared.items()
     }
@@ -255,7 +258,9 @@ def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
     for scale in raw.get("at", {}).keys() - set(SCALES):
         raise UserError(f"{where}: at: {scale!r} is not a scale{nearest(scale, SCALES)}")
     at = {
-        scale: Terms(parse_margin(terms.get("margin"), "", where), terms.get("mechanism"))
+        scale: Terms(
+            parse_margin(terms.get("margin"), "", where), terms.get("mechanism"), terms.get("out_of_reach")
+        )
         for scale, terms in raw.get("at", {}).items()
     }
     return Trend(

@@ -16,7 +16,7 @@ from repro.errors import UserError, nearest
 from repro.report.results.rules import Rules
 
 if TYPE_CHECKING:
-    from repro.report.results.published import Paper, Trend
+    from repro.report.results.published import Paper, Row, Trend
 
 
 def is_unconfirmed(checked: str, row: str, metric: str, value: float) -> bool:
@@ -60,7 +60,10 @@ def cross_check(paper: "Paper", path: Path) -> None:
                         f"{nearest(metric, table.metrics)}"
                     )
             for metric, rules in row.rules.items():
-                _cross_check_same(paper, rules, f"{path}: {table.id}, row {row.id}: {metric}")
+                where = f"{path}: {table.id}, row {row.id}: {metric}"
+                _cross_check_same(paper, rules, where)
+                for reference in rules.derived.references if rules.derived and metric in row.values else ():
+                    _refer(paper, reference, f"{where}: derived: {'/'.join(reference)}")
     for trend in paper.trends.values():
         _cross_check_trend(trend, paper, path)
 
@@ -68,18 +71,26 @@ def cross_check(paper: "Paper", path: Path) -> None:
 def _cross_check_same(paper: "Paper", rules: Rules, where: str) -> None:
     if rules.same_as is None:
         return
-    table_id, row_id, metric = rules.same_as
     place = f"{where}: same_as {'/'.join(rules.same_as)}"
+    row, metric = _refer(paper, rules.same_as, place), rules.same_as[2]
+    if metric not in row.values:
+        raise UserError(f"{place}: the row has no number {metric!r}{nearest(metric, row.values)}")
+    if row.rules[metric].same_as is not None:
+        raise UserError(f"{place}: that one is the same as another; name the other")
+
+
+def _refer(paper: "Paper", reference: tuple[str, str, str], place: str) -> "Row":
+    """The row of a number that another one names."""
+    table_id, row_id, metric = reference
     table = paper.tables.get(table_id)
     if table is None:
         raise UserError(f"{place}: no table {table_id!r}{nearest(table_id, paper.tables)}")
     row = table.rows.get(row_id)
     if row is None:
         raise UserError(f"{place}: no row {row_id!r} in {table_id}{nearest(row_id, table.rows)}")
-    if metric not in row.values:
-        raise UserError(f"{place}: the row has no number {metric!r}{nearest(metric, row.values)}")
-    if row.rules[metric].same_as is not None:
-        raise UserError(f"{place}: that one is the same as another; name the other")
+    if metric not in table.metrics:
+        raise UserError(f"{place}: no metric {metric!r} in {table_id}{nearest(metric, table.metrics)}")
+    return row
 
 
 def _cross_check_trend(trend: "Trend", paper: "Paper", path: Path) -> None:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.errors import UserError, nearest
+from repro.report.results.derived import Derivation, parse_derivation
 
 CLASSES = ("trained", "computed", "timed", "ratio", "derived")
 JUDGED = ("trained", "ratio", "computed")  # classes that need a margin
 KEYS = (
     "class", "margin", "chance", "ceiling", "updates", "noise", "sampled", "device", "same_as", "counted",
-    "configuration", "no_recipe",
+    "configuration", "no_recipe", "derived",
 )  # fmt: skip
 # The default margin of a unit is that of the first of these words in it.
 DEFAULTS = (
@@ -85,6 +86,7 @@ class Rules:
         counted: whether the number belongs to the paper's denominator, if confirmed and measured nowhere else.
         configuration: ``ours`` where the authors released none, else ``theirs``.
         no_recipe: why there is no recipe.
+        derived: how the number is computed from the records behind others.
     """
 
     kind: str
@@ -99,6 +101,7 @@ class Rules:
     counted: bool = False
     configuration: str = "theirs"
     no_recipe: str | None = None
+    derived: Derivation | None = None
 
 
 def default_margin(unit: str) -> Margin | None:
@@ -106,7 +109,9 @@ def default_margin(unit: str) -> Margin | None:
     return next((_sized(size) for word, size in DEFAULTS if word in unit.lower()), None)
 
 
-def parse_rules(declared: Mapping[str, Any], metric: str, unit: str, where: str, own: bool) -> Rules:
+def parse_rules(
+    declared: Mapping[str, Any], metric: str, unit: str, where: str, own: bool, row: str = ""
+) -> Rules:
     """Reads the keys that hold for one number.
 
     Args:
@@ -115,6 +120,7 @@ def parse_rules(declared: Mapping[str, Any], metric: str, unit: str, where: str,
         unit: its unit.
         where: file, table and row, for messages.
         own: whether it counts where ``counted`` does not say.
+        row: id of its row.
 
     Raises:
         UserError: an unknown class; a margin that is missing, not positive, undated or unexplained.
@@ -136,6 +142,7 @@ def parse_rules(declared: Mapping[str, Any], metric: str, unit: str, where: str,
         noise=spread,
         same_as=_reference(declared.get("same_as"), metric, where),
         counted=bool(declared.get("counted", own)),
+        derived=parse_derivation(declared.get("derived"), row, f"{where}: {metric}"),
         **{key: declared[key] for key in _PLAIN if key in declared},
     )
 

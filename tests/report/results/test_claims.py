@@ -63,6 +63,19 @@ def test_undecided_where_nothing_is_shown(house):
     assert "big > base" in claim.notes[0]
 
 
+def test_a_claim_whose_rows_cannot_be_run_says_why(house):
+    house.publish(
+        PUBLISHED.replace(
+            "[big, base, small]}", "[big, base, small], at: {paper: {out_of_reach: two years}}}"
+        )
+    )
+    run_rows(house, big=around(30), base=around(28))
+    claim = found("bigger-is-better")
+    assert (claim.verdict, claim.notes) == ("out of reach", ("two years",))
+    run_rows(house, small=around(27.9))
+    assert found("bigger-is-better").verdict == "holds", "records are judged whatever was written"
+
+
 def test_a_row_without_records_makes_a_claim_incomplete(house):
     run_rows(house, big=around(30), base=around(28))
     assert found("bigger-is-better").verdict == "incomplete"

@@ -6,7 +6,7 @@ import pytest
 from repro.errors import UserError
 from repro.record import Measurement, write_record
 from repro.report.formats.listing import list_rows
-from repro.report.results.compare import compare
+from repro.report.results.compare import UNEXPLAINED, compare
 from tests.report.fakes import PUBLISHED, make_record
 
 GOAL = "{table: table1, row: %s, metric: %s, measured: test/bleu%s}"
@@ -54,9 +54,14 @@ def test_the_whole_checkout_is_listed(monkeypatch, tmp_path):
     assert listed == wanted
 
 
+def test_every_number_of_the_checkout_has_a_recipe_a_derivation_or_a_reason():
+    rows = [r for r in list_rows(compare()) if r["reason"] == UNEXPLAINED]
+    assert [(r["paper"], r["table"], r["row"], r["metric"]) for r in rows] == []
+
+
 def test_no_recipe_says_why(house):
     reasons = {(r["table"], r["row"]): r["reason"] for r in list_rows(compare())}
-    assert reasons["table1", "big"] == "not built yet"
+    assert reasons["table1", "big"] == UNEXPLAINED
     assert reasons["table1", "rival"] == "not the paper's own model"
     assert reasons["external-rerun", "rerun"] == "third-party reproduction"
 
@@ -65,7 +70,7 @@ def test_what_no_run_measures_says_why(house):
     declare(house, "no_recipe: a ratio of rows", "ppl")
     reasons = {(r["row"], r["metric"]): r["reason"] for r in list_rows(compare()) if r["table"] == "table1"}
     assert reasons["big", "ppl"] == "a ratio of rows"
-    assert reasons["big", "bleu"] == "not built yet"
+    assert reasons["big", "bleu"] == UNEXPLAINED
 
 
 def test_not_run(house):

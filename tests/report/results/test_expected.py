@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
-from repro.report.results.compare import compare
+from repro.report.results.compare import DERIVED, compare
 from repro.report.results.expected import expected
 
 PAPER = "attention-is-all-you-need"
@@ -45,7 +45,7 @@ def test_every_recipe_of_a_paper_knows_the_numbers_that_tables_compare_it_with()
     goals: dict[tuple[str, str], set[tuple[str, float]]] = {}
     for entry in compare(PAPER).entries.values():
         for one in entry.cells:
-            if entry.published is not None:
+            if entry.published is not None and one.goal.measured != DERIVED:
                 goals.setdefault((one.goal.experiment, one.goal.scale), set()).add(
                     (one.goal.measured, entry.published)
                 )

@@ -138,7 +138,11 @@ BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, s
         ("set: '2026-01-01'", "set: '2026-13-01'", "2026-13-01"),
         ("class: trained", "class: trained, same_as: table9/big", "no table 'table9'; nearest: table1"),
         ("class: trained", "class: trained, same_as: table1/bog", "no row 'bog'.*nearest: big"),
-        ("class: trained", "class: trained, same_as: table1/big/blue", "no number 'blue'; nearest: bleu"),
+        (
+            "class: trained",
+            "class: trained, same_as: table1/big/blue",
+            "no metric 'blue' in table1; nearest: bleu",
+        ),
         ("class: trained", "class: trained, same_as: table1", "same_as 'table1'"),
         ("class: trained", "class: trained, same_as: table1/big", "same as another"),
     ],

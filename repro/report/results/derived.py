@@ -1,0 +1,198 @@
+"""Numbers that are computed from the records behind another number: a quotient, a spread, a rank, a first update.
+
+``derived: {of: table/row/metric, take: ..., reaches?, over?, per?}`` stands beside a published number. ``{row}`` in a
+reference is the row's own id. ``take`` is, for the runs that ``of`` is measured on:
+
+``score``, ``spread``, ``rank``
+    The number itself; the standard deviation over the seeds; the place of its mean among the rows of its table.
+``hours``, ``step_time``, ``training_speed``
+    The time of training, without validation; seconds per update; tokens per second.
+``speed``
+    Tokens per second of the evaluation that gave the number.
+``first``, ``first_hours``
+    The first update, or the hours of training until it, at which the validation score is at least as good as the mean
+    of ``reaches``; a seed that never is so has none.
+
+``over`` divides by the mean of another number (``score``), or by the hours of its runs. ``per`` divides by a number, or
+by the ``devices`` of the run. Everything is computed within one scale.
+"""
+
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro.errors import UserError, nearest
+from repro.record import Measurement, RunRecord
+
+Reference = tuple[str, str, str]
+Pair = tuple[RunRecord, Measurement]
+OVER_SEEDS = ("spread", "rank")
+FIRST = ("first", "first_hours")
+TAKES = ("score", *OVER_SEEDS, "hours", "step_time", "training_speed", "speed", *FIRST)
+_KEYS = ("of", "take", "reaches", "over", "per")
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How one number is derived; see the module. References are complete."""
+
+    of: Reference
+    take: str
+    reaches: Reference | None = None
+    over: Reference | None = None
+    per: float | str | None = None
+
+    @property
+    def references(self) -> list[Reference]:
+        """Every number that it is made from."""
+        return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
+
+    def __str__(self) -> str:
+        parts = [f"{self.take} of {'/'.join(self.of)}"]
+        parts += [f"reaches {'/'.join(self.reaches)}"] if self.reaches else []
+        parts += [f"over {'/'.join(self.over)}"] if self.over else []
+        return ", ".join([*parts, f"per {self.per}"] if self.per else parts)
+
+
+def parse_derivation(declared: object, row: str, where: str) -> Derivation | None:
+    """Reads ``derived`` of a number of a row; None where nothing is declared.
+
+    Raises:
+        UserError: it is not written as the module says.
+    """
+    if declared is None:
+        return None
+    if not isinstance(declared, Mapping):
+        raise UserError(f"{where}: derived {declared!r}: write {{of: table/row/metric, take: ...}}")
+    for key in declared.keys() - set(_KEYS):
+        raise UserError(f"{where}: derived: unknown key {key!r}{nearest(str(key), _KEYS)}")
+    take = declared.get("take")
+    if take not in TAKES:
+        raise UserError(f"{where}: derived: take is {take!r}, not one of {', '.join(TAKES)}")
+    if (take in FIRST) != ("reaches" in declared):
+        raise UserError(f"{where}: derived: `reaches` goes with {' and '.join(FIRST)}, and with these only")
+    per = declared.get("per")
+    if per not in (None, "devices") and not (isinstance(per, int | float) and per > 0):
+        raise UserError(f"{where}: derived: per is {per!r}; write a number above 0, or devices")
+    refs = {
+        key: _reference(declared.get(key), row, f"{where}: derived: {key}")
+        for key in ("of", "reaches", "over")
+    }
+    of = refs.pop("of")
+    if of is None:
+        raise UserError(f"{where}: derived: `of` is missing")
+    return Derivation(of, take, per=per, **refs)
+
+
+def _reference(value: object, row: str, where: str) -> Reference | None:
+    if value is None:
+        return None
+    parts = str(value).replace("{row}", row).split("/")
+    if len(parts) != 3:
+        raise UserError(f"{where} {value!r}: write table/row/metric")
+    return parts[0], parts[1], parts[2]
+
+
+@dataclass(frozen=True)
+class Behind:
+    """The measurements behind the references of a derivation, at one scale.
+
+    Attributes:
+        of: a run and its number for each seed.
+        sign: +1 where higher is better.
+        rows: the same in every row of the table, for a rank.
+        reaches: of the number that ``first`` has to reach.
+        over: of the divisor.
+    """
+
+    of: tuple[Pair, ...]
+    sign: int
+    rows: Sequence[tuple[Pair, ...]] = ()
+    reaches: tuple[Pair, ...] = ()
+    over: tuple[Pair, ...] = ()
+
+
+def derive(how: Derivation, behind: Behind) -> list[tuple[RunRecord, float]]:
+    """The number for each seed that has one; of a spread and a rank only one, with the first run."""
+    scores = [measured.value for _, measured in behind.of]
+    if how.take == "spread":
+        return [(behind.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
+    if how.take == "rank":
+        own = statistics.fmean(scores)
+        better = sum(behind.sign * (_mean(row) - own) > 0 for row in behind.rows if row)
+        return [(behind.of[0][0], 1.0 + better)]
+    taken = [(record, _TAKEN[how.take](record, measured, behind)) for record, measured in behind.of]
+    divisor = _divisor(how, behind)
+    return [
+        (record, value / divisor / _shared(how, record))
+        for record, value in taken
+        if value is not None and divisor is not None
+    ]
+
+
+def _divisor(how: Derivation, behind: Behind) -> float | None:
+    """What ``over`` divides by; None where it is not known."""
+    if how.over is None:
+        return 1.0
+    if how.take == "score":
+        return _mean(behind.over)
+    hours = [training_hours(record) for record, _ in behind.over]
+    return statistics.fmean(h for h in hours if h is not None) if None not in hours else None
+
+
+def _shared(how: Derivation, record: RunRecord) -> float:
+    return float(record.hardware["count"] or 1) if how.per == "devices" else float(how.per or 1)
+
+
+def training_hours(record: RunRecord, until: int | None = None) -> float | None:
+    """Hours of training up to an update, from the tokens and the speeds along the curve; None without these."""
+    speeds = [(step, value) for step, value in record.curves.get("train/tokens_per_s", ()) if value]
+    if not speeds or not record.steps:
+        return None
+    counted = [1 / value for step, value in speeds if until is None or step <= until] or [1 / speeds[0][1]]
+    tokens = record.tokens * (1.0 if until is None else until / record.steps)
+    return tokens * statistics.fmean(counted) / 3600
+
+
+def _step_time(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+    hours = training_hours(record)
+    return hours * 3600 / record.steps if hours else None
+
+
+def _training_speed(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+    hours = training_hours(record)
+    return record.tokens / (hours * 3600) if hours else None
+
+
+def _speed(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+    name = re.sub(r"/[^_]+", "/tokens_per_s", measured.name)
+    found = record.metric(name)
+    return found.value if found else None
+
+
+def _first(record: RunRecord, measured: Measurement, behind: Behind) -> int | None:
+    curve, wanted = record.curves.get("val/" + measured.name.partition("/")[2], ()), _mean(behind.reaches)
+    good = (step for step, value in curve if value is not None and behind.sign * (value - wanted) >= 0)
+    return next(good, None)
+
+
+def _first_hours(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+    step = _first(record, measured, behind)
+    return None if step is None else training_hours(record, step)
+
+
+def _mean(pairs: tuple[Pair, ...]) -> float:
+    return statistics.fmean(measured.value for _, measured in pairs)
+
+
+_TAKEN: dict[str, Callable[[RunRecord, Measurement, Behind], Any]] = {
+    "score": lambda record, measured, behind: measured.value,
+    "hours": lambda record, measured, behind: training_hours(record),
+    "step_time": _step_time,
+    "training_speed": _training_speed,
+    "speed": _speed,
+    "first": _first,
+    "first_hours": _first_hours,
+}

@@ -1,0 +1,143 @@
+"""Numbers that are derived from the records behind others."""
+
+import pytest
+
+from repro.errors import UserError
+from repro.record import Measurement
+from repro.report.results.claims import claims
+from repro.report.results.compare import UNEXPLAINED, compare
+from repro.report.results.derived import parse_derivation, training_hours
+from tests.report.fakes import PUBLISHED, make_record
+
+SPEEDS = [
+    [50, 10.0],
+    [100, 40.0],
+]  # tokens/s: the second half of 7,200 tokens takes a quarter of the time of the first
+CURVES = {"train/tokens_per_s": SPEEDS, "val/bleu": [[25, 10.0], [50, 27.0], [75, 29.0], [100, 26.0]]}
+
+
+def publish(house, how, kind="timed"):
+    """Table 1's speed is derived so."""
+    column = "speed: {unit: tokens/s, better: higher, class: timed,"
+    assert column in PUBLISHED
+    text = PUBLISHED.replace(column, f"speed: {{unit: u, better: higher, class: {kind}, derived: {how},")
+    house.publish(
+        text.replace("values: {bleu: 30.0, ppl: 4.0}", "values: {bleu: 30.0, ppl: 4.0, speed: 800}")
+    )
+
+
+def derived(row="base", paper="toy"):
+    entry = compare().entries[paper, "table1", row, "speed"]
+    return entry, next((cell for cell in entry.cells), None)
+
+
+def run(house, **rows):
+    for row, values in rows.items():
+        house.run(house.recipe(row), values, curves=CURVES, tokens=7200)
+
+
+def test_the_hours_of_training_follow_from_tokens_and_speeds(house):
+    house.recipe("base")
+    record = make_record("toy/base", 1, 28.0)
+    record.tokens, record.curves = 7200, CURVES
+    assert training_hours(record) == pytest.approx(7200 * (1 / 10 + 1 / 40) / 2 / 3600)
+    assert training_hours(record, 50) == pytest.approx(3600 / 10 / 3600)
+    record.curves = {}
+    assert training_hours(record) is None
+
+
+@pytest.mark.parametrize(
+    ("how", "values"),
+    [
+        ("{of: 'table1/{row}/bleu', take: score}", [27.0, 28.0, 30.0]),
+        ("{of: 'table1/{row}/bleu', take: score, over: table1/big/bleu}", [27 / 30, 28 / 30, 1.0]),
+        ("{of: 'table1/{row}/bleu', take: spread}", [pytest.approx(1.5275, abs=1e-4)]),
+        ("{of: 'table1/{row}/bleu', take: rank}", [2.0]),
+        ("{of: 'table1/{row}/bleu', take: hours}", [pytest.approx(0.125)] * 3),
+        ("{of: 'table1/{row}/bleu', take: hours, over: table1/big/bleu}", [pytest.approx(1.0)] * 3),
+        ("{of: 'table1/{row}/bleu', take: step_time}", [pytest.approx(4.5)] * 3),
+        ("{of: 'table1/{row}/bleu', take: training_speed, per: devices}", [pytest.approx(16.0)] * 3),
+        ("{of: 'table1/{row}/bleu', take: first, reaches: table1/small/bleu, per: 25}", [2.0] * 3),
+        ("{of: 'table1/{row}/bleu', take: first_hours, reaches: table1/small/bleu}", [pytest.approx(0.1)] * 3),
+        ("{of: 'table1/{row}/bleu', take: first, reaches: table1/big/bleu}", []),
+    ],
+)  # fmt: skip
+def test_what_is_taken(house, how, values):
+    publish(house, how)
+    run(house, base=[27.0, 28.0, 30.0], big=[29.0, 30.0, 31.0], small=[26.0, 27.0, 28.0])
+    entry, cell = derived()
+    assert [m.value for _, m in cell.sample.measured] == values
+    assert entry.verdict == ("timed" if values else "not run")
+
+
+def test_the_speed_of_the_evaluation_that_gave_the_number(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: speed, per: devices}")
+    name = house.recipe("base", "{table: table1, row: base, metric: bleu, measured: test/bleu_sw512}")
+    metrics = [
+        Measurement("test/bleu_sw512", 28.0, "BLEU", "test"),
+        Measurement("test/tokens_per_s", 1.0, "tokens/s", "test"),
+        Measurement("test/tokens_per_s_sw512", 600.0, "tokens/s", "test"),
+    ]
+    house.record(name, 1, 28.0, metrics=metrics, hardware={"device": "GPU", "count": 4})
+    assert [m.value for _, m in derived()[1].sample.measured] == [150.0]
+
+
+def test_a_derived_number_stands_at_the_scales_of_the_number_it_is_made_of(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: score, over: table1/big/bleu}", kind="derived")
+    for row in ("base", "big"):
+        house.recipe(row)
+        house.run(house.recipe(row, scale="cpu", width=2), [20.0, 21.0, 22.0], "cpu")
+    entry, _ = derived()
+    assert {cell.goal.scale: cell.verdict for cell in entry.cells} == {
+        "paper": "not run",
+        "cpu": "reduced scale",
+    }
+    assert entry.verdict == "reduced scale"
+    run(house, base=[20.0, 21.0, 22.0], big=[40.0, 40.0, 40.0])
+    assert derived()[0].verdict == "derived"
+    assert derived()[0].ours[0].estimate.mean == pytest.approx(21 / 40)
+
+
+def test_without_a_recipe_there_is_nothing_to_derive_from(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: hours}")
+    entry, cell = derived()
+    assert (cell, entry.verdict, entry.reason) == (None, "no recipe", UNEXPLAINED)
+
+
+def test_a_claim_may_rest_on_derived_numbers(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: score, per: 2}", kind="derived")
+    text = (house.results / "published" / "toy.yaml").read_text()
+    margin = "margin: {size: 1, set: '2026-01-01', reason: points}"
+    text = text.replace("class: derived, derived", f"class: derived, {margin}, derived")
+    house.publish(text.replace("metric: ppl, order_best", "metric: speed, order_best"))
+    run(house, base=[27.0, 27.1, 27.2], big=[37.0, 37.1, 37.2])
+    claim = next(c for c in claims(compare()) if c.trend.id == "lower-perplexity")
+    assert (claim.verdict, claim.scale) == ("holds", "paper")
+    assert [s.estimate.mean for s in claim.standings] == [pytest.approx(18.55), pytest.approx(13.55)]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("{take: hours}", "`of` is missing"),
+        ("{of: table1/base/bleu, take: best}", "take is 'best', not one of score, spread"),
+        ("{of: table1/base/bleu, take: hours, ove: x}", "unknown key 'ove'; nearest: over"),
+        ("{of: table1/base, take: hours}", "'table1/base': write table/row/metric"),
+        ("{of: table1/base/bleu, take: first}", "`reaches` goes with first"),
+        ("{of: table1/base/bleu, take: hours, reaches: table1/base/bleu}", "`reaches` goes with first"),
+        ("{of: table1/base/bleu, take: hours, per: 0}", "per is 0"),
+        ("{of: table1/bas/bleu, take: hours}", "no row 'bas' in table1; nearest: base"),
+        ("{of: table1/base/bleu, take: hours, over: table1/base/blue}", "no metric 'blue' in table1"),
+        ("hours", "derived 'hours': write {of"),
+    ],
+)
+def test_refused(house, how, said):
+    publish(house, how)
+    with pytest.raises(UserError) as error:
+        compare()
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_declared_is_nothing():
+    assert parse_derivation(None, "base", "here") is None
