@@ -84,7 +84,9 @@ def claims(comparison: Comparison) -> list[Claim]:
             own += [_claim(comparison, paper, trend, scale, candidates) for scale in scales]
             if not scales:
                 standings = tuple(Standing(row, _label(paper, trend, row), None) for row in rows)
-                own.append(Claim(paper, trend, None, standings, "no recipe", ()))
+                why = trend.at.get("paper", Terms()).out_of_reach
+                verdict = "out of reach" if why else "no recipe"
+                own.append(Claim(paper, trend, None, standings, verdict, (why,) if why else ()))
         results += [replace(claim, repeats=_repeated(claim, own)) for claim in own]
     return results
 

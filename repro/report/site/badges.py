@@ -25,6 +25,7 @@ CLAIMS = {
     "does not": "Some pair of rows is shown to be otherwise than in the paper.",
     "undecided": "Neither is shown; the reason stands beside it.",
     "incomplete": "Some row has no record.",
+    "out of reach": "Some row has no record; why it is not run at this scale stands beside it.",
 }
 MARKS = {
     "unconfirmed": "Nobody could check this published number against the paper itself.",
