@@ -23,6 +23,7 @@ from repro.cli import (
     runs,
     show,
     sync,
+    tour,
     verify,
 )
 from repro.errors import (
@@ -64,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         results,
         dashboard,
         sync,
+        tour,
         runs,
         show,
         verify,

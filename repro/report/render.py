@@ -14,6 +14,8 @@ from repro.report.formats.headline import headline, summary
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
+from repro.report.plots.headlines import headlines
+from repro.report.plots.plot import Plot
 from repro.report.results import csv_table as sheet
 from repro.report.results.claims import Claim, claims
 from repro.report.results.compare import Comparison, compare
@@ -47,7 +49,7 @@ def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bo
 
     A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
     """
-    figures = plots(comparison, *records_dirs())
+    figures = _figures(comparison, claims)
     again = {library: check and is_locked(library) for library in ("matplotlib", "pillow")}
     there = files_in([folder / "plots" for folder in results_dirs()], "*")
     drawn = {
@@ -66,6 +68,11 @@ def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bo
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
     files[results / "index.html"] = page.render(comparison, claims, figures, drawn).encode()
     return files
+
+
+def _figures(comparison: Comparison, claims: list[Claim]) -> list[Plot]:
+    """Every figure; nothing is drawn yet."""
+    return [*headlines(comparison.papers, claims), *plots(comparison, *records_dirs())]
 
 
 def render_headline() -> str:
@@ -120,7 +127,9 @@ def write_pdfs(folder: Path) -> list[Path]:
     """Writes every chart as PDF into a folder, which is made; returns the paths."""
     from repro.report.plots.drawing import pdf
 
-    charts = [plot for plot in plots(compare(), *records_dirs()) if isinstance(plot.content, Chart)]
+    comparison = compare()
+    figures = _figures(comparison, claims(comparison))
+    charts = [plot for plot in figures if isinstance(plot.content, Chart)]
     paths = [(folder / plot.name).with_suffix(".pdf") for plot in charts]
     for path, plot in zip(paths, charts, strict=True):
         assert isinstance(plot.content, Chart)

@@ -4,7 +4,7 @@ import pytest
 
 from repro.report.render import write_tables
 from tests.report import browser
-from tests.report.fakes import House
+from tests.report.fakes import PUBLISHED, House
 from tests.report.test_plots import fill as every_kind
 from tests.report.test_render import fill
 
@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
         patch.setenv("REPRO_RESULTS", str(root / "results"))
         patch.setenv("REPRO_CONFIGS", str(root / "configs"))
         house = House(root)
+        house.publish(f"{PUBLISHED}headline: {{trend: bigger-is-better, curve: val/bleu}}\n")
         fill(house)
         every_kind(house)
         write_tables()

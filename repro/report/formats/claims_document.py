@@ -39,6 +39,21 @@ def remarks(claim: Claim) -> tuple[str, ...]:
     return (*mechanism, *repeats, *claim.notes)
 
 
+def basis(claim: Claim) -> str:
+    """What a verdict rests on: ``n = 3, reduced scale: small, mechanism check``."""
+    counts = sorted({s.estimate.n for s in claim.standings if s.estimate})
+    seeds = f"n = {counts[0]}" + (f" to {counts[-1]}" if len(counts) > 1 else "") if counts else "no records"
+    scale = "paper scale" if claim.scale == "paper" else f"reduced scale: {claim.scale}"
+    parts = (seeds, scale if claim.scale else "", "mechanism check" if claim.mechanism else "")
+    return ", ".join(filter(None, parts))
+
+
+def stated(claim: Claim) -> str:
+    """A verdict with its basis: ``does not hold (n = 3, paper scale)``."""
+    word = "does not hold" if claim.verdict == "does not" else claim.verdict
+    return f"{word} ({basis(claim)})"
+
+
 def _standings(claim: Claim) -> str:
     return " > ".join(
         f"{s.row} {text.plus_minus(s.estimate)} (n = {s.estimate.n})" if s.estimate else s.row

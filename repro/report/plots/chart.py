@@ -7,6 +7,7 @@ from dataclasses import dataclass
 Value = int | float | str
 Point = tuple[Value, float | None]
 
+COLUMNS = 3  # panels in a row
 FACTOR_X, FACTOR_Y = 8, 30  # an axis is logarithmic where its values span more
 
 
@@ -35,7 +36,7 @@ class Panel:
         x_label: with the unit.
         y_label: with the unit.
         lines: all lines.
-        title: above the drawing area.
+        title: above the drawing area; of several lines, those before an empty one are bold.
         settings: the x axis shows what was set: numbers, then words, and every point has a marker.
         log_x: logarithm to base 2.
         log_y: logarithm to base 10.

@@ -18,11 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from repro.report.formats.text import clean
-from repro.report.plots.chart import Chart, Line, Panel, Value
+from repro.report.plots.chart import COLUMNS, Chart, Line, Panel, Value
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
 MARKERS = ("o", "s", "^", "D", "v")
-COLUMNS = 3  # panels in a row
 WIDTH, HEIGHT, ROW, NOTE = 330, 230, 17, 14  # pixels: of a panel, of a line of the legend, of a note
 LETTER, KEY = 6.5, 42  # pixels: of a letter, of the key of a name in the legend
 FEW = 30  # lines of at most this number of points have markers
@@ -92,8 +91,8 @@ def _figure(chart: Chart) -> Figure:
     columns, rows = min(COLUMNS, len(panels)), -(-len(panels) // COLUMNS)
     width = max(WIDTH * columns, 16 + 8 * len(clean(chart.title)))
     keys = _keys_in_a_row([KEY + LETTER * len(clean(name)) for name in chart.names], width)
-    above = ROW * (2 + -(-len(chart.names) // keys))
-    notes = NOTE * max(len(panel.notes) for panel in panels)
+    above = ROW * (2 + -(-len(chart.names) // keys)) if chart.title or chart.names else 0
+    notes = NOTE * max(len(panel.notes) + panel.title.count("\n") for panel in panels)
     height = above + rows * (HEIGHT + notes)
     figure = Figure(figsize=(width / 72, height / 72))
     for panel, axes in zip(panels, figure.subplots(rows, columns, squeeze=False).flat, strict=False):
@@ -102,8 +101,9 @@ def _figure(chart: Chart) -> Figure:
         axes.remove()
     marked = any(panel.settings for panel in panels)
     handles = [_key(look, name, marked) for look, name in enumerate(chart.names)]
-    figure.legend(handles=handles, loc="outside upper left", ncols=keys, alignment="left", title=clean(chart.title),
-                  title_fontproperties={"weight": "bold", "size": 13})  # fmt: skip
+    if above:
+        figure.legend(handles=handles, loc="outside upper left", ncols=keys, alignment="left", title=clean(chart.title),
+                      title_fontproperties={"weight": "bold", "size": 13})  # fmt: skip
     return figure
 
 
@@ -135,7 +135,7 @@ def _panel(axes: Axes, panel: Panel) -> None:
     across = Across(panel)
     axes.set_xlabel(clean(panel.x_label))
     axes.set_ylabel(clean(panel.y_label))
-    axes.set_title(clean(panel.title), pad=6 + NOTE * len(panel.notes))
+    _title(axes, panel)
     if panel.log_y:
         axes.set_yscale("log")
     for line in panel.lines:
@@ -152,6 +152,23 @@ def _panel(axes: Axes, panel: Panel) -> None:
     if panel.notes:
         handles = [_key(look, words, True, line=False) for look, words in panel.notes]
         axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), handlelength=0.8)
+
+
+def _title(axes: Axes, panel: Panel) -> None:
+    """The title's lines above the notes; those before an empty line are bold."""
+    head, _, title = panel.title.partition("\n\n") if "\n\n" in panel.title else ("", "", panel.title)
+    above = 6 + NOTE * len(panel.notes)
+    axes.set_title("\n".join(map(clean, title.split("\n"))), pad=above)
+    if head:
+        above += NOTE * (1 + title.count("\n")) + 3
+        axes.annotate(
+            "\n".join(map(clean, head.split("\n"))),
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(0, above),
+            textcoords="offset points",
+            weight="bold",
+        )
 
 
 def _y_axis(axes: Axes, panel: Panel) -> None:

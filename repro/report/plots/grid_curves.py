@@ -50,14 +50,14 @@ def _panels(points: dict[str, Curves], units: dict[str, str]) -> list[Panel]:
         if len(shown) < 2:
             continue
         lines = [
-            line for look, seeds in shown.items() for line in _lines(look, seeds, len(points) <= LEGIBLE)
+            line for look, seeds in shown.items() for line in lines_of(look, seeds, len(points) <= LEGIBLE)
         ]
         log_y = spans(scores(lines), FACTOR_Y)
         panels.append(Panel(STEPS, labelled(name, units), lines, log_y=log_y))
     return panels
 
 
-def _lines(look: int, seeds: dict[int, Curve], legible: bool) -> list[Line]:
+def lines_of(look: int, seeds: dict[int, Curve], legible: bool) -> list[Line]:
     """The mean of a point's seeds, and each of them where it is legible or where they have no step in common."""
     mean = mean_curve(list(seeds.values()))
     single = [Line(look, [(x, y) for x, y in curve], thin=True) for curve in seeds.values()]

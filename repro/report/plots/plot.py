@@ -13,6 +13,7 @@ SIDES = "Points of a grid side by side"
 DRAWN = "Drawn by the models"
 MEMORIES = "Continuous memories"
 CURVES = "Learning curves"
+HEADLINES = "Headlines"  # on the first screen and in the README, not on a paper's page
 # How each kind is to be read, in the order in which a paper's page shows them.
 KINDS = {
     SWEEPS: "Lines are points of the grid: means over seeds, with a dot for each seed where there are several.",

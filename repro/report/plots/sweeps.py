@@ -5,13 +5,16 @@ A measurement is a point of a sweep where its protocol holds ``{"sweep": KEY, "o
 drawn beside the one that the paper states; one with ``{"crossing_of": NAME, "by": KEY}`` is where two lines cross.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from repro.errors import UserError
 from repro.record import Measurement, RunRecord
 from repro.report.plots.chart import FACTOR_X, FACTOR_Y, Chart, Line, Panel, Value, scores, spans
 from repro.report.plots.plot import SWEEPS, Plot, caption, file_name, grid_of, over_seeds, point_of
 from repro.report.results.compare import Comparison
+
+LETTERS = 36  # beside a panel
 
 Measured = tuple[str, str, str]  # name, unit, split: what one panel shows
 Values = dict[Value, dict[int, float]]  # {setting: {seed: value}}
@@ -52,10 +55,31 @@ def sweeps(comparison: Comparison) -> list[Plot]:
                 if key is not None:
                     sweep = places.setdefault((grid_of(experiment), scale, key), Sweep())
                     if "sweep" in m.protocol:
-                        _add(sweep, record, m)
+                        _add(sweep, record, m, point_of(experiment))
                     else:
                         _fit(sweep, comparison, record, m)
     return [_plot(*place, sweep) for place, sweep in places.items() if sweep.found]
+
+
+def sweep_panel(rows: Mapping[str, Sequence[RunRecord]], name: str) -> Panel | None:
+    """The panel of one measurement of some rows by a number that was set, a line for each row; None without any.
+
+    Args:
+        rows: records by the name of the row.
+        name: what the sweep is ``of``.
+    """
+    sweep = Sweep()
+    for row, records in rows.items():
+        for record, m in ((one, m) for one in records for m in one.metrics):
+            key = str(m.protocol.get("sweep"))
+            if m.protocol.get("of") == name and isinstance(m.protocol.get(key), int | float):
+                _add(sweep, record, m, row)
+                x_label = f"{key} ({sweep.unit})" if sweep.unit else key
+    if not sweep.found:
+        return None
+    panel = _panel(sweep, next(iter(sweep.found)), x_label, "")
+    named = f"{name} ({panel.y_label})"
+    return replace(panel, y_label=named) if len(named) <= LETTERS else panel
 
 
 def _key(record: RunRecord, m: Measurement) -> str | None:
@@ -81,9 +105,8 @@ def _checked(record: RunRecord, m: Measurement) -> tuple[str, str, Value]:
     return key, name, value
 
 
-def _add(sweep: Sweep, record: RunRecord, m: Measurement) -> None:
+def _add(sweep: Sweep, record: RunRecord, m: Measurement, point: str) -> None:
     key, name, value = _checked(record, m)
-    point = point_of(record.experiment)
     seeds = sweep.found.setdefault((name, m.unit, m.split), {}).setdefault(point, {}).setdefault(value, {})
     if record.seed in seeds:
         raise UserError(f"{record.run_id}: two measurements of {name} ({m.split}) at {key} {value}")

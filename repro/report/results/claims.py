@@ -91,6 +91,20 @@ def claims(comparison: Comparison) -> list[Claim]:
     return results
 
 
+def evidence(claims: list[Claim], paper: str, trend: str) -> Claim | None:
+    """A trend at the scale that says most: with records, no mechanism check, decided, the largest; or None."""
+    return min(
+        (c for c in claims if (c.paper.key, c.trend.id) == (paper, trend)),
+        key=lambda c: (
+            c.verdict in OPEN,
+            c.mechanism is not None,
+            c.verdict not in DECIDED,
+            SCALES.index(c.scale or "cpu"),
+        ),
+        default=None,
+    )
+
+
 def _repeated(claim: Claim, others: list[Claim]) -> str | None:
     """The trend at the same scale that judges the same numbers and more; of two with the same ones, the first."""
     own, place = _numbers(claim), next(i for i, other in enumerate(others) if other is claim)

@@ -119,6 +119,21 @@ class Trend:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The claim that stands for a paper on the first screen, and what its figure shows of the claim's rows.
+
+    Attributes:
+        trend: its id.
+        curve: a curve of the records, ``val/ppl``; or
+        sweep: a measurement by what was set, ``test/accuracy``.
+    """
+
+    trend: str
+    curve: str = ""
+    sweep: str = ""
+
+
+@dataclass(frozen=True)
 class Paper:
     """One published file."""
 
@@ -132,6 +147,7 @@ class Paper:
     tables: dict[str, Table]
     trends: dict[str, Trend]
     missing: tuple[str, ...]
+    headline: Headline | None = None
 
 
 def paper_keys() -> tuple[str, ...]:
@@ -200,6 +216,7 @@ def _paper(raw: dict[str, Any]) -> Paper:
         tables=tables,
         trends=_unique([_trend(t, units) for t in raw["trends"]], "trend"),
         missing=tuple(raw["missing"]),
+        headline=Headline(**raw["headline"]) if "headline" in raw else None,
     )
 
 

@@ -66,6 +66,9 @@ def cross_check(paper: "Paper", path: Path) -> None:
                     _refer(paper, reference, f"{where}: derived: {'/'.join(reference)}")
     for trend in paper.trends.values():
         _cross_check_trend(trend, paper, path)
+    if paper.headline and paper.headline.trend not in paper.trends:
+        name = paper.headline.trend
+        raise UserError(f"{path}: headline: {name!r} is not a trend{nearest(name, paper.trends)}")
 
 
 def _cross_check_same(paper: "Paper", rules: Rules, where: str) -> None:

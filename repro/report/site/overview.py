@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 from repro.report.formats import text
 from repro.report.formats.blocks import Grid, Heading, Paragraph
+from repro.report.formats.claims_document import basis
 from repro.report.formats.documents import verified_records
 from repro.report.formats.headline import asides, claim_counts, counted, trained
+from repro.report.plots.headlines import headline_name, headline_of, in_order, short_title
+from repro.report.plots.plot import Plot
 from repro.report.results.compare import Cell, Entry
 from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, intervals
@@ -43,10 +46,25 @@ class TrainedLine:
 
 
 @dataclass(frozen=True)
+class PanelView:
+    """A paper on the first screen: its headline claim with the verdict, and the figure that shows it, if any."""
+
+    title: str
+    year: int
+    href: str
+    claim: str
+    claim_href: str
+    verdict: str
+    basis: str
+    plot: Plot | None
+
+
+@dataclass(frozen=True)
 class Overview:
     """The part above the papers."""
 
     lead: str
+    panels: list[PanelView]
     papers: list[PaperLine]
     trained: list[TrainedLine]
     asides: list[str]
@@ -58,6 +76,7 @@ def overview(material: Material) -> Overview:
     """The introduction of the page."""
     return Overview(
         lead=_lead(material),
+        panels=_panels(material),
         papers=[_paper(material, paper) for paper in material.comparison.papers],
         trained=[_trained(entry, cell) for entry, cell in trained(material.comparison)],
         asides=asides(material.comparison),
@@ -75,6 +94,27 @@ def _lead(material: Material) -> str:
         f"{text.plural(len(material.claims), 'ordering claim')} to check, {text.plural(len(records), 'recorded run')}"
     )
     return counts + (f", the latest of {latest}." if latest else ".")
+
+
+def _panels(material: Material) -> list[PanelView]:
+    plots = {plot.name: plot for plot in material.plots}
+    panels = []
+    for paper in in_order(material.comparison.papers):
+        claim = headline_of(material.claims, paper)
+        if claim is not None:
+            panels.append(
+                PanelView(
+                    title=short_title(paper),
+                    year=paper.year,
+                    href=f"#{anchors.paper(paper.key)}",
+                    claim=claim.trend.claim,
+                    claim_href=f"#{anchors.claim(claim)}",
+                    verdict=claim.verdict,
+                    basis=basis(claim),
+                    plot=plots.get(headline_name(paper)),
+                )
+            )
+    return panels
 
 
 def _paper(material: Material, paper: Paper) -> PaperLine:

@@ -13,8 +13,10 @@ from markupsafe import Markup
 
 from repro.recipe import SCALES
 from repro.report.formats import text
+from repro.report.formats.claims_document import basis
 from repro.report.plots.files import size
-from repro.report.plots.plot import CURVES, DRAWN, KINDS, MEMORIES, Plot
+from repro.report.plots.headlines import headline_name
+from repro.report.plots.plot import CURVES, DRAWN, HEADLINES, KINDS, MEMORIES, Plot
 from repro.report.results.claims import Claim
 from repro.report.results.compare import Comparison
 from repro.report.results.published import Paper
@@ -43,14 +45,19 @@ def render(comparison: Comparison, claims: list[Claim], plots: list[Plot], drawn
         drawn: the bytes of each figure's file by its name.
     """
     material = Material(comparison, claims, plots)
-    page = _environment().get_template("page.html").render(
+    return rendered(
+        "page.html",
         overview=overview(material),
         papers=[_paper(material, paper) for paper in comparison.papers],
         scales=_scales(material),
         shown=_figures(material, drawn),
-        style=Markup(read(STYLE)),
-        script=Markup(read(SCRIPT)),
-        policy=_policy(),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page with the style, the script and the policy that every page has."""
+    page = _environment().get_template(template).render(
+        style=Markup(read(STYLE)), script=Markup(read(SCRIPT)), policy=_policy(), **values
     )  # fmt: skip
     return f"{page.strip()}\n"
 
@@ -71,7 +78,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
     )
-    environment.globals.update(anchors=anchors, badges=badges, intervals=intervals, text=text, SHOWN=SHOWN)
+    environment.globals.update(
+        anchors=anchors, badges=badges, basis=basis, intervals=intervals, text=text, SHOWN=SHOWN
+    )
     environment.filters.update(path=quote, lines=_lines)
     environment.tests.update(number=NUMBERS.__contains__, address=re.compile(r"https?://[^\s/]").match)
     return environment
@@ -119,16 +128,18 @@ def _paper(material: Material, paper: Paper) -> dict[str, Any]:
 
 def _several(material: Material, paper: Paper) -> list[Plot]:
     """The figures of several experiments."""
-    return [plot for plot in material.plots_of(paper) if plot.kind not in (CURVES, DRAWN, MEMORIES)]
+    return [
+        plot for plot in material.plots_of(paper) if plot.kind not in (CURVES, DRAWN, HEADLINES, MEMORIES)
+    ]
 
 
 def _figures(material: Material, drawn: dict[str, bytes]) -> dict[str, dict[str, Any]]:
-    """Each figure as the page shows it: the first of each paper within the page, as far as there is room."""
+    """Each figure as the page shows it: those of the first screen within the page, as far as there is room."""
     figures, room = {}, INLINE
-    first = {next((plot.name for plot in _several(material, p)), "") for p in material.comparison.papers}
+    first = {headline_name(paper) for paper in material.comparison.papers}
     for plot in material.plots:
         width, height = size(drawn[plot.name])
-        inline = plot.name in first and plot.name.endswith(".svg") and len(drawn[plot.name]) <= room
+        inline = plot.name in first and len(drawn[plot.name]) <= room
         room -= len(drawn[plot.name]) if inline else 0
         markup = Markup(re.sub("(?s)<style>.*?</style>", "", drawn[plot.name].decode())) if inline else None
         scale = plot.name.rpartition(".")[0].rpartition("--")[2]

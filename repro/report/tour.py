@@ -1,0 +1,169 @@
+"""The tour: one small experiment for each paper's idea, described in ``configs/tour.yaml``, and its page."""
+
+import textwrap
+from dataclasses import dataclass
+
+from repro.errors import UserError, nearest
+from repro.paths import configs_dirs, files_in
+from repro.record import RunRecord
+from repro.report.formats import text
+from repro.report.formats.claims_document import stated
+from repro.report.plots.chart import Chart
+from repro.report.plots.headlines import short_title
+from repro.report.plots.plot import HEADLINES, Plot
+from repro.report.plots.rows import panel_of
+from repro.report.results.claims import Claim, evidence
+from repro.report.results.published import Paper
+from repro.report.site.page import rendered
+from repro.yamls import read_yaml
+
+FILE = "tour.yaml"
+WIDTH = 100  # of lines in a terminal
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The experiment of one paper.
+
+    Attributes:
+        paper: its key.
+        says: what the experiment does and shows, in two sentences.
+        minutes: that all its runs take on 2 cores.
+        runs: experiments by the name that the picture shows.
+        number: the measurement that is shown for each run.
+        curve: see :func:`repro.report.plots.rows.panel_of`.
+        sweep: likewise.
+        attention: in place of a curve or a sweep: a line that the first run translates.
+        trend: the claim whose verdict stands beside it; empty for the paper's headline.
+    """
+
+    paper: str
+    says: str
+    minutes: float
+    runs: dict[str, str]
+    number: str
+    curve: str = ""
+    sweep: str = ""
+    attention: str = ""
+    trend: str = ""
+
+    def __post_init__(self) -> None:
+        if [bool(self.curve), bool(self.sweep), bool(self.attention)].count(True) != 1:
+            raise TypeError("it needs one of curve, sweep and attention")
+
+
+@dataclass(frozen=True)
+class Tour:
+    """All stages, with the scale and the seed of their runs."""
+
+    scale: str
+    seed: int
+    papers: tuple[Stage, ...]
+
+    def of(self, paper: str | None) -> tuple[Stage, ...]:
+        """The stage of one paper, or all of them.
+
+        Raises:
+            UserError: the tour has no such paper.
+        """
+        stages = tuple(stage for stage in self.papers if paper in (None, stage.paper))
+        if not stages:
+            keys = ", ".join(stage.paper for stage in self.papers)
+            raise UserError(f"--paper {paper!r} is not in the tour; choose from: {keys}")
+        return stages
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A stage that was run, as the terminal and the page show it.
+
+    Attributes:
+        numbers: for each run its name, its number with name and unit, and its duration.
+        claim: the claim beside it, or None where it has no recipe.
+        picture: the file's name.
+    """
+
+    stage: Stage
+    paper: Paper
+    numbers: tuple[tuple[str, str, str], ...]
+    claim: Claim | None
+    picture: str
+
+    @property
+    def summary(self) -> str:
+        """The numbers, and the committed verdict over seeds, for a terminal."""
+        lines = [f"{name}: {number}, {seconds}" for name, number, seconds in self.numbers]
+        if self.claim is not None:
+            lines.append(f"over seeds: {stated(self.claim)}: {self.claim.trend.claim}")
+        return "\n".join(textwrap.fill(text.clean(line), WIDTH, subsequent_indent="  ") for line in lines)
+
+
+def load_tour() -> Tour:
+    """Reads the project's tour.
+
+    Raises:
+        UserError: no such file, or one that is not a tour; names the entry.
+    """
+    path = files_in(configs_dirs(), FILE).get(FILE, configs_dirs()[0] / FILE)
+    raw = read_yaml(path)
+    try:
+        return Tour(**(raw | {"papers": tuple(Stage(**entry) for entry in raw["papers"])}))
+    except (TypeError, KeyError) as error:
+        raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
+
+
+def claim_beside(stage: Stage, papers: dict[str, Paper], claims: list[Claim]) -> Claim | None:
+    """The claim whose verdict stands beside a stage.
+
+    Raises:
+        UserError: no such paper, or it has no such trend.
+    """
+    if stage.paper not in papers:
+        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, papers)}")
+    paper = papers[stage.paper]
+    trend = stage.trend or (paper.headline.trend if paper.headline else "")
+    if trend and trend not in paper.trends:
+        raise UserError(f"{FILE}: {stage.paper} has no trend {trend!r}{nearest(trend, paper.trends)}")
+    return evidence(claims, paper.key, trend)
+
+
+def numbers_of(stage: Stage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
+    """For each run its name, its number with name and unit, and its duration.
+
+    Raises:
+        UserError: a run has no such measurement.
+    """
+    rows = []
+    for name, record in records.items():
+        measured = record.metric(stage.number)
+        if measured is None:
+            names = [m.name for m in record.metrics]
+            raise UserError(
+                f"{FILE}: {record.experiment} measures no {stage.number!r}{nearest(stage.number, names)}"
+            )
+        rows.append(
+            (
+                name,
+                f"{stage.number} {text.number(measured.value)} {measured.unit}",
+                text.duration(record.wall_seconds),
+            )
+        )
+    return tuple(rows)
+
+
+def plot_of(stage: Stage, paper: Paper, records: dict[str, RunRecord]) -> Plot:
+    """The figure of a stage that has a curve or a sweep.
+
+    Raises:
+        UserError: the records have nothing to show.
+    """
+    panel = panel_of({name: [record] for name, record in records.items()}, stage.curve, stage.sweep)
+    if panel is None:
+        raise UserError(f"{FILE}: the runs of {stage.paper} have no {stage.curve or stage.sweep!r}")
+    title = f"{short_title(paper)}, seed {next(iter(records.values())).seed}"
+    return Plot(f"{stage.paper}.svg", HEADLINES, stage.says, Chart(title, [], [panel]))
+
+
+def tour_page(shown: list[Shown]) -> str:
+    """The page with every stage that was run."""
+    return rendered("tour.html", stages=shown)

@@ -1,0 +1,181 @@
+"""repro tour: tiny stages run, resume and stay apart from the project's records; its own tour fits its recipes."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from repro.experiment import run as running
+from repro.recipe import load_recipe
+from repro.record import read_records
+from repro.report.plots.rows import panel_of
+from repro.report.results.claims import claims
+from repro.report.results.compare import compare
+from repro.report.tour import claim_beside, load_tour, numbers_of
+from repro.seeds import TUNING
+from tests.workshop import BITS, PAPER, PROJECT, STREAM, TINY, Workshop, call
+
+TOURS = sorted((PROJECT / "configs").glob("*.yaml"))
+STREAMS = {
+    "paper": "transformer-xl",
+    "says": "It reads. It remembers.",
+    "minutes": 2,
+    "runs": {"with memory": STREAM},
+    "number": "test/accuracy",
+    "curve": "val/accuracy",
+}
+BIT_STRINGS = {
+    "paper": "frozen-pretrained-transformer",
+    "says": "It is frozen. It learns.",
+    "minutes": 1,
+    "runs": {"frozen": BITS},
+    "number": "test/accuracy",
+    "curve": "val/accuracy",
+}
+SENTENCES = {
+    "paper": PAPER,
+    "says": "It translates. It attends.",
+    "minutes": 1,
+    "runs": {"tiny": TINY},
+    "number": "test/bleu",
+    "attention": "one",
+}
+
+
+def plan(workshop: Workshop, *entries: dict[str, object], **changes: object) -> None:
+    tour = {"scale": "cpu", "seed": 100, "papers": list(entries), **changes}
+    (workshop.configs / "tour.yaml").write_text(yaml.safe_dump(tour, allow_unicode=True), encoding="utf-8")
+
+
+@pytest.fixture
+def tour(workshop: Workshop) -> Workshop:
+    """A tour of two tiny stages."""
+    workshop.stream()
+    workshop.bits()
+    plan(workshop, STREAMS, BIT_STRINGS)
+    return workshop
+
+
+def folder(workshop: Workshop) -> Path:
+    return workshop.runs / "tour"
+
+
+def test_each_stage_has_its_runs_numbers_picture_and_verdict(tour: Workshop) -> None:
+    before = {name: os.environ.get(name) for name in ("REPRO_RUNS", "REPRO_RESULTS", "WANDB_MODE")}
+    said = call("tour")
+    assert said.code == 0, said.err
+    assert "[1 of 2] Transformer-XL" in said.out
+    assert "about 3 min left" in said.out
+    assert "with memory: " in said.out
+    assert "percent of symbols" in said.out
+    assert "no recipe (no records): With recurrence" in said.out  # the verdict beside it, in this project
+    for name in ("transformer-xl.svg", "frozen-pretrained-transformer.svg"):
+        assert "<svg" in (folder(tour) / name).read_text()
+        assert str(folder(tour) / name) in said.out
+    page = (folder(tour) / "index.html").read_text()
+    assert page.index("It reads. It remembers.") < page.index("It is frozen. It learns.")
+    assert 'src="transformer-xl.svg"' in page
+    assert {name: os.environ.get(name) for name in before} == before
+
+
+def test_no_record_or_table_of_the_project_is_touched(tour: Workshop) -> None:
+    call("tour", "--paper", "transformer-xl")
+    assert tour.records() == []
+    assert {path.name for path in tour.results.iterdir()} == {"published"}
+    (record,) = read_records(folder(tour) / "results" / "runs").good
+    assert (record.experiment, record.seed, record.wandb_url) == (STREAM, 100, None)
+    assert record.command == f"repro run {STREAM} --scale cpu --seed 100"
+
+
+def test_given_again_it_goes_on_where_it_was(tour: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+
+    def counted(*args, _fit=running.fit):  # type: ignore[no-untyped-def]
+        trained.append(args[0].recipe.experiment)
+        if len(trained) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return _fit(*args)
+
+    monkeypatch.setattr(running, "fit", counted)
+    stopped = call("tour")
+    stopped.refused("resumes", code=130)
+    assert "transformer-xl.svg" in (folder(tour) / "index.html").read_text()
+    assert not (folder(tour) / "frozen-pretrained-transformer.svg").exists()
+    said = call("tour")
+    assert said.code == 0, said.err
+    assert "about 1 min left" in said.out
+    assert trained == [STREAM, BITS, BITS]
+    assert len(read_records(folder(tour) / "results" / "runs").good) == 2
+    call("tour")
+    assert len(trained) == 3
+
+
+def test_one_paper_alone_keeps_the_others_on_the_page(tour: Workshop) -> None:
+    call("tour", "--paper", "transformer-xl")
+    said = call("tour", "--paper", "frozen-pretrained-transformer")
+    assert "[1 of 1] Pretrained" in said.out
+    page = (folder(tour) / "index.html").read_text()
+    assert 'src="transformer-xl.svg"' in page
+    assert 'src="frozen-pretrained-transformer.svg"' in page
+
+
+def test_attention_while_a_line_is_translated(workshop: Workshop) -> None:
+    plan(workshop, SENTENCES)
+    said = call("tour")
+    assert said.code == 0, said.err
+    assert (folder(workshop) / f"{PAPER}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_paper_that_is_not_in_the_tour(tour: Workshop) -> None:
+    call("tour", "--paper", "bogus").refused("'bogus'", "transformer-xl", "frozen-pretrained-transformer")
+    assert not folder(tour).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"says": None, "sayz": "Bad."}, "sayz"),
+        ({"sweep": "test/x"}, "one of curve, sweep and attention"),
+        ({"curve": ""}, "one of curve, sweep and attention"),
+        ({"paper": "transformer-xxl"}, "transformer-xl"),
+        ({"trend": "memory-beats-vanila"}, "memory-beats-vanilla"),
+        ({"number": "test/accurate"}, "test/accuracy"),
+        ({"curve": "val/nothing"}, "val/nothing"),
+        ({"runs": {"a": "transformer-xl/streem"}}, "transformer-xl/stream"),
+    ],
+)
+def test_a_wrong_entry_is_one_clear_line(tour: Workshop, change: dict[str, object], part: str) -> None:
+    plan(tour, STREAMS | change)
+    call("tour").refused(part)
+
+
+def test_a_project_without_a_tour(workshop: Workshop) -> None:
+    call("tour").refused("tour.yaml")
+
+
+@pytest.mark.parametrize("path", TOURS, ids=lambda path: path.name)
+def test_the_projects_tour_fits_its_recipes_and_their_records(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REPRO_RESULTS", "REPRO_CONFIGS"):
+        monkeypatch.delenv(name, raising=False)
+    assert path.name == "tour.yaml"
+    tour, comparison = load_tour(), compare()
+    assert tour.seed >= TUNING
+    years = {paper.key: paper.year for paper in comparison.papers}
+    assert sorted(stage.paper for stage in tour.papers) == sorted(years)
+    assert [years[stage.paper] for stage in tour.papers] == sorted(years.values())
+    assert sum(stage.minutes for stage in tour.papers) <= 15
+    judged, papers = claims(comparison), {paper.key: paper for paper in comparison.papers}
+    for stage in tour.papers:
+        assert claim_beside(stage, papers, judged)
+        records = {
+            name: next(r for r in comparison.records if (r.experiment, r.scale) == (experiment, tour.scale))
+            for name, experiment in stage.runs.items()
+        }
+        assert len(numbers_of(stage, records)) == len(stage.runs)
+        assert stage.attention or panel_of({n: [r] for n, r in records.items()}, stage.curve, stage.sweep)
+        for experiment in stage.runs.values():
+            assert load_recipe(experiment, tour.scale).paper == stage.paper
