@@ -53,22 +53,30 @@ class Soak:
 
     def running(self) -> list[str]:
         """Jobs that run, ``12_3``."""
-        return self.cluster.run("squeue", "-h", "-t", "R", "-o", "%A").stdout.split()
+        return self.cluster.run("squeue", "-h", "-t", "R", "-o", "%A", check=False).stdout.split()
 
     def submit(self, experiments: list[str], seeds: str) -> None:
         """Queues what has no record and is not queued; a job is on the queue once."""
-        for experiment in experiments:
-            words = ("submit", experiment, "--cluster", "local", "--scale", "cpu", "--seeds", seeds)
-            self.project.repro(*words, check=False)
-        names = self.cluster.run("squeue", "-h", "-r", "-o", "%F_%K").stdout.split()
+        try:
+            self.cluster.run("scontrol", "update", "nodename=node[1-2]", "state=resume", check=False)
+            for experiment in experiments:
+                words = ("submit", experiment, "--cluster", "local", "--scale", "cpu", "--seeds", seeds)
+                self.project.repro(*words, check=False)
+            names = self.cluster.run("squeue", "-h", "-r", "-o", "%F_%K", check=False).stdout.split()
+        except subprocess.TimeoutExpired:
+            self.faults["submit without an answer"] += 1
+            return
         twice = [name for name, count in Counter(names).items() if count > 1]
         assert not twice, f"queued twice: {twice}"
 
     def strike(self) -> None:
         """One fault of a random kind."""
         kind = self.rng.choice([one for one in dir(self) if one.startswith("fault_")])
-        if getattr(self, kind)() is not False:
-            self.faults[kind.removeprefix("fault_")] += 1
+        try:
+            if getattr(self, kind)() is not False:
+                self.faults[kind.removeprefix("fault_")] += 1
+        except (subprocess.TimeoutExpired, AssertionError):  # the controller is away, or the machine too busy
+            self.faults[f"{kind.removeprefix('fault_')} without an answer"] += 1
 
     def fault_requeue(self) -> bool:
         return self._of_a_job(lambda job: self.cluster.run("scontrol", "requeue", job, check=False))
@@ -198,7 +206,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     seeds = f"1-{args.runs // 5}"
-    with own_folder() as folder, tempfile.TemporaryDirectory(prefix="repro-soak-") as name:
+    with (
+        own_folder() as folder,
+        tempfile.TemporaryDirectory(prefix="repro-soak-", ignore_cleanup_errors=True) as name,
+    ):
         root, cluster = Path(name), Cluster(folder)
         disk = root / "disk"
         disk.mkdir()  # mounted before the nodes start: each has its own view of mounts
