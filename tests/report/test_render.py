@@ -73,7 +73,7 @@ def test_the_page_shows_rows_claims_runs_and_plots(house):
         "99.00",
         "Bigger is better.",
         "toy · big · paper: learning curves",
-        "not built yet",
+        "neither a recipe nor a derivation",
     )
     for words in shown:
         assert words in page

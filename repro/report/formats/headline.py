@@ -11,7 +11,7 @@ from repro.report.results.compare import DECIDED, Cell, Comparison, Entry
 from repro.report.results.published import Paper
 
 JUDGED = (*DECIDED, "undecided")
-CLAIMS = ("holds", "does not", "undecided", "incomplete")
+CLAIMS = ("holds", "does not", "undecided", "incomplete", "out of reach")
 
 
 def summary(comparison: Comparison, claims: list[Claim]) -> Document:
@@ -47,7 +47,7 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
         "Paper",
         "Counted",
         *(word.capitalize() for word in JUDGED),
-        "Claims: hold / do not hold / undecided / incomplete",
+        "Claims: hold / do not hold / undecided / incomplete / out of reach",
     )
     rows = []
     for paper in comparison.papers:

@@ -104,7 +104,7 @@ def counts(comparison):
 
 
 def test_the_denominator_does_not_depend_on_what_was_run(house):
-    assert counts(compare()) == ("5", "0", "0", "0", "0", "0 / 0 / 0 / 0")
+    assert counts(compare()) == ("5", "0", "0", "0", "0", "0 / 0 / 0 / 0 / 0")
     house.run(house.recipe("big"), [33.0, 33.1, 33.2])
     house.run(house.recipe("base"), [28.0, 28.1, 28.2])
     house.run(house.recipe("small"), [20.0, 20.1, 20.2])
@@ -130,11 +130,11 @@ def test_only_claims_that_count_are_listed(house):
     said = render_overview()
     assert "- holds: Bigger is better. (toy, the paper's scale, n = 3)" in said
     assert "Base and small are alike." not in said  # part of the other
-    assert counts(compare())[-1] == "1 / 0 / 0 / 0"
+    assert counts(compare())[-1] == "1 / 0 / 0 / 0 / 0"
     terms = "id: bigger-is-better, at: {paper: {mechanism: out of reach}}"
     house.publish(PUBLISHED.replace("id: bigger-is-better", terms))
     assert "Bigger is better." not in render_overview()
-    assert counts(compare())[-1] == "0 / 0 / 0 / 0"
+    assert counts(compare())[-1] == "0 / 0 / 0 / 0 / 0"
 
 
 def test_the_fewest_seeds_of_a_claims_rows_are_named(house):

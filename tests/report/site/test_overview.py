@@ -22,7 +22,13 @@ def test_counts_by_verdict_lead_to_what_they_count(house):
         ("no recipe", "2"),
     ]
     assert {"better", "worse", "at chance", "short budget", "reduced scale"} <= dict(numbers).keys()
-    assert ordering == [("holds", "0"), ("does not", "0"), ("undecided", "0"), ("incomplete", "2")]
+    assert ordering == [
+        ("holds", "0"),
+        ("does not", "0"),
+        ("undecided", "0"),
+        ("incomplete", "2"),
+        ("out of reach", "0"),
+    ]
     links = [(a.text, a.get("href")) for a in line.all("a")]
     assert links[0] == ("A Toy Paper", "#paper-toy")
     assert links[-2:] == [("2", "#?paper=toy&verdict=no-recipe"), ("2", "#?paper=toy&verdict=incomplete")]

@@ -23,7 +23,13 @@ def test_ours_stands_below_the_papers_row_with_everything(house):
 def test_a_row_that_agrees_in_its_verdict_says_it_once(house):
     tree = tree_of(house)
     (paper,) = row(tree, "big")
-    assert cells(paper) == ["Big2,000 parameters", "30", "4", DASH, "no recipe not built yet"]
+    assert cells(paper) == [
+        "Big2,000 parameters",
+        "30",
+        "4",
+        DASH,
+        "no recipe neither a recipe nor a derivation",
+    ]
     assert [b.text for b in paper.all("b")] == ["no recipe"]
 
 
