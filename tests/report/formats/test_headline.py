@@ -109,7 +109,7 @@ def test_the_denominator_does_not_depend_on_what_was_run(house):
     house.run(house.recipe("base"), [28.0, 28.1, 28.2])
     house.run(house.recipe("small"), [20.0, 20.1, 20.2])
     house.run(house.recipe("rival"), [20.0, 20.1, 20.2])
-    assert counts(compare()) == ("5", "1", "1", "1", "0", "0 / 1 / 0 / 0")
+    assert counts(compare()) == ("5", "1", "1", "1", "0", "0 / 1 / 0 / 0 / 0")
 
 
 def test_reduced_scales_stand_in_no_line(house):
