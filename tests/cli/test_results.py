@@ -38,7 +38,7 @@ def test_list_names_the_recipe_of_a_row(workshop: Workshop, monkeypatch: pytest.
     monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
     rows = call("list", PAPER, "--json").json()
     assert {row["paper"] for row in rows} == {PAPER}
-    found = [row for row in rows if row["experiment"] == f"{PAPER}/base"]
+    found = [row for row in rows if row["experiment"] == f"{PAPER}/base" and row["class"] == "trained"]
     assert [(row["table"], row["row"], row["metric"]) for row in found] == [
         ("table2", "transformer-base", "bleu_en_de")
     ]

@@ -15,12 +15,17 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
 
 
-def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
+def _table(
+    rows: Iterable[Iterable[str]], headers: Iterable[str], widths: list[int | None] | None = None
+) -> str:
+    """A table in text; columns with a width are wrapped at it."""
     from tabulate import tabulate
 
     cells = [[text.clean(cell) for cell in row] for row in rows]
     # Numbers come as they must be shown; tabulate must not parse them again.
-    return tabulate(cells, headers=list(headers), tablefmt="simple", disable_numparse=True)
+    return tabulate(
+        cells, headers=list(headers), tablefmt="simple", disable_numparse=True, maxcolwidths=widths
+    )
 
 
 def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
@@ -60,7 +65,8 @@ def rows_table(rows: list[dict[str, Any]]) -> str:
         recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
         metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
         lines.append((where, metric, published, measured, verdict, ", ".join(reduced), recipe))
-    return _table(lines, ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe"))
+    header = ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe")
+    return _table(lines, header, [None, 30, 16, None, 40, 28, 44])
 
 
 def _paper(record: RunRecord) -> Paper | None:
