@@ -70,7 +70,7 @@ class ResidualStack(nn.Module):
         states_out: dict[str, list[State]] = {name: [] for name in states_in}
         aux: Tensor | None = None
         for depth, layer in enumerate(self.layers):
-            for name, sublayer in layer.items():  # type: ignore[operator,union-attr]
+            for name, sublayer in layer.items():  # type: ignore[operator]
                 if depth == len(self.layers) - 1 and name == "mix":  # earlier sublayers need every token
                     layout = replace(layout, last=last)
                 past = states_in[name][depth] if name in states_in else None
