@@ -1,4 +1,4 @@
-"""What a continuous memory costs behind contexts of any length: `python benchmarks/continuous.py cost`.
+"""What a continuous memory costs behind contexts of any length: `python -m benchmarks.continuous_cost`.
 
 A small language model with sticky memories reads a stream of random tokens in blocks. Behind each context its state is
 kept; from there a training step on the next block (forward and backward) and the next block token by token, in place,
@@ -174,3 +174,9 @@ def main(args: argparse.Namespace) -> None:
         (args.write / f"{FILE}.jsonl").write_text(line + "\n", encoding="utf-8")
         path = args.write / f"{FILE}.svg"
         path.write_bytes(content(figure(found), path))
+
+
+if __name__ == "__main__":
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(made)
+    main(made.parse_args())

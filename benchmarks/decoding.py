@@ -1,148 +1,103 @@
-"""Beam search with carried state, and the same search with every prefix computed anew at each step.
+"""Greedy decoding and beam search of the base Transformer, 8 sources of 32 tokens, 32 new tokens, no early end.
 
-    python benchmarks/decoding.py
-
-Prints a table and one JSON line. The model has random weights and no sentence ends early, so every method
-takes the same number of steps; that all find the same tokens is checked.
+All codes have the same weights and keep keys and values; the tokens that they find must be equal. `anew` is ours
+without a state: it computes the whole target prefix again for each token.
 """
 
-import argparse
-import json
-import statistics
-import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks import translators
+from benchmarks.harness import Workload
+from benchmarks.translators import BOS, EOS, VOCAB, Words
 from repro.models import EncoderDecoder
-from repro.models.generate import Decoded, beam_search
-from repro.nn import (
-    Blocks,
-    CrossAttention,
-    FeedForward,
-    FullAttention,
-    MixerOutput,
-    PostNorm,
-    State,
-    Vocabulary,
-)
+from repro.models.generate import beam_search, greedy
+from repro.nn import MixerOutput, State
+
+BATCH, SOURCE, STEPS, ALPHA = 8, 32, 32, 0.6
 
 
-class PrefixAnew:
-    """A decoder without carried state: the stream is the prefix's ids, the memory as without this wrapper.
+class Anew:
+    """A decoder without carried state: its stream is the ids so far."""
 
-    Args:
-        model: what it decodes with.
-        whole: also encode the sources anew at each step, as a plain call of the model does.
-    """
-
-    def __init__(self, model: EncoderDecoder, whole: bool) -> None:
-        self.model = model
-        self.vocabulary = model.vocabulary
-        self.whole = whole
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model, self.vocabulary = model, model.vocabulary
 
     def modules(self) -> Iterator[nn.Module]:
         return self.model.modules()
 
-    def start(self, source: Tensor) -> State:
-        kept = {"source": source} if self.whole else self.model.start(source, None)["memory"]
-        return {"stream": {"ids": source.new_zeros(source.shape[0], 0)}, "memory": kept}
+    def start(self, source: Tensor, lengths: None, capacity: int) -> State:
+        memory = self.model.start(source, None)["memory"]
+        return {"stream": {"ids": source.new_zeros(source.shape[0], 0)}, "memory": memory}
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         prefix = torch.cat([state["stream"]["ids"], ids], dim=1)
-        new = {"stream": {"ids": prefix}, "memory": state["memory"]}
-        if self.whole:
-            source = state["memory"]["source"]
-            source = source.repeat_interleave(prefix.shape[0] // source.shape[0], dim=0)
-            y = self.model(source, None, prefix).y
-        else:
-            empty = self.model.decoder.init_state(prefix.shape[0])
-            start = {"start": torch.zeros_like(prefix[:, 0]), **empty}
-            y = self.model.decode(prefix, {"stream": start, "memory": state["memory"]}).y
-        return MixerOutput(y[:, -1:], new)
+        start = {"start": torch.zeros_like(prefix[:, 0]), **self.model.decoder.init_state(prefix.shape[0])}
+        y = self.model.decode(prefix, {"stream": start, "memory": state["memory"]}).y
+        return MixerOutput(y[:, -1:], {"stream": {"ids": prefix}, "memory": state["memory"]})
 
 
-def build(vocab_size: int) -> EncoderDecoder:
-    """A base-like Transformer of half the width and depth."""
-    blocks = Blocks(
-        mixers=[partial(FullAttention, n_heads=8)],
-        cross=partial(CrossAttention, n_heads=8),
-        feed_forward=partial(FeedForward, d_ff=1024),
-        sublayer=PostNorm,
+def source() -> Tensor:
+    """Ids ``(B, S)``."""
+    return torch.randint(3, VOCAB, (BATCH, SOURCE), generator=torch.Generator().manual_seed(1))
+
+
+def ours(beam: int, anew: bool = False) -> Callable[[], Tensor]:
+    """This library."""
+    model: Any = translators.ours(0.0).eval()
+    model, ids = Anew(model) if anew else model, source()
+
+    def run() -> Tensor:
+        with torch.inference_mode():
+            state = model.start(ids, None, capacity=STEPS)
+        first = torch.full((BATCH,), BOS)
+        if beam == 1:
+            return greedy(model, state, first, STEPS, None).ids
+        return beam_search(model, state, first, STEPS, None, beam, ALPHA).ids
+
+    return run
+
+
+def marian(beam: int) -> Callable[[], Tensor]:
+    """`transformers`."""
+    model = translators.marian(0.0).eval()
+    options = {"num_beams": beam, "max_new_tokens": STEPS, "do_sample": False}
+    if beam > 1:
+        options["length_penalty"] = ALPHA
+    return lambda: model.generate(source(), **options)[:, 1:]
+
+
+def fairseq(beam: int) -> Callable[[], Tensor]:
+    """Its ``SequenceGenerator``; the end symbol, which it requires, is forbidden until the last place."""
+    model = translators.fairseq(0.0).eval()
+    from fairseq.sequence_generator import SequenceGenerator
+
+    search = SequenceGenerator(
+        [model], Words(), beam, max_len_b=STEPS, max_len=512, min_len=STEPS, len_penalty=ALPHA, eos=EOS
     )
-    return EncoderDecoder(256, 3, 3, partial(Vocabulary, size=vocab_size), blocks)
+    given = {"src_tokens": source(), "src_lengths": torch.full((BATCH,), SOURCE)}
+
+    def run() -> Tensor:
+        best = search.generate([model], {"net_input": given}, bos_token=BOS)
+        return torch.stack([each[0]["tokens"][:STEPS] for each in best])
+
+    return run
 
 
-def methods(model: EncoderDecoder, source: Tensor, steps: int, beam: int) -> dict[str, Callable[[], Decoded]]:
-    """The same search by each way of computing the next token's probabilities."""
-    first = torch.ones_like(source[:, 0])
-
-    def carried() -> Decoded:
-        with torch.inference_mode():
-            state = model.start(source, None, capacity=steps)
-        return beam_search(model, state, first, steps, None, beam)
-
-    def anew(whole: bool) -> Decoded:
-        wrapped = PrefixAnew(model, whole)
-        with torch.inference_mode():
-            state = wrapped.start(source)
-        return beam_search(wrapped, state, first, steps, None, beam)
-
-    return {
-        "carried state": carried,
-        "decoder anew": partial(anew, False),
-        "encoder and decoder anew": partial(anew, True),
-    }
+def sides(beam: int) -> dict[str, Callable[[], Any]]:
+    """The codes."""
+    makers = {"ours": ours, "Marian": marian, "fairseq": fairseq}
+    return {name: partial(make, beam) for name, make in makers.items()}
 
 
-def main() -> None:
-    """Runs every method in turn, several times."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    for name, default in {
-        "steps": 48,
-        "batch": 8,
-        "beam": 4,
-        "source": 48,
-        "vocab": 10_000,
-        "repeats": 3,
-        "threads": 2,
-    }.items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda; default cpu")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
-    model = build(args.vocab).eval().to(args.device)
-    source = torch.randint(args.vocab, (args.batch, args.source)).to(args.device)
-    ways = methods(model, source, args.steps, args.beam)
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    outputs = {name: run() for name, run in ways.items()}  # warms up
-    for _ in range(args.repeats):
-        for name, run in ways.items():
-            begin = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - begin)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    same = {name: torch.equal(out.ids, outputs["carried state"].ids) for name, out in outputs.items()}
-    if not all(same.values()):
-        sys.exit(f"the methods disagree: {same}")
-    fast = medians["carried state"]
-    print(f"{'beam search':<26}{'seconds':>9}{'tokens/s':>10}{'times carried':>15}")
-    for name, value in medians.items():
-        print(f"{name:<26}{value:>9.3f}{args.batch * args.steps / value:>10.0f}{value / fast:>15.1f}")
-    speedups = {
-        "speedup": medians["encoder and decoder anew"] / fast,
-        "speedup_over_decoder": medians["decoder anew"] / fast,
-    }
-    line = {"benchmark": "decoding", **vars(args), "seconds": medians, **speedups, "torch": torch.__version__}
-    print(json.dumps(line))
-
-
-if __name__ == "__main__":
-    main()
+WORKLOADS = [
+    Workload(
+        "decoding, greedy", sides(1) | {"ours, anew": partial(ours, 1, anew=True)}, "ms a step", STEPS, 0.0
+    ),
+    # fairseq adds the score of the end symbol that it requires
+    Workload("decoding, beam 4", sides(4), "ms a step", STEPS, 0.0, ("Marian",)),
+]

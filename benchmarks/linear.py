@@ -1,148 +1,203 @@
-"""Speed of causal linear attention, forward and backward, beside idiap's compiled kernel.
+"""Linear attention: the causal core, forward and backward, and generation token by token, beside idiap's library.
 
-    python -m benchmarks.linear --official DIR [--repeats 7] [--native] [--cpu-time]
+The core is timed from queries, keys and values, feature map included, 8 heads, one row (``tests`` is the benchmark
+among idiap's own tests: batch 10, 10 heads, keys of width 32, values of 64). idiap's is its Python with its C++
+kernel, which is compiled at first use with the flags of its setup; `plain chunks` is the chunked form without
+anything clever, written here; `linear-attention-transformer` is the core of that package. Outputs and gradients must
+agree with idiap's.
 
-DIR is a checkout of github.com/idiap/fast-transformers; its kernel is compiled there, in DIR/build-kernel, with its own
-flags and -O3 (a minute at the first run; needs a C++ compiler and ninja). Compared are whole cores: their
-`CausalLinearAttention.forward`, which applies elu(x) + 1, the kernel for the numerator and a cumulative sum for the
-denominator, and ours, feature map included, from the same queries, keys and values (N, L, H, E). 8 heads of width 64
-are the library's own example, 8 of width 32 the experiments of its paper, and `tests` the benchmark of the kernel among
-its tests. Outputs and gradients must agree, or the benchmark fails. Both sides take turns; a ratio is the median of the
-ratios of neighbours. Prints a table and one line of JSON.
+Generation: 8 layers, width 256, 8 heads, a vocabulary of 256, greedy. idiap's recurrent encoder has our weights, and
+a loop around it that embeds, scores and takes the best: the tokens must be equal.
 """
 
-import argparse
 import importlib
-import json
-import statistics
+import math
 import sys
-import time
 import types
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from tabulate import tabulate
-from torch import Tensor
+from torch import Tensor, nn
 
-from repro.nn import EluPlusOne
+from benchmarks.harness import Workload, official
+from repro.models import DecoderLM
+from repro.models.generate import greedy
+from repro.nn import Blocks, EluPlusOne, FeedForward, LinearAttention, Vocabulary
 from repro.nn.attention.linear.attention import linear_attention
+from repro.nn.positions.positions import sinusoids
 
 # name: (N, L, H, E, M)
-SETTINGS = {
+CORES = {
     "tests": (10, 1000, 10, 32, 64),
-    "4096, width 64": (1, 4096, 8, 64, 64),
-    "16384, width 64": (1, 16384, 8, 64, 64),
-    "4096, width 32": (1, 4096, 8, 32, 32),
-    "16384, width 32": (1, 16384, 8, 32, 32),
-    "4096, width 32, batch 4": (4, 4096, 8, 32, 32),
+    "1,024 tokens, width 64": (1, 1024, 8, 64, 64),
+    "4,096 tokens, width 64": (1, 4096, 8, 64, 64),
+    "16,384 tokens, width 32": (1, 16384, 8, 32, 32),
 }
+WIDTH, LAYERS, HEADS, SYMBOLS, STEPS = 256, 8, 8, 256, 128
 Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def official(folder: Path, native: bool) -> Core:
-    """Their attention, without the rest of their package, which would have to be compiled, too."""
+def our_core() -> Core:
+    """This library's."""
+    features = EluPlusOne()
+    return lambda q, k, v: linear_attention(features(q), features(k), v)[0]
+
+
+def idiap() -> None:
+    """Makes their package importable without its ``__init__`` files, which would import all that is compiled."""
+    folder = official("fast-transformers")
+    sys.path.insert(0, str(folder))
+    for name in ("attention", "recurrent"):
+        package: Any = types.ModuleType(f"fast_transformers.{name}")
+        package.__path__ = [str(folder / "fast_transformers" / name)]
+        sys.modules[package.__name__] = package
+
+
+def idiap_core() -> Core:
+    """Their attention around their kernel."""
+    idiap()
     from torch.utils.cpp_extension import load
 
-    name = "fast_transformers.causal_product.causal_product_cpu"
-    build = folder / "build-kernel" / ("native" if native else "portable")
-    build.mkdir(parents=True, exist_ok=True)
-    flags = ["-O3", "-fopenmp", "-ffast-math", *(["-march=native"] if native else [])]
-    source = folder / "fast_transformers/causal_product/causal_product_cpu.cpp"
-    sys.modules[name] = load(
-        "causal_product_cpu", [str(source)], extra_cflags=flags, build_directory=str(build)
-    )
-    sys.path.insert(0, str(folder))
-    package: Any = types.ModuleType("fast_transformers.attention")
-    package.__path__ = [str(folder / "fast_transformers/attention")]
-    sys.modules[package.__name__] = package  # its __init__ would import everything
+    folder = official("fast-transformers")
+    build = folder / "build-kernel"
+    build.mkdir(exist_ok=True)
+    source = str(folder / "fast_transformers/causal_product/causal_product_cpu.cpp")
+    flags = ["-O3", "-fopenmp", "-ffast-math"]
+    kernel = load("causal_product_cpu", [source], extra_cflags=flags, build_directory=str(build))
+    sys.modules["fast_transformers.causal_product.causal_product_cpu"] = kernel
     attention = importlib.import_module("fast_transformers.attention.causal_linear_attention")
     masking = importlib.import_module("fast_transformers.masking")
 
-    masks: dict[tuple[int, int], Any] = {}  # made once, outside the clock
-
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         rows, steps = q.shape[:2]
-        if (rows, steps) not in masks:
-            valid = masking.LengthMask(torch.full((rows,), steps), max_len=steps)
-            masks[rows, steps] = masking.TriangularCausalMask(steps), valid
-        triangle, valid = masks[rows, steps]
+        valid = masking.LengthMask(torch.full((rows,), steps), max_len=steps)
         core = attention.CausalLinearAttention(q.shape[-1])
-        return core(q, k, v, triangle, valid, valid)  # type: ignore[no-any-return]
+        return core(q, k, v, masking.TriangularCausalMask(steps), valid, valid)
 
     return run
 
 
-def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """This library's core, feature map included."""
+def plain_chunks(chunk: int = 128) -> Core:
+    """Weights inside a chunk, one running sum between chunks."""
     features = EluPlusOne()
-    return linear_attention(features(q), features(k), v)[0]
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (t.transpose(1, 2) for t in (features(q), features(k), v))
+        s, z, parts = 0.0, 0.0, []
+        for qc, kc, vc in zip(*(t.split(chunk, 2) for t in (q, k, v)), strict=True):
+            weights = (qc @ kc.mT).tril()
+            past = (0.0, 0.0) if isinstance(s, float) else (qc @ s, qc @ z[..., None])
+            total = weights.sum(-1, keepdim=True) + past[1] + 1e-6
+            parts.append((weights @ vc + past[0]) / total)
+            s, z = s + kc.mT @ vc, z + kc.sum(2)
+        return torch.cat(parts, 2).transpose(1, 2)
+
+    return run
 
 
-def inputs(n: int, steps: int, heads: int, e: int, m: int) -> tuple[list[Tensor], Tensor]:
-    """Queries, keys, values, and the gradient that comes back."""
-    made = [torch.randn(n, steps, heads, width) for width in (e, e, m, m)]
-    return [t.requires_grad_() for t in made[:3]], made[3]
+def lat_core() -> Core:
+    """The causal core of linear-attention-transformer, which asks for features without a shift."""
+    from linear_attention_transformer.linear_attention_transformer import causal_linear_attn
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        return causal_linear_attn(q, k, v, bucket_size=min(64, q.shape[2])).transpose(1, 2)
+
+    return run
 
 
-def check(one: Core, other: Core, given: list[Tensor], grad: Tensor) -> None:
-    """Stops where outputs or gradients differ by more than rounding does."""
-    found = []
-    for core in (one, other):
-        y = core(*given)
-        found.append([y, *torch.autograd.grad(y, given, grad)])
-    for a, b in zip(*found, strict=True):
-        error = float(((a - b).abs().max() / b.abs().max()).detach())
-        if error > 1e-4:
-            sys.exit(f"the two sides differ by {error:.1e} of the largest entry")
+def core(make: Callable[[], Core], setting: tuple[int, ...]) -> Callable[[], list[Tensor]]:
+    """Forward and backward."""
+    (n, steps, heads, e, m), run = setting, make()
+    draw = torch.Generator().manual_seed(1)
+    q, k, v, grad = (torch.randn(n, steps, heads, width, generator=draw) for width in (e, e, m, m))
+    given = [t.requires_grad_() for t in (q, k, v)]
+
+    def turn() -> list[Tensor]:
+        y = run(*given)
+        return [y, *torch.autograd.grad(y, given, grad)]
+
+    return turn
 
 
-def timed(core: Core, given: list[Tensor], grad: Tensor, clock: Callable[[], float]) -> tuple[float, float]:
-    """Seconds of the forward pass, and of both passes."""
-    began = clock()
-    y = core(*given)
-    between = clock()
-    torch.autograd.grad(y, given, grad)
-    return between - began, clock() - began
-
-
-def measure(
-    theirs: Core, setting: tuple[int, ...], repeats: int, clock: Callable[[], float]
-) -> dict[str, float]:
-    """Milliseconds of both sides, which take turns, and the median of the ratios of neighbours."""
-    given, grad = inputs(*setting)
-    check(ours, theirs, given, grad)
-    turns = [[timed(core, given, grad, clock) for core in (ours, theirs)] for _ in range(repeats)]
-    found: dict[str, float] = {}
-    for i, name in enumerate(("forward", "both")):
-        mine, other = ([1e3 * turn[side][i] for turn in turns] for side in (0, 1))
-        found |= {f"ours {name}": statistics.median(mine), f"idiap {name}": statistics.median(other)}
-        found[f"times {name}"] = statistics.median(b / a for a, b in zip(mine, other, strict=True))
-    return found
-
-
-def main() -> None:
-    """Measures every setting."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--official", type=Path, required=True, help="a checkout of idiap/fast-transformers")
-    parser.add_argument("--native", action="store_true", help="compile their kernel with -march=native")
-    parser.add_argument("--repeats", type=int, default=7, help="default 7")
-    parser.add_argument("--threads", type=int, default=2, help="default 2")
-    parser.add_argument("--cpu-time", action="store_true", help="seconds of computing; takes --threads 1")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+def network() -> DecoderLM:
+    """A small language model."""
     torch.manual_seed(0)
-    theirs = official(args.official.resolve(), args.native)
-    clock = time.process_time if args.cpu_time else time.perf_counter
-    rows = {name: measure(theirs, setting, args.repeats, clock) for name, setting in SETTINGS.items()}
-    names = list(next(iter(rows.values())))
-    print(
-        tabulate([[n, *(row[k] for k in names)] for n, row in rows.items()], ["ms", *names], floatfmt=".1f")
+    blocks = Blocks(
+        mixers=[partial(LinearAttention, n_heads=HEADS)],
+        feed_forward=partial(FeedForward, d_ff=4 * WIDTH),
+        final_norm=nn.LayerNorm,
     )
-    line = {"benchmark": "linear", "native": args.native, "repeats": args.repeats, "threads": args.threads}
-    print(json.dumps(line | {"cpu_time": args.cpu_time, "milliseconds": rows, "torch": torch.__version__}))
+    return DecoderLM(WIDTH, LAYERS, partial(Vocabulary, size=SYMBOLS), blocks).eval()
 
 
-if __name__ == "__main__":
-    main()
+def our_generation(batch: int) -> Callable[[], Tensor]:
+    """This library's greedy search."""
+    model: Any = network()
+
+    def run() -> Tensor:
+        with torch.inference_mode():
+            state = model.init_state(batch, capacity=STEPS)
+        return greedy(model, state, torch.arange(batch), STEPS, None).ids
+
+    return run
+
+
+def their_generation(batch: int) -> Callable[[], Tensor]:
+    """idiap's recurrent encoder in a plain loop."""
+    idiap()
+    from fast_transformers.recurrent import transformers
+    from fast_transformers.recurrent.attention import RecurrentAttentionLayer, RecurrentLinearAttention
+
+    mine = network()
+    layers = []
+    for own in mine.stack.layers:
+        attention = RecurrentAttentionLayer(RecurrentLinearAttention(WIDTH // HEADS), WIDTH, HEADS)
+        layer = transformers.RecurrentTransformerEncoderLayer(attention, WIDTH, 4 * WIDTH)
+        mixer, forward = own["mix"].body, own["feed_forward"].body  # type: ignore[index]
+        names = ("query_projection", "key_projection", "value_projection")
+        for name, weight, bias in zip(names, mixer.qkv.weight.chunk(3), mixer.qkv.bias.chunk(3), strict=True):
+            getattr(attention, name).load_state_dict({"weight": weight, "bias": bias})
+        for theirs, ours in (
+            (attention.out_projection, mixer.out), (layer.linear1, forward.inner), (layer.linear2, forward.outer),
+            (layer.norm1, own["mix"].norm_out), (layer.norm2, own["feed_forward"].norm_out),  # type: ignore[index]
+        ):  # fmt: skip
+            theirs.load_state_dict(ours.state_dict())
+        layer.norm1.eps = layer.norm2.eps = own["mix"].norm_out.eps  # type: ignore[index]
+        layers.append(layer)
+    net = transformers.RecurrentTransformerEncoder(layers, nn.LayerNorm(WIDTH)).eval()
+    table, where = (
+        mine.vocabulary.embedding.table.weight,
+        sinusoids(torch.arange(STEPS), WIDTH, torch.float32),
+    )
+
+    def run() -> Tensor:
+        last, state, found = torch.arange(batch), None, []
+        with torch.inference_mode():
+            for step in range(STEPS):
+                y, state = net(table[last] * math.sqrt(WIDTH) + where[step], state)
+                last = nn.functional.linear(y, table).argmax(-1)
+                found.append(last)
+        return torch.stack(found, 1)
+
+    return run
+
+
+MAKERS = {
+    "ours": our_core,
+    "idiap": idiap_core,
+    "plain chunks": plain_chunks,
+    "linear-attention-transformer": lat_core,
+}
+WORKLOADS = [
+    Workload(f"linear attention, {name}", {n: partial(core, make, s) for n, make in MAKERS.items()}, tolerance=1e-4,
+             alike=("idiap", "plain chunks"))
+    for name, s in CORES.items()
+] + [
+    Workload(f"linear generation, batch {batch}",
+             {"ours": partial(our_generation, batch), "idiap": partial(their_generation, batch)},
+             "ms a token", STEPS, 0.0)
+    for batch in (1, 16)
+]  # fmt: skip

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn.mixer import MixerOutput, State
+from repro.nn.packed import packed
 
 # Rows that are done leave the batch once no more than this share of it is still at work.
 COMPACT_BELOW = 0.75
@@ -69,6 +70,13 @@ class Decoded(NamedTuple):
 
 
 Search = Callable[[Decodable, State, Tensor, "int | Tensor", "int | None"], Decoded]
+
+
+@contextmanager
+def stepping(model: Decodable, steps: int) -> Iterator[None]:
+    """As :func:`evaluating`, for a search of at most so many steps, in which the weights stay as they are."""
+    with evaluating(model), packed(model.modules(), steps):
+        yield
 
 
 @contextmanager

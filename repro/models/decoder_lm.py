@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from repro.nn.idle import applied
 from repro.nn.init import glorot
 from repro.nn.layers.stack import Blocks, ResidualStack
 from repro.nn.mixer import Layout, MixerOutput, State
@@ -68,9 +69,9 @@ class DecoderLM(nn.Module):
         past = None if state is None else state["stream"]
         x, layout = place(self.vocabulary.embed(ids), self.positions, past, lengths, settings)
         mixed: MixerOutput = self.stack(
-            self.dropout(x), None if past is None else {"mix": past["mix"]}, layout
+            applied(self.dropout, x), None if past is None else {"mix": past["mix"]}, layout
         )
-        mixed = mixed._replace(y=self.final_dropout(mixed.y))
+        mixed = mixed._replace(y=applied(self.final_dropout, mixed.y))
         if past is None:
             return mixed
         return mixed._replace(state={"stream": advance_stream(past, layout, mixed.state), "memory": {}})

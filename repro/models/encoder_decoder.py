@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.decoder_lm import advance_stream, place, start_stream
+from repro.nn.idle import applied
 from repro.nn.init import glorot
 from repro.nn.layers.stack import Blocks
 from repro.nn.mixer import Layout, MixerOutput, State
@@ -73,7 +74,7 @@ class EncoderDecoder(nn.Module):
     ) -> MixerOutput:
         """Hidden states ``(B, S, D)`` of source ids ``(B, S)``, of which ``lengths (B,)`` are valid."""
         where = torch.arange(source.shape[1], device=source.device)
-        x = self.dropout(self.positions(self.vocabulary.embed(source), where))
+        x = applied(self.dropout, self.positions(self.vocabulary.embed(source), where))
         layout = Layout(causal=False, lengths=lengths, positions=where, settings=settings)
         return self.encoder(x, None, layout)
 
@@ -100,7 +101,7 @@ class EncoderDecoder(nn.Module):
         encoded = self.encode(source, source_lengths, settings)
         x, layout = place(self.vocabulary.embed(target), self.positions, None, lengths, settings)
         memory = self.decoder.attend_to(encoded.y, source_lengths)
-        mixed: MixerOutput = self.decoder(self.dropout(x), memory, layout)
+        mixed: MixerOutput = self.decoder(applied(self.dropout, x), memory, layout)
         losses = [loss for loss in (encoded.aux, mixed.aux) if loss is not None]
         return MixerOutput(mixed.y, None, torch.stack(losses).sum(0) if losses else None)
 
@@ -123,6 +124,8 @@ class EncoderDecoder(nn.Module):
         """Hidden states ``(B·K, T, D)`` of the next ids ``(B·K, T)``, of which ``lengths`` are valid."""
         past = state["stream"]
         x, layout = place(self.vocabulary.embed(target), self.positions, past, lengths, settings)
-        mixed: MixerOutput = self.decoder(self.dropout(x), {"mix": past["mix"], **state["memory"]}, layout)
+        mixed: MixerOutput = self.decoder(
+            applied(self.dropout, x), {"mix": past["mix"], **state["memory"]}, layout
+        )
         stream = advance_stream(past, layout, mixed.state)
         return mixed._replace(state={"stream": stream, "memory": state["memory"]})

@@ -11,9 +11,9 @@ from repro.models.decodable import (
     Decoded,
     compact,
     decoded,
-    evaluating,
     row_limits,
     step,
+    stepping,
     store,
     top,
 )
@@ -128,8 +128,8 @@ def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
 def _extend(
     model: Decodable, state: State, first: Tensor, max_new: int | Tensor, eos: int | None, choose: _Choice
 ) -> Decoded:
-    with evaluating(model):
-        limits, longest = row_limits(max_new, first)
+    limits, longest = row_limits(max_new, first)
+    with stepping(model, longest):
         live = {"row": torch.arange(first.shape[0], device=first.device), "limit": limits}
         live["ids"] = torch.zeros(first.shape[0], longest, dtype=torch.long, device=first.device)
         live |= {"lengths": torch.zeros_like(limits), "open": torch.ones_like(limits, dtype=torch.bool)}

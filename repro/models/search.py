@@ -8,9 +8,9 @@ from repro.models.decodable import (
     Decoded,
     compact,
     decoded,
-    evaluating,
     row_limits,
     step,
+    stepping,
     store,
     top,
 )
@@ -54,8 +54,8 @@ def beam_search(
         raise ValueError(f"beam must be at least 1, not {beam}")
     if not 0 <= alpha < float("inf"):
         raise ValueError(f"alpha must be at least 0 and finite, not {alpha}")
-    with evaluating(model):
-        limits, longest = row_limits(max_new, first)
+    limits, longest = row_limits(max_new, first)
+    with stepping(model, longest):
         rows = torch.arange(first.shape[0], device=first.device).repeat_interleave(beam)
         state = {**state, "stream": reorder(state["stream"], rows)}
         log_probs, state = step(model, first.repeat_interleave(beam), state)

@@ -9,8 +9,8 @@ import torch
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which nothing is cast on a device; does nothing where the device has no autocast."""
-    if not torch.amp.is_autocast_available(device.type):
+    """A context in which nothing is cast on a device; does nothing where nothing is cast anyway."""
+    if not autocast_is_on(device):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 

@@ -13,7 +13,7 @@ III. Every mixer equals a naive loop, in outputs and gradients, at odd lengths.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -70,6 +70,14 @@ class Layout:
     last: int | None = None
     bucket_replay: State = None
     settings: CallSettings = AS_BUILT
+
+    def inside(self, stream: Tensor, norm: Callable[[Tensor], Tensor]) -> "Layout":
+        """The layout inside a sublayer. Every layer of every step makes one; ``replace`` takes ten times as long."""
+        if torch.compiler.is_compiling():
+            return replace(self, stream=stream, norm=norm)
+        layout = object.__new__(Layout)
+        layout.__dict__.update(self.__dict__, stream=stream, norm=norm)
+        return layout
 
 
 @runtime_checkable

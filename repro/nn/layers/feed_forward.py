@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from repro.nn.idle import applied
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -66,4 +67,4 @@ class FeedForward(nn.Module):
         return MixerOutput(torch.cat([once(x[:, piece]) for piece in pieces], 1), state)
 
     def _piece(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        return self.outer(applied(self.dropout, self.activation(self.inner(x))))

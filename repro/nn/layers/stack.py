@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from repro.nn.idle import applied
 from repro.nn.layers.sublayer import PostNorm, Residual, Sublayer
 from repro.nn.mixer import CrossMixer, Layout, MixerOutput, SequenceMixer, State
 from repro.nn.settings import AS_BUILT, CallSettings
@@ -68,8 +69,8 @@ class ResidualStack(nn.Module):
         states_in = state or {}
         states_out: dict[str, list[State]] = {name: [] for name in states_in}
         aux: Tensor | None = None
-        for depth, layer in enumerate(self.each()):
-            for name, sublayer in layer.items():
+        for depth, layer in enumerate(self.layers):
+            for name, sublayer in layer.items():  # type: ignore[operator]
                 if depth == len(self.layers) - 1 and name == "mix":  # earlier sublayers need every token
                     layout = replace(layout, last=last)
                 past = states_in[name][depth] if name in states_in else None
@@ -79,7 +80,7 @@ class ResidualStack(nn.Module):
                 if loss is not None:
                     aux = loss if aux is None else aux + loss
         states = {name: tuple(values) for name, values in states_out.items()} if state is not None else None
-        return MixerOutput(self.final_norm(x), states, aux)
+        return MixerOutput(applied(self.final_norm, x), states, aux)
 
 
 @dataclass

@@ -1,10 +1,9 @@
 """Norm placement and shortcut: one line, of which post-norm, pre-norm and weighted shortcuts are settings."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
+from repro.nn.idle import applied
 from repro.nn.mixer import Layout, MixerOutput, State
 
 
@@ -37,13 +36,14 @@ class Sublayer(nn.Module):
 
     def branch(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """``dropout(body(norm_in(x)))``; the body finds ``x`` in ``layout.stream``, ``norm_in`` in ``layout.norm``."""
-        mixed: MixerOutput = self.body(self.norm_in(x), state, replace(layout, stream=x, norm=self.norm_in))
-        return mixed._replace(y=self.dropout(wanted(mixed.y, layout)))
+        mixed: MixerOutput = self.body(applied(self.norm_in, x), state, layout.inside(x, self.norm_in))
+        y, *others = mixed
+        return MixerOutput(applied(self.dropout, wanted(y, layout)), *others)
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies the sublayer to ``x (B, T, D)``."""
-        mixed = self.branch(x, state, layout)
-        return mixed._replace(y=self.norm_out(self.shortcut(wanted(x, layout)) + mixed.y))
+        y, *others = self.branch(x, state, layout)
+        return MixerOutput(applied(self.norm_out, applied(self.shortcut, wanted(x, layout)) + y), *others)
 
 
 def wanted(x: Tensor, layout: Layout) -> Tensor:

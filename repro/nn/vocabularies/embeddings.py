@@ -1,6 +1,7 @@
 """From tokens to vectors: of ids a table, of real vectors a projection."""
 
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 
 class TokenEmbedding(nn.Module):
@@ -23,6 +24,10 @@ class TokenEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Vectors ``(..., width)`` of token ids ``(...)``."""
         return self.table(ids) * self.scale
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Products ``(..., V)`` of hidden states ``(..., width)`` with every vector: a tied output layer."""
+        return linear(hidden, self.table.weight)
 
 
 class VectorEmbedding(nn.Module):

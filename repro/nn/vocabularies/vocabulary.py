@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from repro.nn.vocabularies.embeddings import TokenEmbedding
@@ -60,7 +60,7 @@ class Vocabulary(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """``(..., D)`` to ``(..., V)``."""
         if self.head is None:
-            return linear(hidden, self.embedding.table.weight)
+            return self.embedding.scores(hidden)
         return self.head.logits(hidden)
 
     def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:

@@ -83,6 +83,8 @@ class LinearAttention(nn.Module):
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
+        if state is not None and x.shape[1] == 1 and layout.lengths is None and layout.causal:
+            return self._step(x[:, 0], state)
         n_queries = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
         q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, n_queries))
         with without_autocast(x.device):
@@ -92,6 +94,26 @@ class LinearAttention(nn.Module):
                 k = k.masked_fill(~valid[..., None, None], 0.0)  # after φ: φ(0) is seldom 0
             y, *sums = linear_attention(q, k, widened(v), _past(state), layout.causal, self.chunk, self.eps)
         return MixerOutput(self.out(y.flatten(2).to(v.dtype)), _next_state(state, *sums))
+
+    def _step(self, x: Tensor, state: State) -> MixerOutput:
+        """One token of each row, ``x (B, D)``, as in a recurrent network: what it costs is the number of operators."""
+        rows, keys = len(x), 2 * self.widths[0]
+        s, z = _sums(state)
+        parts = self.qkv(x)
+        with without_autocast(x.device):
+            exact = widened(parts)
+            features = self.feature_map(exact[:, :keys].view(rows, 1, 2 * self.n_heads, self.d_head))
+            q, k = features.view(rows, 2, self.n_heads, -1).unbind(1)
+            k, v = k.unsqueeze(-1), exact[:, keys:].view(rows, self.n_heads, 1, self.d_value)
+            if "slots" in state:
+                s.addcmul_(k, v)
+                z.add_(k.squeeze(-1))
+            else:
+                s, z = torch.addcmul(s, k, v), z + k.squeeze(-1)
+                state = {"s": s, "z": z}
+            q = q.unsqueeze(2)
+            y = torch.matmul(q, s).div_(torch.matmul(q, z.unsqueeze(-1)).add_(self.eps))
+        return MixerOutput(self.out(y.view(rows, -1).to(parts.dtype)).unsqueeze(1), state)
 
     def _project(self, x: Tensor, n_queries: int) -> tuple[Tensor, ...]:
         """Queries of the last ``n_queries`` tokens; keys and values of all."""
@@ -104,8 +126,10 @@ class LinearAttention(nn.Module):
 
 
 def _past(state: State) -> tuple[Tensor, Tensor] | None:
-    if state is None:
-        return None
+    return None if state is None else _sums(state)
+
+
+def _sums(state: State) -> tuple[Tensor, Tensor]:
     sums = state.get("slots", state)
     return sums["s"], sums["z"]
 

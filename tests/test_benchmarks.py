@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import harness
+from benchmarks.__main__ import MODULES, PRODUCTS, table, workloads
+
+HERE = Path(harness.__file__).parent
+
+
+def test_every_workload_has_ours_first_and_a_name_of_its_own() -> None:
+    found = workloads([])
+    assert len({w.name for _, w in found}) == len(found)
+    assert {module for module, _ in found} == set(MODULES)
+    for _, w in found:
+        assert next(iter(w.sides)) in ("ours", "with"), w.name
+        assert w.per >= 1
+        assert w.turns >= 3
+        assert set(w.alike or ()) <= set(w.sides)
+
+
+def test_workloads_are_chosen_by_module_or_name() -> None:
+    assert {m for m, _ in workloads(["decoding"])} == {"decoding"}
+    assert [w.name for _, w in workloads(["linear generation, batch 16"])] == ["linear generation, batch 16"]
+    with pytest.raises(SystemExit) as stop:
+        workloads(["nothing of the kind"])
+    assert stop.value.code == 2
+
+
+def test_outputs_that_differ_stop_the_run(tmp_path: Path) -> None:
+    what = harness.Workload("w", {"ours": list, "a": list, "b": list}, tolerance=1e-3, alike=("a",))
+    paths = {name: tmp_path / name for name in what.sides}
+    for name, value in (("ours", 1.0), ("a", 1.0001), ("b", 2.0)):
+        torch.save([torch.tensor([value])], paths[name])
+    harness.agree(what, paths)  # b computes something else
+    torch.save([torch.tensor([1.1])], paths["a"])
+    with pytest.raises(SystemExit, match="ours and a differ"):
+        harness.agree(what, paths)
+    torch.save([torch.tensor([float("nan")])], paths["a"])
+    with pytest.raises(SystemExit, match="ours and a differ"):
+        harness.agree(what, paths)
+
+
+def test_products_are_noted_with_their_shapes() -> None:
+    weight, x = torch.randn(5, 3), torch.randn(2, 4, 3)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode(), harness.Products() as noted:
+            torch.nn.functional.linear(x, weight, torch.randn(5))
+            torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 6))
+        shapes = sorted(tuple(shape for shape, _ in pair) for pair in noted.shapes)
+        assert shapes == [((2, 3, 4), (2, 4, 6)), ((8, 3), (3, 5))]
+
+
+def test_a_code_that_is_nowhere_is_missing() -> None:
+    with pytest.raises(ImportError):
+        harness.official("a code that is nowhere")
+
+
+def test_summaries_and_the_table() -> None:
+    found = harness.summary([0.1, 0.2, 0.3], 10, 2**20)
+    assert found["median"] == pytest.approx(20.0)
+    assert found["peak_mib"] == 1.0
+    side = found | {"over_ours": 1.25}
+    line = {"workload": "first", "unit": "ms", "quiet": False, "sides": {"ours": side, PRODUCTS: side}}
+    assert "first, ms *" in table([line])
+    assert "1.25" in table([line])
+    assert "first, ms *" not in table([line | {"quiet": True}])
+
+
+def test_sides_take_turns_in_processes_of_their_own() -> None:
+    what = harness.Workload("tracking", {"without": list}, "ms", 200, None, products=False)
+    found = harness.measure("running", what, threads=1, turns=3, seconds=0.0)
+    assert found["turns"] == 3
+    assert found["sides"]["without"]["median"] > 0
+    assert found["missing"] == {}
+
+
+def test_history_is_lines_of_results() -> None:
+    path = HERE / "HISTORY.jsonl"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        assert {"date", "commit", "workload", "sides", "quiet", "versions"} <= json.loads(line).keys()
