@@ -29,7 +29,7 @@ def packed(modules: Iterable[nn.Module], steps: int) -> Iterator[None]:
         modules: all of a model; linear layers and tied embeddings among them.
         steps: how often each weight will be used, about.
     """
-    products = _products(modules) if steps >= LEAST_STEPS and torch.backends.mkldnn.is_available() else []
+    products = _products(modules) if steps >= LEAST_STEPS and _available() else []
     for module, name, product in products:
         setattr(module, name, product)
     try:
@@ -37,6 +37,12 @@ def packed(modules: Iterable[nn.Module], steps: int) -> Iterator[None]:
     finally:
         for module, name, _ in products:
             delattr(module, name)
+
+
+def _available() -> bool:
+    """Whether this torch has oneDNN and its two operators, which are not part of torch's public interface."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in names)
 
 
 def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Product]]:

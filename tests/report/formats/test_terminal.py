@@ -73,8 +73,10 @@ def test_rows_table(house):
 def test_what_weakens_a_number_stands_beside_its_verdict(house):
     house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
     said = lines(rows_table(list_rows(compare())))
-    first = next(n for n, line in enumerate(said) if "30.05 (n = 2) undecided: not all commits are" in line)
-    assert "clean and ours (uncommitted" in said[first + 1], "long verdicts are wrapped"
+    first = next(
+        n for n, line in enumerate(said) if "30.05 (n = 2) undecided: not all commits are clean" in line
+    )
+    assert "ours (uncommitted changes" in said[first + 1], "long verdicts are wrapped"
 
 
 def test_sparkline():
