@@ -142,10 +142,12 @@ def training_batches(parts: Parts, recipe: Recipe, device: torch.device = CPU) -
         return [pairs(device)]
     if data.batch is StreamBatch:
         scored = _scored(config["class_path"], config["init_args"])
-        return [
+        made = [
             stream(config["init_args"]["seq_len"], scored, reset_memory, device)
             for reset_memory in (True, False)
         ]
+        by_document = config["init_args"].get("order") == "documents"
+        return [documents(batch, device) for batch in made] if by_document else list(made)
     return [examples(parts, look_of(config["class_path"], config["init_args"]), device)]
 
 
@@ -162,6 +164,14 @@ def stream(steps: int, scored: bool, reset_memory: bool, device: torch.device) -
     read = ids(device, ROWS, steps)
     places = torch.arange((ROWS * steps + 1) // 2, device=device) if scored else None
     return StreamBatch(read, read.clone(), places, ids(device, ROWS), reset_memory, 0, ROWS * steps)
+
+
+def documents(batch: StreamBatch, device: torch.device) -> StreamBatch:
+    """The same as blocks of documents, of which the first begins here."""
+    steps = batch.ids.shape[1]
+    lengths = torch.full((ROWS,), steps, device=device)
+    places = torch.arange(ROWS * steps, device=device)
+    return batch._replace(scored=places, lengths=lengths, begins=torch.arange(ROWS, device=device) == 0)
 
 
 def examples(parts: Parts, look: Look, device: torch.device) -> ExampleBatch:
