@@ -48,7 +48,7 @@ def dry_run(request: Request) -> tuple[Plan, list[str]]:
 
 
 def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
-    """Submits what is neither recorded nor queued.
+    """Submits what is neither recorded nor queued, and releases what Slurm holds after a failed start.
 
     Args:
         request: what the user asks for.
@@ -76,6 +76,9 @@ def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
         plan = make_plan(request, *queued_runs(submissions, tasks))
         for line in summarise(plan):
             say(line)
+        for job in sorted({plan.queued[spec.run_id] for spec in plan.wanted if spec.run_id in plan.queued}):
+            if tasks[job].held and queue.release(job):
+                say(f"released: task {job}, which Slurm had held since its start failed")
         if not plan.jobs:
             return plan, None
         return plan, carry_out(plan)

@@ -105,6 +105,25 @@ def test_twice_is_once(world: World, cluster: FakeCluster) -> None:
     assert submitted("alpha/base", seeds=named(1, 2, 3)).jobs[0].tasks[0].seed == 3
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_task_that_slurm_holds_after_a_failed_start_is_released(
+    world: World, cluster: FakeCluster, refused: bool
+) -> None:
+    lines: list[str] = []
+    submit(request("alpha/base"), lines.append)
+    path = cluster.folder / "squeue.json"
+    tasks = json.loads(path.read_text())["tasks"]
+    tasks[0] |= {"State": "PENDING", "Reason": "launch failed requeued held"}
+    tasks[1] |= {"State": "PENDING", "Reason": "JobHeldUser"}  # the user's own wish
+    cluster.queue(*tasks)
+    cluster.answers("scontrol", code=int(refused))
+    submit(request("alpha/base"), lines.append)
+    held = f"{tasks[0]['ArrayJobID']}_{tasks[0]['ArrayTaskID']}"
+    assert cluster.calls("scontrol") == [["scontrol", "release", held]]
+    assert any(line.startswith(f"released: task {held}") for line in lines) == (not refused)
+    assert len(cluster.calls("sbatch")) == 1, "it is in the queue: not submitted again"
+
+
 def test_what_left_the_queue_without_a_record_goes_again(world: World, cluster: FakeCluster) -> None:
     submitted("alpha/base")
     cluster.end("1_1")

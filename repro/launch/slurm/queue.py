@@ -48,6 +48,11 @@ class Queued:
     start: str | None
     name: str = ""
 
+    @property
+    def held(self) -> bool:
+        """Whether Slurm keeps it back, until it is released, since its start failed: on a full disk for example."""
+        return self.state == "PENDING" and self.reason.endswith("requeued held")
+
 
 def in_queue() -> dict[str, Queued]:
     """This user's tasks that are in the queue, arrays expanded, by task.
@@ -88,6 +93,11 @@ def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
             start=None if start.strip() in _NOTHING else start.strip(),
             name=name.strip(),
         )
+
+
+def release(job: str) -> bool:
+    """Lets a task that is held start; whether Slurm agreed."""
+    return call_slurm(["scontrol", "release", job]).returncode == 0
 
 
 def history(jobs: Sequence[str]) -> dict[str, str]:
