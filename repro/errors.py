@@ -37,5 +37,5 @@ class Interrupted(Preempted):
 def nearest(word: str, choices: Iterable[str], n: int = 3) -> str:
     """Returns ``"; nearest: a, b"`` for the choices most like ``word``, or an empty string. Ignores leading dashes."""
     names = {choice.lstrip("-"): choice for choice in choices}
-    close = difflib.get_close_matches(word.lstrip("-"), names, n=n, cutoff=0.4)
+    close = difflib.get_close_matches(str(word).lstrip("-"), names, n=n, cutoff=0.4)
     return f"; nearest: {', '.join(names[name] for name in close)}" if close else ""

@@ -106,7 +106,7 @@ def test_sticky_memories_and_their_draws_survive_an_interruption(
     state = sticky.whole(ranks).checkpoint["carried"]["memory"]["stream"]["mix"][0]
     assert state["coefficients"].shape == (8, 8, 8), "all streams, in one order for any number of ranks"
     assert state["updates"].tolist() == [1] * 8, "17 updates end 3 batches into an epoch"
-    assert state["draws"].tolist() == [(14 << 20) + 1] * 8, "which began behind 14 of them"
+    assert state["draws"].tolist() == [1] * 8, "the epoch began behind 14 of them"
     assert float(state["attended"].min()) >= 0
     assert float(state["attended"].max()) > 0.1
 
