@@ -181,6 +181,12 @@ def _scaling(config: Config) -> None:
     config["model"]["init_args"] |= {"shortest": 4, "longest": 16, "tokens": 16, "repeats": 1}
 
 
+def _slowdown(config: Config) -> None:
+    """Two short attention lengths, a token of each turn."""
+    _resize(config["model"], SIZES | {"size": 5, "max_length": 8})
+    config["model"]["init_args"] |= {"lengths": [4, 8], "tokens": 2, "windows": 1, "repeats": 1}
+
+
 def _layer_costs(config: Config) -> None:
     sizes = [4, 8, 16, 32]
     config["model"]["init_args"] |= {
@@ -273,4 +279,5 @@ SHRINKERS = {
     "Scaling": _scaling,
     "OutputChange": _output_change,
     "LayerCosts": _layer_costs,
+    "Slowdown": _slowdown,
 }

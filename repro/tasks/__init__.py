@@ -4,6 +4,7 @@ from repro.tasks.classification import Classification
 from repro.tasks.costs.layer_costs import LayerCosts
 from repro.tasks.costs.output_change import OutputChange
 from repro.tasks.costs.scaling import Scaling
+from repro.tasks.costs.slowdown import Slowdown
 from repro.tasks.dialogue import DialogueModel
 from repro.tasks.language.protocols import Protocol
 from repro.tasks.language_model import LanguageModel
@@ -34,6 +35,7 @@ __all__ = [
     "RatesByName",
     "Scaling",
     "SequenceModel",
+    "Slowdown",
     "Task",
     "Timing",
     "Transcription",

@@ -1,0 +1,153 @@
+"""The time that a new token takes with a memory and without one, at equal attention lengths."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from repro.nn.positions.positions import longest_window
+from repro.nn.settings import CallSettings, MemorySettings
+from repro.record import Measurement
+from repro.tasks.costs.measuring import Measuring, slope, taken
+from repro.tasks.networks import TokenNetwork
+from repro.tasks.task import OptimizerMaker, ScheduleMaker
+
+Step = Callable[[int], Tensor]  # from a token's place to log-probabilities ``(1, V)``
+
+
+class Slowdown(Measuring[TokenNetwork]):
+    """Measures two language models that read a text one token at a time; trains next to nothing.
+
+    With a memory a token is a pass over itself, and attends to ``length`` tokens, itself included. Without one it is a
+    pass over the last ``length`` tokens, of which only the last position is used. Both give the distribution of the
+    next token, at batch size 1. They take turns, so that a busy machine slows both; a slowdown is the median of the
+    quotients of neighbouring turns, and each side's time the median of its turns.
+
+    Args:
+        net: the model with a memory.
+        optimizer: maker of the optimiser.
+        schedule: maker of the schedule.
+        against: the model without one, of as many symbols.
+        lengths: attention lengths, at least two.
+        tokens: of a turn with the memory.
+        windows: tokens of a turn without it.
+        repeats: turns of each side that count; one more warms up.
+
+    Raises:
+        ValueError: lengths or numbers that do not fit.
+
+    Source: Dai et al. 2019, section 4.6, table 9.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: OptimizerMaker,
+        schedule: ScheduleMaker,
+        against: nn.Module,
+        lengths: list[int],
+        tokens: int = 100,
+        windows: int = 10,
+        repeats: int = 5,
+    ) -> None:
+        super().__init__(net, optimizer, schedule)
+        self.against = cast(TokenNetwork, against)
+        if len(set(lengths)) < 2 or min(*lengths, tokens, windows, repeats) < 1:
+            raise ValueError(
+                f"lengths {lengths}, tokens {tokens}, windows {windows}, repeats {repeats}: give two different "
+                "lengths at least, and numbers of at least 1"
+            )
+        window = longest_window(against)
+        if window is not None and window < max(lengths):
+            raise ValueError(f"lengths {lengths}: against has positions for {window} tokens")
+        self.lengths = lengths
+        self.tokens = tokens
+        self.windows = windows
+        self.repeats = repeats
+        self.turns: dict[
+            int, list[tuple[float, float]]
+        ] = {}  # by length: seconds a token without and with memory
+
+    def output(self, x: Tensor) -> Tensor:
+        """The hidden states of both models for random tokens, as many as ``x`` has vectors."""
+        ids = self._draw(*x.shape[:2])
+        found: Tensor = self.net(ids).y + self.against(ids).y
+        return found
+
+    def measure(self) -> None:
+        with torch.inference_mode():
+            self.turns = {length: self._take_turns(length) for length in self.lengths}
+
+    def _take_turns(self, length: int) -> list[tuple[float, float]]:
+        ids = self._draw(1, length + 1 + max(self.windows, self.tokens))
+        turns = [
+            (
+                self._time(self.anew(ids, length), length, self.windows),
+                self._time(self.recalling(ids, length), length, self.tokens),
+            )
+            for _ in range(self.repeats + 1)
+        ]
+        return turns[1:]
+
+    def _time(self, step: Step, length: int, count: int) -> float:
+        """Seconds for each of ``count`` tokens behind the first ``length + 1``, the last of which warms up."""
+        step(length)
+        began = self.now()
+        for place in range(length + 1, length + 1 + count):
+            step(place)
+        return (self.now() - began) / count
+
+    def anew(self, ids: Tensor, length: int) -> Step:
+        """What follows the token at a place of ids ``(1, N)``, by a pass over the ``length`` tokens up to it."""
+
+        def step(place: int) -> Tensor:
+            hidden = self.against(ids[:, place + 1 - length : place + 1]).y[:, -1]
+            found: Tensor = self.against.vocabulary.log_probs(hidden)
+            return found
+
+        return step
+
+    def recalling(self, ids: Tensor, length: int) -> Step:
+        """The same with a memory that holds the first ``length`` tokens; places are given in order, from there on."""
+        settings = CallSettings(MemorySettings(length, same_length=True))
+        state = self.net(ids[:, :length], self.net.init_state(1, length, settings), None, settings).state
+
+        def step(place: int) -> Tensor:
+            nonlocal state
+            mixed = self.net(ids[:, place : place + 1], state, None, settings)
+            state = mixed.state
+            return self.net.vocabulary.log_probs(mixed.y[:, -1])
+
+        return step
+
+    def _draw(self, *shape: int) -> Tensor:
+        return torch.randint(self.net.vocabulary.size, shape, device=self.device)
+
+    # --- the record ---------------------------------------------------------------------------------------------
+
+    def measurements(self) -> list[Measurement]:
+        """Slowdowns by length, their growth, and the seconds behind them."""
+        results = []
+        slowdowns = []
+        for length, turns in self.turns.items():
+            protocol = {
+                "length": length,
+                "turns": self.repeats,
+                "tokens": self.tokens,
+                "windows": self.windows,
+            }
+            slow, fast = (statistics.median(side) for side in zip(*turns, strict=True))
+            slowdowns.append(statistics.median(a / b for a, b in turns))
+            results += [
+                taken(f"cost/slowdown_{length}", slowdowns[-1], "times", protocol),
+                taken(f"cost/seconds_anew_{length}", slow, "s", protocol),
+                taken(f"cost/seconds_with_memory_{length}", fast, "s", protocol),
+            ]
+        return [*results, self._growth(slowdowns)]
+
+    def _growth(self, slowdowns: Sequence[float]) -> Measurement:
+        """The exponent p of ``slowdown = a · length^p``; 1 is linear."""
+        exponent = slope(list(self.turns), slowdowns)
+        return taken("cost/slowdown_exponent", exponent, "exponent", {"lengths": list(self.turns)})
