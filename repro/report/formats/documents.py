@@ -8,7 +8,8 @@ from repro.record import Measurement, RunRecord
 from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.plot import DRAWN, KINDS, Plot
-from repro.report.results.compare import Cell, Comparison, Entry
+from repro.report.results.compare import Comparison
+from repro.report.results.entries import Cell, Entry
 from repro.report.results.published import Metric, Paper, Row, Table
 from repro.report.results.samples import protocol_of
 from repro.report.results.statistics import estimate

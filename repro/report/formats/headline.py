@@ -7,7 +7,8 @@ from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Grid, Paragraph
 from repro.report.results.claims import DECIDED as DECIDED_CLAIMS
 from repro.report.results.claims import Claim
-from repro.report.results.compare import DECIDED, Cell, Comparison, Entry
+from repro.report.results.compare import Comparison
+from repro.report.results.entries import DECIDED, Cell, Entry
 from repro.report.results.published import Paper
 
 JUDGED = (*DECIDED, "undecided")

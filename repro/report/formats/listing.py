@@ -3,7 +3,8 @@
 from typing import Any
 
 from repro.recipe import SCALES, scales_of
-from repro.report.results.compare import Comparison, Entry
+from repro.report.results.compare import Comparison
+from repro.report.results.entries import Entry
 
 
 def list_rows(comparison: Comparison) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from repro.errors import UserError, nearest
 from repro.recipe import SCALES
 from repro.report.formats.text import mapping
-from repro.report.results.compare import DERIVED, Comparison
+from repro.report.results.compare import Comparison
+from repro.report.results.entries import DERIVED
 from repro.report.results.header import Goal, Support
 from repro.report.results.judge import judge_claim
 from repro.report.results.published import Metric, Paper, Terms, Trend

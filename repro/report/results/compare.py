@@ -1,132 +1,23 @@
-"""Joins run records with published rows. Gives verdicts, with notes on whatever weakens them.
+"""Joins run records with published rows. Gives verdicts, with notes on whatever weakens them."""
 
-The verdicts of a number at paper scale are those of :mod:`repro.report.results.judge`. Others: ``reduced scale``
-(records only at reduced scales), ``not run`` (a recipe, but no usable record), ``no recipe``, and ``unpublished`` (we
-measured what the paper shows without a number).
-"""
-
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from repro.errors import UserError, nearest
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
 from repro.report.results.derived import Behind, Derivation, Pair, Reference, derive
+from repro.report.results.entries import COUNTED, DERIVED, Cell, Entry
 from repro.report.results.header import Goal, Header, Support, read_header
 from repro.report.results.judge import judge_number
-from repro.report.results.published import Metric, Paper, Row, Table, load_papers
+from repro.report.results.published import Metric, Paper, load_papers
 from repro.report.results.record_ledger import reasons, withdrawn
 from repro.report.results.rules import Rules, default_margin
 from repro.report.results.samples import Sample, Selection, sample
-from repro.report.results.statistics import Estimate, estimate
+from repro.report.results.statistics import estimate
 from repro.verify import Outcome, outcomes
 
-VERDICTS = (
-    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "agrees", "differs", "timed", "derived",
-    "unpublished", "reduced scale", "not run", "no recipe",
-)  # fmt: skip
-DECIDED = ("reproduced", "better", "worse")
-COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
-DERIVED = "derived"  # `measured` of a derived number
-UNEXPLAINED = "neither a recipe nor a derivation"  # no published number has it
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The result of one experiment, at one scale, for one published number.
-
-    Attributes:
-        why: of the verdict, where it is not plain.
-        difference: our mean less the published number, in the metric's unit; None at reduced scales.
-        notes: whatever weakens the statement: seeds missing, commits mixed or dirty.
-    """
-
-    goal: Goal
-    sample: Sample
-    verdict: str
-    why: str
-    difference: float | None
-    notes: tuple[str, ...]
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """Mean over seeds, or None without a usable record."""
-        return self.sample.estimate
-
-
-@dataclass
-class Entry:
-    """One published number with everything that was measured for it."""
-
-    paper: Paper
-    table: Table
-    row: Row
-    metric: Metric | None
-    cells: list[Cell] = field(default_factory=list)
-
-    @property
-    def published(self) -> float | None:
-        """The paper's number; None where it prints none."""
-        return self.row.values.get(self.metric.name) if self.metric else None
-
-    @property
-    def unconfirmed(self) -> bool:
-        """True where the published number could not be checked against the paper."""
-        return self.metric is not None and self.metric.name in self.row.unconfirmed
-
-    @property
-    def rules(self) -> Rules | None:
-        """How the number is judged; None for a row without numbers."""
-        return self.row.rules[self.metric.name] if self.metric else None
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the number belongs to the paper's denominator, which no recipe or record changes."""
-        rules = self.rules
-        if rules is None or self.published is None or self.unconfirmed:
-            return False
-        first = rules.same_as is None and rules.configuration == "theirs"
-        return first and rules.counted and rules.kind in COUNTED
-
-    @property
-    def ours(self) -> list[Cell]:
-        """Cells at paper scale, measured ones first; of several experiments the best on validation is first."""
-        sign = self.metric.sign if self.metric else 1
-        return sorted((c for c in self.cells if c.goal.scale == "paper"), key=lambda c: _preference(c, sign))
-
-    @property
-    def reduced(self) -> list[Cell]:
-        """Cells at reduced scales that have a number."""
-        return [cell for cell in self.cells if cell.goal.scale != "paper" and cell.estimate]
-
-    @property
-    def verdict(self) -> str:
-        """The verdict of the first experiment; see the module."""
-        if not self.cells:
-            return "no recipe"
-        first = self.ours[0].verdict if self.ours else "not run"
-        return "reduced scale" if first == "not run" and self.reduced else first
-
-    @property
-    def reason(self) -> str | None:
-        """Why there is no recipe; None where there is one."""
-        if self.cells:
-            return None
-        declared = self.rules.no_recipe if self.rules else self.row.no_recipe
-        if declared:
-            return declared
-        if self.table.third_party:
-            return "third-party reproduction"
-        if not self.row.is_this_papers_model:
-            return "not the paper's own model"
-        return "the paper prints no number" if self.metric is None else UNEXPLAINED
-
-
-def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
-    """The experiment that counts among several for one number, never chosen by its test score."""
-    best = cell.sample.validation
-    return cell.estimate is None, float("inf") if best is None else -best * sign, cell.goal.experiment
 
 
 @dataclass

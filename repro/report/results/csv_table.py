@@ -4,7 +4,8 @@ import csv
 import io
 
 from repro.report.formats.text import clean
-from repro.report.results.compare import Cell, Comparison, Entry
+from repro.report.results.compare import Comparison
+from repro.report.results.entries import Cell, Entry
 from repro.report.results.published import Paper
 
 # A reduced-scale number has columns of its own: it is never in a column with the paper's.

@@ -5,7 +5,7 @@ import re
 
 from repro.record import RunRecord
 from repro.report.results.claims import Claim
-from repro.report.results.compare import Cell
+from repro.report.results.entries import Cell
 from repro.report.results.published import Paper, Row, Table
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from repro.report.results.compare import Cell, Entry
+from repro.report.results.entries import Cell, Entry
 from repro.report.results.rules import Margin
 from repro.report.results.statistics import Estimate
 

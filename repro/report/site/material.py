@@ -7,7 +7,8 @@ from repro.recipe import SCALES
 from repro.record import RunRecord
 from repro.report.plots.plot import Plot
 from repro.report.results.claims import Claim
-from repro.report.results.compare import Cell, Comparison
+from repro.report.results.compare import Comparison
+from repro.report.results.entries import Cell
 from repro.report.results.published import Paper
 
 Place = tuple[str, str]  # experiment, scale

@@ -9,7 +9,7 @@ from repro.report.formats.documents import verified_records
 from repro.report.formats.headline import asides, claim_counts, counted, trained
 from repro.report.plots.headlines import headline_name, headline_of, in_order, short_title
 from repro.report.plots.plot import Plot
-from repro.report.results.compare import Cell, Entry
+from repro.report.results.entries import Cell, Entry
 from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, intervals
 from repro.report.site.material import Material

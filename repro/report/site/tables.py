@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from repro.recipe import SCALES
 from repro.report.formats import text
 from repro.report.formats.documents import judged
-from repro.report.results.compare import Cell, Entry
+from repro.report.results.entries import Cell, Entry
 from repro.report.results.published import Metric, Paper, Row, Table
 from repro.report.site import anchors, badges
 from repro.report.site.material import Material

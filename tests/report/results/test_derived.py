@@ -5,8 +5,9 @@ import pytest
 from repro.errors import UserError
 from repro.record import Measurement
 from repro.report.results.claims import claims
-from repro.report.results.compare import UNEXPLAINED, compare
+from repro.report.results.compare import compare
 from repro.report.results.derived import parse_derivation, training_hours
+from repro.report.results.entries import UNEXPLAINED
 from tests.report.fakes import PUBLISHED, make_record
 
 SPEEDS = [

@@ -4,7 +4,8 @@ import pytest
 
 from repro.errors import UserError
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
-from repro.report.results.compare import DERIVED, compare
+from repro.report.results.compare import compare
+from repro.report.results.entries import DERIVED
 from repro.report.results.expected import expected
 
 PAPER = "attention-is-all-you-need"
