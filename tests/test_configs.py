@@ -71,11 +71,15 @@ def every_run() -> list[tuple[str, str]]:
 def shape_of(recipe: Recipe) -> str:
     """Which keys a recipe has and which classes it names: what decides how it is built, but for its numbers.
 
-    How much data there are and how often something is dropped are numbers of which a missing one is one, too.
+    How much data there are and how often something is dropped are numbers of which a missing one is one, too. Lengths
+    that are measured are in the names of what is measured.
     """
     flat = {k: v for k, v in flatten(recipe.sections).items() if not IDLE.fullmatch(k) or isinstance(v, bool)}
     return json.dumps(
-        [f"{k}={v}" if k.endswith(("class_path", "order")) else k for k, v in sorted(flat.items())]
+        [
+            f"{k}={v}" if k.endswith(("class_path", "order", ".lengths")) else k
+            for k, v in sorted(flat.items())
+        ]
     )
 
 
@@ -135,17 +139,22 @@ def test_commands_of_a_header_name_what_exists(path: Path) -> None:
         assert (name, scale or "paper") in known
 
 
+def unprinted(table: dict[str, Any]) -> set[str]:
+    """The metrics of which a table prints no number."""
+    return {*table["metrics"]} - {metric for row in table["rows"] for metric in row["values"]}
+
+
 @pytest.mark.parametrize(("name", "scale"), RECIPES)
 def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
     for experiment in points_of(name, scale):
         recipe = load_recipe(experiment, scale)
         cells = recipe.config.get("reproduces") or []
         said = published(recipe.paper)
-        rows = {  # of a chart no values are printed
+        rows = {  # of a chart no values are printed, nor are the losses behind a rank
             (t["id"], r["id"], metric)
             for t in said["tables"]
             for r in t["rows"]
-            for metric in r["values"] or t["metrics"]
+            for metric in {*(r["values"] or t["metrics"]), *unprinted(t)}
         }
         trends = {trend["id"]: trend["order_best_first"] for trend in said["trends"]}
         control = recipe.config["title"].startswith("Control of ")

@@ -6,7 +6,7 @@ from repro.errors import UserError, nearest
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
-from repro.report.results.derived import Behind, Derivation, Pair, Reference, derive
+from repro.report.results.derived import Behind, Derivation, Pair, Reference, derive, without
 from repro.report.results.entries import COUNTED, DERIVED, Cell, Entry
 from repro.report.results.header import Goal, Header, Support, read_header
 from repro.report.results.judge import judge_number
@@ -122,10 +122,14 @@ def _derived_cell(comparison: Comparison, entry: Entry, how: Derivation, source:
     table, of = entry.paper.tables[how.of[0]], source.sample.measured
     reaches = behind(*how.reaches) if how.reaches else ()
     over = behind(*how.over) if how.over else ()
-    others = [behind(table.id, row, how.of[2]) for row in table.rows] if how.take == "rank" else []
-    complete = of and bool(reaches) == bool(how.reaches) and bool(over) == bool(how.over)
-    sign = table.metrics[how.of[2]].sign
-    values = derive(how, Behind(of, sign, others, reaches, over)) if complete else []
+    ranked = [row.id for row in entry.table.rows.values() if metric.name in row.values]
+    others = [behind(table.id, row, how.of[2]) for row in ranked] if how.take == "rank" else []
+    complete = (
+        bool(of and all(others)) and bool(reaches) == bool(how.reaches) and bool(over) == bool(how.over)
+    )
+    source_metric = table.metrics[how.of[2]]
+    made = Behind(of, source_metric.sign, others, source_metric.rules.margin, reaches, over)
+    values = derive(how, made) if complete else []
     goal = Goal(source.goal.experiment, scale, DERIVED, {}, entry.table.id, entry.row.id, metric.name)
     found = replace(
         source.sample,
@@ -135,7 +139,11 @@ def _derived_cell(comparison: Comparison, entry: Entry, how: Derivation, source:
         estimate=estimate([value for _, value in values]) if values else None,
         unit=metric.unit,
     )
-    return _judged(entry, goal, found, source.notes, 0, False)
+    why = without(how, len(values), len(of)) if complete else ""
+    if why and not values:
+        return Cell(goal, found, "no value", why, None, source.notes)
+    notes = (*source.notes, why) if why else source.notes
+    return _judged(entry, goal, found, notes, 0, False)
 
 
 def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:

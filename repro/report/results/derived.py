@@ -4,7 +4,8 @@
 reference is the row's own id. ``take`` is, for the runs that ``of`` is measured on:
 
 ``score``, ``spread``, ``rank``
-    The number itself; the standard deviation over the seeds; the place of its mean among the rows of its table.
+    The number itself; the standard deviation over the seeds; the place of its mean among the rows whose rank is
+    published: 1 and the number of those that are better by more than the margin of ``of``.
 ``hours``, ``step_time``, ``training_speed``
     The time of training, without validation; seconds per update; tokens per second.
 ``speed``
@@ -13,23 +14,30 @@ reference is the row's own id. ``take`` is, for the runs that ``of`` is measured
     The first update, or the hours of training until it, at which the validation score is at least as good as the mean
     of ``reaches``; a seed that never is so has none.
 
-``over`` divides by the mean of another number (``score``), or by the hours of its runs. ``per`` divides by a number, or
-by the ``devices`` of the run. Everything is computed within one scale.
+``over`` divides a score by the mean of another number, and hours by the mean hours of the runs behind it. ``per``
+divides by a number, or by the ``devices`` of the run. Everything is computed within one scale. What rests on the time
+of runs is ``timed``: only turns within one job may be judged, and those are measured by a recipe.
 """
 
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from repro.errors import UserError, nearest
 from repro.record import Measurement, RunRecord
+from repro.report.results.statistics import exceeds
+
+if TYPE_CHECKING:
+    from repro.report.results.rules import Margin
 
 Reference = tuple[str, str, str]
 Pair = tuple[RunRecord, Measurement]
 OVER_SEEDS = ("spread", "rank")
 FIRST = ("first", "first_hours")
+DIVISIBLE = ("score", "hours", "first_hours")  # what `over` can divide
+TIMES = ("hours", "step_time", "training_speed", "speed", "first_hours")
 TAKES = ("score", *OVER_SEEDS, "hours", "step_time", "training_speed", "speed", *FIRST)
 _KEYS = ("of", "take", "reaches", "over", "per")
 
@@ -48,6 +56,11 @@ class Derivation:
     def references(self) -> list[Reference]:
         """Every number that it is made from."""
         return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is made of the time of runs."""
+        return self.take in TIMES
 
     def __str__(self) -> str:
         parts = [f"{self.take} of {'/'.join(self.of)}"]
@@ -76,6 +89,10 @@ def parse_derivation(declared: object, row: str, where: str) -> Derivation | Non
     per = declared.get("per")
     if per not in (None, "devices") and not (isinstance(per, int | float) and per > 0):
         raise UserError(f"{where}: derived: per is {per!r}; write a number above 0, or devices")
+    if "over" in declared and take not in DIVISIBLE:
+        raise UserError(f"{where}: derived: `over` divides {', '.join(DIVISIBLE)}, not {take}")
+    if "per" in declared and take in OVER_SEEDS:
+        raise UserError(f"{where}: derived: `per` divides nothing of a {take}")
     refs = {
         key: _reference(declared.get(key), row, f"{where}: derived: {key}")
         for key in ("of", "reaches", "over")
@@ -102,7 +119,8 @@ class Behind:
     Attributes:
         of: a run and its number for each seed.
         sign: +1 where higher is better.
-        rows: the same in every row of the table, for a rank.
+        rows: the same in every row whose rank is published.
+        margin: of ``of``; closer rows have one rank. None for no margin.
         reaches: of the number that ``first`` has to reach.
         over: of the divisor.
     """
@@ -110,6 +128,7 @@ class Behind:
     of: tuple[Pair, ...]
     sign: int
     rows: Sequence[tuple[Pair, ...]] = ()
+    margin: "Margin | None" = None
     reaches: tuple[Pair, ...] = ()
     over: tuple[Pair, ...] = ()
 
@@ -120,9 +139,7 @@ def derive(how: Derivation, behind: Behind) -> list[tuple[RunRecord, float]]:
     if how.take == "spread":
         return [(behind.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
     if how.take == "rank":
-        own = statistics.fmean(scores)
-        better = sum(behind.sign * (_mean(row) - own) > 0 for row in behind.rows if row)
-        return [(behind.of[0][0], 1.0 + better)]
+        return [(behind.of[0][0], _rank(behind))]
     taken = [(record, _TAKEN[how.take](record, measured, behind)) for record, measured in behind.of]
     divisor = _divisor(how, behind)
     return [
@@ -132,12 +149,19 @@ def derive(how: Derivation, behind: Behind) -> list[tuple[RunRecord, float]]:
     ]
 
 
+def _rank(behind: Behind) -> float:
+    own, margin = _mean(behind.of), behind.margin
+    scaled, size = (margin.scaled, margin.at(own)) if margin else (float, 0.0)
+    gaps = [behind.sign * (scaled(_mean(row)) - scaled(own)) for row in behind.rows if row]
+    return 1.0 + sum(exceeds(gap, size) for gap in gaps)
+
+
 def _divisor(how: Derivation, behind: Behind) -> float | None:
-    """What ``over`` divides by; None where it is not known."""
+    """What ``over`` divides by; None where it is not known, or 0."""
     if how.over is None:
         return 1.0
     if how.take == "score":
-        return _mean(behind.over)
+        return _mean(behind.over) or None
     hours = [training_hours(record) for record, _ in behind.over]
     return statistics.fmean(h for h in hours if h is not None) if None not in hours else None
 
@@ -181,6 +205,14 @@ def _first(record: RunRecord, measured: Measurement, behind: Behind) -> int | No
 def _first_hours(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
     step = _first(record, measured, behind)
     return None if step is None else training_hours(record, step)
+
+
+def without(how: Derivation, made: int, runs: int) -> str:
+    """Why some of the runs have no value; empty where all have."""
+    if how.take in OVER_SEEDS or made == runs:
+        return "" if made else "a spread needs two runs"
+    done = f"reached {'/'.join(how.reaches)}" if how.reaches else "gave it"
+    return f"{made or 'none'} of {runs} runs {done}"
 
 
 def _mean(pairs: tuple[Pair, ...]) -> float:

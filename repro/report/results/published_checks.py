@@ -62,8 +62,8 @@ def cross_check(paper: "Paper", path: Path) -> None:
             for metric, rules in row.rules.items():
                 where = f"{path}: {table.id}, row {row.id}: {metric}"
                 _cross_check_same(paper, rules, where)
-                for reference in rules.derived.references if rules.derived and metric in row.values else ():
-                    _refer(paper, reference, f"{where}: derived: {'/'.join(reference)}")
+                if metric in row.values:
+                    _cross_check_derived(paper, rules, where)
     for trend in paper.trends.values():
         _cross_check_trend(trend, paper, path)
     if paper.headline and paper.headline.trend not in paper.trends:
@@ -80,6 +80,18 @@ def _cross_check_same(paper: "Paper", rules: Rules, where: str) -> None:
         raise UserError(f"{place}: the row has no number {metric!r}{nearest(metric, row.values)}")
     if row.rules[metric].same_as is not None:
         raise UserError(f"{place}: that one is the same as another; name the other")
+
+
+def _cross_check_derived(paper: "Paper", rules: Rules, where: str) -> None:
+    how = rules.derived
+    if how is None:
+        return
+    for reference in how.references:
+        _refer(paper, reference, f"{where}: derived: {'/'.join(reference)}")
+    timed = how.is_timed or paper.tables[how.of[0]].metrics[how.of[2]].rules.kind == "timed"
+    if rules.kind != ("timed" if timed else "derived"):
+        kind = "timed`, as it rests on the times of runs" if timed else "derived`"
+        raise UserError(f"{where}: derived: its class is {rules.kind}; write `class: {kind}")
 
 
 def _refer(paper: "Paper", reference: tuple[str, str, str], place: str) -> "Row":

@@ -14,6 +14,8 @@ NUMBERS = {
     "differs": "Computed from definitions, not equal within the margin.",
     "timed": "Seconds, speed or memory on our machine beside theirs; no verdict.",
     "derived": "Computed from other results: a rank, a quotient, a first step; no verdict.",
+    "no value": "To be computed from other results, which do not give it: no run reaches a value, say. The reason "
+    "stands beside it.",
     "unpublished": "We measured at the paper's scale what the paper shows without printing a number.",
     "reduced scale": "Only smaller runs exist: smaller in model, data or updates. They are not comparable with the "
     "published number and count for ordering claims only.",

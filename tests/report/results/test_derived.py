@@ -1,5 +1,7 @@
 """Numbers that are derived from the records behind others."""
 
+import re
+
 import pytest
 
 from repro.errors import UserError
@@ -60,15 +62,58 @@ def test_the_hours_of_training_follow_from_tokens_and_speeds(house):
         ("{of: 'table1/{row}/bleu', take: training_speed, per: devices}", [pytest.approx(16.0)] * 3),
         ("{of: 'table1/{row}/bleu', take: first, reaches: table1/small/bleu, per: 25}", [2.0] * 3),
         ("{of: 'table1/{row}/bleu', take: first_hours, reaches: table1/small/bleu}", [pytest.approx(0.1)] * 3),
-        ("{of: 'table1/{row}/bleu', take: first, reaches: table1/big/bleu}", []),
     ],
 )  # fmt: skip
 def test_what_is_taken(house, how, values):
-    publish(house, how)
+    kind = "timed" if re.search("take: (hours|step_time|training_speed|first_hours)", how) else "derived"
+    publish(house, how, kind)
     run(house, base=[27.0, 28.0, 30.0], big=[29.0, 30.0, 31.0], small=[26.0, 27.0, 28.0])
     entry, cell = derived()
     assert [m.value for _, m in cell.sample.measured] == values
-    assert entry.verdict == ("timed" if values else "not run")
+    assert entry.verdict == kind
+
+
+def test_a_value_that_no_run_reaches_is_not_called_a_missing_run(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: first, reaches: table1/big/bleu}", "derived")
+    run(house, base=[27.0, 28.0, 30.0])
+    assert derived()[0].verdict == "not run", "there is nothing to reach yet"
+    run(house, big=[29.0, 30.0, 31.0])
+    entry, cell = derived()
+    assert (entry.verdict, cell.why) == ("no value", "none of 3 runs reached table1/big/bleu")
+
+
+def test_runs_that_do_not_reach_a_value_are_told(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: first, reaches: table1/big/bleu}", "derived")
+    run(house, big=[28.9, 29.0, 29.1])
+    name = house.recipe("base")
+    for seed, best in ((1, 29.0), (2, 30.0), (3, 28.0)):
+        house.record(name, seed, best, curves=CURVES | {"val/bleu": [[25, 10.0], [50 * seed, best]]})
+    entry, cell = derived()
+    assert [m.value for _, m in cell.sample.measured] == [50.0, 100.0]
+    assert (entry.verdict, cell.notes) == ("derived", ("2 of 3 runs reached table1/big/bleu",))
+
+
+def test_records_without_speeds_give_no_time(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: hours}")
+    house.run(house.recipe("base"), [27.0, 28.0, 30.0])
+    entry, cell = derived()
+    assert (entry.verdict, cell.why) == ("no value", "none of 3 runs gave it")
+
+
+def test_a_quotient_by_nothing_has_no_value(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: score, over: table1/big/bleu}", "derived")
+    run(house, base=[27.0, 28.0, 30.0], big=[0.0, 0.0, 0.0])
+    assert derived()[0].verdict == "no value"
+
+
+def test_rows_within_the_margin_have_one_rank_and_all_rows_are_needed(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: rank}", "derived")
+    run(house, base=[28.0] * 3)
+    assert derived()[0].verdict == "not run", "the rank of big is published too"
+    run(house, big=[28.5] * 3)  # the margin is 0.5
+    assert derived()[1].estimate.mean == 1.0
+    house.record("toy/big", 4, 34.0)
+    assert (derived()[1].estimate.mean, derived("big")[1].estimate.mean) == (2.0, 1.0)
 
 
 def test_the_speed_of_the_evaluation_that_gave_the_number(house):
@@ -127,6 +172,10 @@ def test_a_claim_may_rest_on_derived_numbers(house):
         ("{of: table1/base/bleu, take: first}", "`reaches` goes with first"),
         ("{of: table1/base/bleu, take: hours, reaches: table1/base/bleu}", "`reaches` goes with first"),
         ("{of: table1/base/bleu, take: hours, per: 0}", "per is 0"),
+        ("{of: table1/base/bleu, take: spread, per: 2}", "`per` divides nothing of a spread"),
+        ("{of: table1/base/bleu, take: speed, over: table1/big/bleu}", "`over` divides score, hours"),
+        ("{of: table1/base/bleu, take: rank, over: table1/big/bleu}", "`over` divides score, hours"),
+        ("{of: table1/base/bleu, take: spread}", "write `class: derived`"),
         ("{of: table1/bas/bleu, take: hours}", "no row 'bas' in table1; nearest: base"),
         ("{of: table1/base/bleu, take: hours, over: table1/base/blue}", "no metric 'blue' in table1"),
         ("hours", "derived 'hours': write {of"),
@@ -138,6 +187,16 @@ def test_refused(house, how, said):
         compare()
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind", ["derived", "trained, margin: {size: 1%, set: '2026-01-01', reason: speeds}"]
+)
+@pytest.mark.parametrize("take", ["hours", "first_hours, reaches: table1/big/bleu, over: table1/big/bleu"])
+def test_times_of_different_runs_are_never_judged(house, take, kind):
+    publish(house, f"{{of: table1/base/bleu, take: {take}}}", kind)
+    with pytest.raises(UserError, match="write `class: timed`, as it rests on the times of runs"):
+        compare()
 
 
 def test_nothing_declared_is_nothing():
