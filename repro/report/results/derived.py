@@ -11,14 +11,15 @@ reference is the row's own id. ``take`` is, for the runs that ``of`` is measured
 ``speed``
     Tokens per second of the evaluation that gave the number.
 ``first``, ``first_hours``
-    The first update, or the hours of training until it, at which the validation score is at least as good as the mean
-    of ``reaches``; a seed that never is so has none.
+    The first update, or the hours of training until it, at which the validation score is at least as good as the best
+    one of the runs behind ``reaches`` (their mean); a seed that never is so has none. Test scores play no part.
 
 ``over`` divides a score by the mean of another number, and hours by the mean hours of the runs behind it. ``per``
 divides by a number, or by the ``devices`` of the run. Everything is computed within one scale. What rests on the time
 of runs is ``timed``: only turns within one job may be judged, and those are measured by a recipe.
 """
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -197,9 +198,21 @@ def _speed(record: RunRecord, measured: Measurement, behind: Behind) -> float | 
 
 
 def _first(record: RunRecord, measured: Measurement, behind: Behind) -> int | None:
-    curve, wanted = record.curves.get("val/" + measured.name.partition("/")[2], ()), _mean(behind.reaches)
-    good = (step for step, value in curve if value is not None and behind.sign * (value - wanted) >= 0)
+    bests = [_best(other, measured, behind.sign) for other, _ in behind.reaches]
+    known = [best for best in bests if best is not None]
+    wanted = statistics.fmean(known) if known else math.inf * behind.sign
+    good = (step for step, value in _validation(record, measured) if behind.sign * (value - wanted) >= 0)
     return next(good, None)
+
+
+def _best(record: RunRecord, measured: Measurement, sign: int) -> float | None:
+    return max((value for _, value in _validation(record, measured)), key=lambda v: sign * v, default=None)
+
+
+def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, float]]:
+    """The curve of a measured number on the validation split."""
+    curve = record.curves.get("val/" + measured.name.partition("/")[2], ())
+    return [(step, value) for step, value in curve if value is not None]
 
 
 def _first_hours(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
@@ -211,7 +224,7 @@ def without(how: Derivation, made: int, runs: int) -> str:
     """Why some of the runs have no value; empty where all have."""
     if how.take in OVER_SEEDS or made == runs:
         return "" if made else "a spread needs two runs"
-    done = f"reached {'/'.join(how.reaches)}" if how.reaches else "gave it"
+    done = f"had a validation score that reaches {'/'.join(how.reaches)}" if how.reaches else "gave it"
     return f"{made or 'none'} of {runs} runs {done}"
 
 

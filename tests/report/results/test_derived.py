@@ -35,8 +35,12 @@ def derived(row="base", paper="toy"):
 
 
 def run(house, **rows):
+    """Records whose scores on validation are those of the test, but for base's, which has a curve."""
     for row, values in rows.items():
-        house.run(house.recipe(row), values, curves=CURVES, tokens=7200)
+        name = house.recipe(row)
+        for seed, value in enumerate(values, 1):
+            curves = CURVES if row == "base" else CURVES | {"val/bleu": [[50, value]]}
+            house.record(name, seed, value, curves=curves, tokens=7200)
 
 
 def test_the_hours_of_training_follow_from_tokens_and_speeds(house):
@@ -79,7 +83,10 @@ def test_a_value_that_no_run_reaches_is_not_called_a_missing_run(house):
     assert derived()[0].verdict == "not run", "there is nothing to reach yet"
     run(house, big=[29.0, 30.0, 31.0])
     entry, cell = derived()
-    assert (entry.verdict, cell.why) == ("no value", "none of 3 runs reached table1/big/bleu")
+    assert (entry.verdict, cell.why) == (
+        "no value",
+        "none of 3 runs had a validation score that reaches table1/big/bleu",
+    )
 
 
 def test_runs_that_do_not_reach_a_value_are_told(house):
@@ -90,7 +97,19 @@ def test_runs_that_do_not_reach_a_value_are_told(house):
         house.record(name, seed, best, curves=CURVES | {"val/bleu": [[25, 10.0], [50 * seed, best]]})
     entry, cell = derived()
     assert [m.value for _, m in cell.sample.measured] == [50.0, 100.0]
-    assert (entry.verdict, cell.notes) == ("derived", ("2 of 3 runs reached table1/big/bleu",))
+    assert (entry.verdict, cell.notes) == (
+        "derived",
+        ("2 of 3 runs had a validation score that reaches table1/big/bleu",),
+    )
+
+
+def test_what_is_to_be_reached_is_a_score_on_validation(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: first, reaches: table1/big/bleu}", "derived")
+    run(house, base=[27.0, 28.0, 30.0])
+    name = house.recipe("big")
+    for seed, best in ((1, 26.0), (2, 28.0)):
+        house.record(name, seed, 99.0, curves={"val/bleu": [[10, 1.0], [20, best], [30, None], [40, 20.0]]})
+    assert [m.value for _, m in derived()[1].sample.measured] == [50.0] * 3
 
 
 def test_records_without_speeds_give_no_time(house):
