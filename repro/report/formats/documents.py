@@ -163,6 +163,10 @@ def _reduced(comparison: Comparison, paper: Paper) -> Document:
             value = text.plus_minus(best) + (f" ({'; '.join(marks)})" if marks else "")
             labels = (experiment, scale, m.name, value, str(best.n), m.unit, m.split)
             rows.append((*labels, text.mapping(shared_protocol(group))))
+        for group in comparison.derived(experiment, scale):
+            m = group[0][1]
+            value = text.plus_minus(estimate([m.value for _, m in group]))
+            rows.append((experiment, scale, m.name, value, str(len(group)), m.unit, m.split, "derived"))
         if weak:
             notes.append(f"{experiment} at scale {scale}: {'; '.join(weak)}.")
     if not rows:

@@ -38,6 +38,18 @@ class Comparison:
         entry = self.entries.get((paper.key, *reference))
         return entry.cells if entry else []
 
+    def derived(self, experiment: str, scale: str) -> list[list[Pair]]:
+        """The numbers that are derived from an experiment's runs at a scale; of those alike only one."""
+        cells = (cell for entry in self.entries.values() for cell in entry.cells)
+        found = [
+            c.sample.measured
+            for c in cells
+            if c.goal.measured == DERIVED
+            and c.estimate
+            and (c.goal.experiment, c.goal.scale) == (experiment, scale)
+        ]
+        return list({measured[0][1].name: list(measured) for measured in found}.values())
+
     def of(self, paper: Paper) -> list[Entry]:
         """The entries of one paper in published order."""
         return [entry for key, entry in self.entries.items() if key[0] == paper.key]

@@ -65,7 +65,7 @@ def group(material: Material, runs: Runs) -> RunsView:
         summary=_summary(runs),
         weaknesses=runs.weaknesses,
         plots=_plots(material, runs),
-        metrics=_metrics(runs),
+        metrics=_metrics(runs, material.comparison.derived(runs.experiment, runs.scale)),
         runs=grid,
         facts=shared,
         deviations=list(dict.fromkeys(d for record in runs.records for d in record.deviations)),
@@ -91,8 +91,8 @@ def _plots(material: Material, runs: Runs) -> list[Plot]:
     return [plot for plot in material.plots if plot.name == name or plot.name.startswith(starts)]
 
 
-def _metrics(runs: Runs) -> Grid | None:
-    """The numbers of the runs that count; of all, where none does."""
+def _metrics(runs: Runs, derived: list[Group]) -> Grid | None:
+    """The numbers of the runs that count, and those derived from them; of all runs, where none counts."""
     records = runs.used or runs.records
     groups = _without_repeats(measurements(records))
     if not groups:
@@ -104,16 +104,22 @@ def _metrics(runs: Runs) -> Grid | None:
     lines = [_metric(group) for group in groups]
     for line, protocol in zip(lines, protocols, strict=True):
         line["Protocol"] = ", ".join(words for words in protocol if words not in common) or text.NOTHING
+    marks = [some_seeds(group, records) for group in groups]
+    for group in derived:
+        own = {"Protocol": "derived"} | ({"By seed": text.NOTHING} if len(group) < len(records) else {})
+        lines.append(_metric(group) | own)
+        marks.append([])
     once = {t: lines[0][t] for t in MAY_BE_SHARED if all(line[t] == lines[0][t] for line in lines)}
     common_words = [f"{title.lower()}: {words}" for title, words in once.items() if words != text.NOTHING]
     common_words += [f"protocol: {', '.join(common)}"] if common else []
     titles = [t for t in lines[0] if t not in once and any(line[t] != text.NOTHING for line in lines)]
     rows = [
-        (line[titles[0]], some_seeds(group, records), [line[t] for t in titles[1:]], "")
-        for line, group in zip(lines, groups, strict=True)
+        (line[titles[0]], mark, [line[t] for t in titles[1:]], "")
+        for line, mark in zip(lines, marks, strict=True)
     ]
     name = f"Metrics of {runs.experiment} at scale {runs.scale}"
-    return Grid(name, titles, rows, f"All numbers: {'; '.join(common_words)}." if common_words else "")
+    which = "All measured numbers" if derived else "All numbers"
+    return Grid(name, titles, rows, f"{which}: {'; '.join(common_words)}." if common_words else "")
 
 
 def _without_repeats(groups: list[Group]) -> list[Group]:

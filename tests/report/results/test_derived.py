@@ -6,11 +6,14 @@ import pytest
 
 from repro.errors import UserError
 from repro.record import Measurement
+from repro.report.formats import markdown
+from repro.report.formats.documents import paper_document
 from repro.report.results.claims import claims
 from repro.report.results.compare import compare
 from repro.report.results.derived import parse_derivation, training_hours
 from repro.report.results.entries import UNEXPLAINED
 from tests.report.fakes import PUBLISHED, make_record
+from tests.report.pages import cells, group, tree_of
 
 SPEEDS = [
     [50, 10.0],
@@ -161,6 +164,25 @@ def test_a_derived_number_stands_at_the_scales_of_the_number_it_is_made_of(house
     run(house, base=[20.0, 21.0, 22.0], big=[40.0, 40.0, 40.0])
     assert derived()[0].verdict == "derived"
     assert derived()[0].ours[0].estimate.mean == pytest.approx(21 / 40)
+
+
+def test_derived_numbers_stand_with_the_runs_that_they_are_made_of(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: spread}", "derived")
+    name = house.recipe("base", scale="cpu", width=2)
+    house.recipe("base")
+    house.run(name, [20.0, 21.0, 22.0], "cpu")
+    line = "| toy/base | cpu | spread of table1/base/bleu | 1.000 | 1 | u | test | derived |"
+    comparison = compare()
+    (paper,) = comparison.papers
+    assert line in markdown.render(paper_document(comparison, paper, [])).replace("  ", " ")
+    made = group(tree_of(house), "toy/base", "cpu")
+    region = next(d for d in made.all("div", role="region") if d.get("aria-label").startswith("Metrics"))
+    head, measured, spread = (dict(enumerate(cells(row))) for row in region.all("tr"))
+    columns = {title: i for i, title in head.items()}
+    assert (measured[columns["n"]], spread[columns["n"]]) == ("3", "1")
+    assert (spread[0], spread[1]) == ("spread of table1/base/bleu", "1.000")
+    assert "1: " in measured[columns["By seed"]]
+    assert "1: " not in spread[columns["By seed"]]
 
 
 def test_without_a_recipe_there_is_nothing_to_derive_from(house):
