@@ -14,10 +14,11 @@ from repro.nested import Config, Tree, flatten
 
 TIED = {
     "width": (
-        "model.net.d_model", "model.net.body.d_model", "model.width", "model.schedule.d_model", "data.width",
+        "model.net.d_model", "model.net.body.d_model", "model.against.d_model", "model.width", "model.schedule.d_model",
+        "data.width",
     ),
     "number of updates": ("trainer.max_steps", "model.schedule.steps"),
-    "size of the vocabulary": ("model.net.vocabulary.size", "data.vocab_size"),
+    "size of the vocabulary": ("model.net.vocabulary.size", "model.against.vocabulary.size", "data.vocab_size"),
 }  # fmt: skip
 
 Pairs = Sequence[tuple[str, Tree]]
