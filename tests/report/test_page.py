@@ -217,7 +217,7 @@ def test_every_verdict_has_a_shape_of_its_own():
         ["agrees", "holds", "reproduced"],
         ["derived", "no-recipe", "timed"],  # no verdict, and no sign
         ["differs", "does-not"],
-        ["incomplete", "not-run", "out-of-reach"],
+        ["incomplete", "no-value", "not-run", "out-of-reach"],
     ]
 
 
