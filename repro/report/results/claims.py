@@ -5,10 +5,11 @@ share data, protocol, tokens and updates, unless the trend says that they vary.
 """
 
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from repro.errors import UserError, nearest
 from repro.recipe import SCALES
-from repro.report.formats.text import mapping
+from repro.report.formats import text
 from repro.report.results.compare import Comparison
 from repro.report.results.entries import DERIVED
 from repro.report.results.header import Goal, Support
@@ -123,7 +124,7 @@ def _numbers(claim: Claim) -> set[tuple[str, ...]]:
     if claim.verdict in OPEN:
         return set()
     goals = [s.sample.wanted for s in claim.standings if s.sample]
-    return {(w.experiment, w.measured, mapping(w.protocol)) for w in goals}
+    return {(w.experiment, w.measured, text.mapping(w.protocol)) for w in goals}
 
 
 def _candidates(comparison: Comparison, paper: Paper) -> dict[tuple[str, str, str], list[Goal | Support]]:
@@ -191,7 +192,15 @@ def _claim(
         units[0],
         any(comparison.headers[w.experiment, w.scale].recipe.extended for w in chosen),
     )
-    return replace(claim, verdict=verdict.word, notes=(*([verdict.why] if verdict.why else []), *notes))
+    why = [verdict.why + _missing_hours(standings, verdict.seeds)] if verdict.why else []
+    return replace(claim, verdict=verdict.word, notes=(*why, *notes))
+
+
+def _missing_hours(standings: list[Standing], seeds: int) -> str:
+    """What so many seeds a row would still take, one run after the other, at the mean time of those that ran."""
+    rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in standings if s.sample]
+    seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
+    return f" (about {text.duration(seconds)} more)" if seconds else ""
 
 
 def _usual_margin(unit: str, metric: Metric) -> Margin | None:
@@ -218,7 +227,9 @@ def _incomparable(
     measured = [pair for s in standings if s.sample for pair in s.sample.measured]
     protocols = [protocol_of(m) for _, m in measured]
     keys = dict.fromkeys(key for protocol in protocols for key in protocol)
-    shared = {key: [mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys}
+    shared = {
+        key: [text.mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys
+    }
     shared |= {
         "unit": [m.unit for _, m in measured],
         "split": [m.split for _, m in measured],

@@ -32,10 +32,15 @@ MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict, with a reason where it is not obvious."""
+    """The verdict, with a reason where it is not obvious.
+
+    Attributes:
+        seeds: of an undecided claim: how many of each row would decide it; 0 where that is not known.
+    """
 
     word: str
     why: str = ""
+    seeds: int = 0
 
 
 def judge_number(
@@ -240,7 +245,7 @@ def judge_claim(
     needed = RATE_SEEDS if unit == RATE else SEEDS
     few = [f"{name}: {len(scores)} of {needed} seeds" for name, scores in rows if len(scores) < needed]
     if few:
-        return Verdict("undecided", "; ".join(few))
+        return Verdict("undecided", "; ".join(few), needed)
     scale = margin.scaled if margin else float
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
     ties = [_is_tie(printed[i], printed[j], apart) for i, j in itertools.combinations(range(len(rows)), 2)]
@@ -251,8 +256,9 @@ def judge_claim(
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
         if unit != RATE and _order(names, more, ties, margin, sign, unit, EXTENDED_LEVEL).word != "undecided":
-            return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread")
-    return verdict
+            return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread", n)
+    why = "" if unit == RATE else f"; {MORE[-1]} seeds a row would not decide at this spread"
+    return Verdict("undecided", verdict.why + why)
 
 
 def _is_tie(first: float | None, second: float | None, apart: Margin | None) -> bool:

@@ -63,6 +63,11 @@ def test_undecided_where_nothing_is_shown(house):
     assert "big > base" in claim.notes[0]
 
 
+def test_an_undecided_claim_says_how_long_the_missing_seeds_take(house):
+    run_rows(house, big=[30.0, 30.1], base=around(28), small=around(27.9))
+    assert found("bigger-is-better").notes[0] == "big: 2 of 3 seeds (about 1 min 01 s more)"
+
+
 def test_a_claim_whose_rows_cannot_be_run_says_why(house):
     house.publish(
         PUBLISHED.replace(
