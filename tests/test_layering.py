@@ -54,7 +54,7 @@ MAY_IMPORT = {
         *BOTTOM,
     },
     "report": {"report", "contact_sheet", "verify", *BOTTOM},
-    "launch": {"launch", "source", *BOTTOM},
+    "launch": {"launch", "source", "stop", *BOTTOM},
     "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
     "doctor": {"data", "tracking", *BOTTOM},
     "cli": {

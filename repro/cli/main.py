@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from repro import __version__
 from repro.cli import (
+    campaign,
     cluster,
     context,
     dashboard,
@@ -75,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
         context,
         cluster,
         jobs,
+        campaign,
         project,
         native,
     ):

@@ -57,8 +57,22 @@ class RunSpec:
     judged: tuple[int, ...] = ()
 
 
+Recorded = frozenset[tuple[str, str, int, str]]  # experiment, scale, seed, hash of the configuration
+
+
+def recorded() -> Recorded:
+    """What has a record that saves a run: not another's, not a withdrawn one."""
+    left_out = withdrawn(*records_dirs())
+    ours = [r for r in read_records(*records_dirs()).good if not r.external and r.path not in left_out]
+    return frozenset((r.experiment, r.scale, r.seed, r.config_hash) for r in ours)
+
+
 def resolve_targets(
-    targets: Sequence[str], scale: str, seeds: SeedChoice, overrides: Overrides | None = None
+    targets: Sequence[str],
+    scale: str,
+    seeds: SeedChoice,
+    overrides: Overrides | None = None,
+    done: Recorded | None = None,
 ) -> list[RunSpec]:
     """Every run that the targets mean, each once: experiments in the order named, seeds within.
 
@@ -68,6 +82,7 @@ def resolve_targets(
             (:func:`without_scale` names them); an experiment named outright must have it.
         seeds: of each recipe: the first of its judged ones, or those named.
         overrides: settings of every run; see :func:`repro.recipe.load_recipe`.
+        done: as :func:`recorded`, which is read where it is not given.
 
     Raises:
         UserError: unknown target (nearest names offered) or scale, nothing to run at that scale, or a recipe that
@@ -84,13 +99,10 @@ def resolve_targets(
         others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
         hint = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
-    # another's record saves no run, and a withdrawn one none
-    left_out = withdrawn(*records_dirs())
-    ours = [r for r in read_records(*records_dirs()).good if not r.external and r.path not in left_out]
-    recorded = {(r.experiment, r.scale, r.seed, r.config_hash) for r in ours}
+    done = recorded() if done is None else done
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [_spec(recipe, seed, recorded, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
+    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
 
 
 def tied_settings(targets: Sequence[str], scale: str, overrides: Overrides) -> list[str]:
@@ -121,7 +133,7 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
         recipe = load_recipe(spec.start_from, spec.scale)
     except UserError as error:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
-    before = _spec(recipe, spec.seed, set(), ())
+    before = _spec(recipe, spec.seed, frozenset(), ())
     return replace(before, done=(before.run_dir / RECORD_FILE).is_file())
 
 
@@ -152,9 +164,7 @@ def named_experiments(targets: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _spec(
-    recipe: Recipe, seed: int, recorded: set[tuple[str, str, int, str]], settings: tuple[str, ...]
-) -> RunSpec:
+def _spec(recipe: Recipe, seed: int, done: Recorded, settings: tuple[str, ...]) -> RunSpec:
     data = recipe.config.get("data")
     arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
     return RunSpec(
@@ -164,7 +174,7 @@ def _spec(
         run_id=recipe.run_id(seed),
         run_dir=recipe.run_dir(seed),
         config_hash=recipe.config_hash,
-        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in recorded,
+        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
         settings=settings,
         stores=tuple(
             store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)

