@@ -103,8 +103,13 @@ def points_of(name: str, scale: str) -> list[str]:
     return [experiment for experiment, s in EVERY if experiment.partition("@")[0] == name and s == scale]
 
 
+STUDIES = {"crossover"}  # our own, of no paper: nothing is published that they could be held against
+
+
 @cache
 def published(paper: str) -> Any:
+    if paper in STUDIES:
+        return {"tables": [], "trends": []}
     return yaml.safe_load((PROJECT / "results" / "published" / f"{paper}.yaml").read_text())
 
 
@@ -160,7 +165,7 @@ def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
         control = recipe.config["title"].startswith("Control of ")
         # at a reduced scale, where all points of a grid are there, one may say that it stands for nothing
         idle = scale != "paper" and recipe.config.get("reproduces") == []
-        assert cells or recipe.config.get("supports") or control or idle, (
+        assert cells or recipe.config.get("supports") or control or idle or recipe.paper in STUDIES, (
             "reproduces a row or supports a claim"
         )
         for cell in cells:
@@ -173,6 +178,20 @@ def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
         assert recipe.config["expects"][scale]["hours"] > 0
         if scale != "paper":
             assert any("Reduced scale" in text for text in recipe.config["deviations"])
+
+
+@pytest.mark.parametrize("scale", ["paper", "small"])
+def test_mixers_are_compared_at_the_same_number_of_parameters_tokens_and_updates(scale: str) -> None:
+    from repro.experiment.parameters import count
+
+    recipes = [load_recipe(experiment, scale) for experiment in points_of("crossover/bytes", scale)]
+    totals = [count(recipe)["total"] for recipe in recipes]
+    assert len(totals) == 9
+    assert max(totals) < 1.02 * min(totals)
+    differing = {key for r in recipes[1:] for key in differing_keys(recipes[0].signature, r.signature)}
+    net = "model.init_args.net.init_args."
+    free = ("model.init_args.protocol", f"{net}blocks.mixers", f"{net}blocks.feed_forward", f"{net}positions")
+    assert {key for key in differing if not key.startswith((*free, "data.init_args.seq_len"))} == set()
 
 
 @pytest.mark.parametrize("paper", sorted(TRAINED_BASELINES))
