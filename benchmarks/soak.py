@@ -1,6 +1,6 @@
 """Short runs on a local two-node Slurm cluster under random faults, compared with undisturbed runs.
 
-    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 1500] [--seed 1]
+    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 5000] [--seed 1]
 
 Five tiny recipes (translation, two language models with memory, conversations, a classifier) are submitted with
 ``repro submit``, on one rank of one node each. Until the time is up, a fault of a random kind strikes every few
@@ -202,7 +202,7 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     seeds = f"1-{args.runs // 5}"
