@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import harness
+from benchmarks import crossover, harness
 from benchmarks.__main__ import MODULES, PRODUCTS, table, workloads
+from repro.recipe import experiments
 
 HERE = Path(harness.__file__).parent
 
@@ -51,6 +52,19 @@ def test_products_are_noted_with_their_shapes() -> None:
             torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 6))
         shapes = sorted(tuple(shape for shape, _ in pair) for pair in noted.shapes)
         assert shapes == [((2, 3, 4), (2, 4, 6)), ((8, 3), (3, 5))]
+
+
+@pytest.mark.parametrize("experiment", [e for e in experiments() if e.startswith(f"{crossover.GRID}@")])
+def test_every_mixer_of_the_study_trains_and_generates_at_a_context(experiment: str) -> None:
+    mixer = experiment.partition("@")[2]
+    torch.manual_seed(0)
+    net = crossover.network(mixer, 64)
+    turn, count = crossover.training(net, mixer, 64)
+    turn()
+    assert count == (32 if mixer in crossover.REMEMBERING else 64)
+    turn, count = crossover.generation(net, mixer, 64)
+    first, again = (crossover.nbytes(turn()) for _ in range(2))
+    assert (count, first) == (crossover.GENERATED, again)
 
 
 def test_a_code_that_is_nowhere_is_missing() -> None:

@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "tracking",
         "doctor",
         "stop",
+        "source",
         "checkpoints",
         "verify",
     }

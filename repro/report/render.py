@@ -6,6 +6,9 @@ from repro import paths
 from repro.errors import UserError
 from repro.paths import files_in, records_dirs, results_dir, results_dirs
 from repro.record import write_atomic
+from repro.report.crossover import crossover
+from repro.report.crossover import document as crossover_document
+from repro.report.crossover import picture as crossover_picture
 from repro.report.formats import latex, markdown
 from repro.report.formats.blocks import Document, Heading
 from repro.report.formats.claims_document import claims_document
@@ -65,6 +68,8 @@ def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bo
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
     files[tables / "README.md"] = markdown.render(_overview(comparison, claims)).encode()
     files[tables / "claims.md"] = markdown.render(claims_document(claims)).encode()
+    if (study := crossover(comparison)) is not None:
+        files[tables / "crossover.md"] = markdown.render(crossover_document(study)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
     files[results / "index.html"] = page.render(comparison, claims, figures, drawn).encode()
     return files
@@ -72,7 +77,9 @@ def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bo
 
 def _figures(comparison: Comparison, claims: list[Claim]) -> list[Plot]:
     """Every figure; nothing is drawn yet."""
-    return [*headlines(comparison.papers, claims), *plots(comparison, *records_dirs())]
+    study = crossover(comparison)
+    ours = [crossover_picture(study)] if study and study.cells else []
+    return [*headlines(comparison.papers, claims), *ours, *plots(comparison, *records_dirs())]
 
 
 def render_headline() -> str:

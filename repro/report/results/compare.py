@@ -73,9 +73,11 @@ class Comparison:
 
 
 def compare(paper: str | None = None) -> Comparison:
-    """Joins everything there is, of one paper or of all."""
+    """Joins everything there is, of one paper or of all papers and the suite's own studies."""
     papers = load_papers(paper)
     keys = {p.key for p in papers}
+    if paper is None:
+        keys |= {e.split("/", 1)[0] for e in experiments()}
     named = [e for e in experiments() if e.split("/", 1)[0] in keys]
     read = read_records(*records_dirs())
     records = [r for r in read.good if r.experiment.split("/", 1)[0] in keys]

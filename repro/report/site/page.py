@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from repro.recipe import SCALES
+from repro.report import crossover as study
 from repro.report.formats import text
 from repro.report.formats.claims_document import basis
 from repro.report.plots.files import size
@@ -49,9 +50,25 @@ def render(comparison: Comparison, claims: list[Claim], plots: list[Plot], drawn
         "page.html",
         overview=overview(material),
         papers=[_paper(material, paper) for paper in comparison.papers],
+        study=_study(material),
         scales=_scales(material),
         shown=_figures(material, drawn),
     )
+
+
+def _study(material: Material) -> dict[str, Any] | None:
+    """The study of all mixers, where it has records."""
+    found = study.crossover(material.comparison)
+    if found is None:
+        return None
+    return {
+        "title": study.TITLE,
+        "says": study.SAYS,
+        "measured": study.MEASURED,
+        "plot": next((plot for plot in material.plots if plot.name == study.PICTURE), None),
+        "grids": [study.scores(found), *study.costs(found)],
+        "machines": study.machines(found),
+    }
 
 
 def rendered(template: str, **values: Any) -> str:

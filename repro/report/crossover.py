@@ -1,0 +1,159 @@
+"""The study of all mixers on the same bytes: runs of ``configs/crossover`` beside measured speed and memory."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from repro.paths import results_dirs
+from repro.record import RunRecord
+from repro.report.formats import text
+from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
+from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.plot import SIDES, Plot
+from repro.report.results.compare import Comparison
+from repro.report.results.statistics import estimate
+
+GRID, SCALE = "crossover/bytes", "small"
+FILE, PICTURE = "crossover.jsonl", "crossover.svg"
+TITLE = "Which mixer when"
+SEGMENTS, NEAR = "test/bpb", "test/bpb_near"
+SAYS = (
+    "A study of this suite, of no paper: language models of the bytes of WikiText-2 that differ in their mixers alone. "
+    "All have the same number of parameters within 2 %, the same tokens, updates, optimiser and schedule, and a "
+    "context of 256 bytes; the continuous memory holds all older bytes besides. Bits per byte are of the test text: "
+    "with a nearly full context before every byte, and in inputs as trained on. Means over seeds with their 95 % "
+    "intervals."
+)
+MEASURED = (
+    "Speed and memory are of the same models with random weights, one row. Training is a forward and a backward pass, "
+    "and its memory the most beyond the model's; generation is byte by byte behind a context, and its memory that of "
+    "the state."
+)
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """The study's runs by mixer, and what was measured of each at several contexts.
+
+    Attributes:
+        runs: judged runs of each mixer, in the order of the recipe.
+        cells: lines of ``crossover.jsonl``.
+    """
+
+    runs: dict[str, tuple[RunRecord, ...]]
+    cells: list[dict[str, Any]]
+
+    @property
+    def contexts(self) -> list[int]:
+        """The contexts that were measured, shortest first."""
+        return sorted({cell["context"] for cell in self.cells})
+
+    def measured(self, mixer: str, context: int, what: str, key: str) -> float | None:
+        """One number of ``crossover.jsonl``; None where it is not there."""
+        wanted = (mixer, context, what)
+        found = (c[key] for c in self.cells if (c["mixer"], c["context"], c["what"]) == wanted)
+        return next(found, None)
+
+    def bits(self, mixer: str, name: str) -> list[float]:
+        """A score of each run of a mixer."""
+        measured = (record.metric(name) for record in self.runs[mixer])
+        return [one.value for one in measured if one is not None]
+
+
+def crossover(comparison: Comparison) -> Crossover | None:
+    """The study; None without records."""
+    chosen = {
+        name.partition("@")[2]: selection.used
+        for (name, scale), selection in comparison.selections.items()
+        if name.startswith(f"{GRID}@") and scale == SCALE and selection.used
+    }
+    return Crossover(chosen, _cells()) if chosen else None
+
+
+def _cells() -> list[dict[str, Any]]:
+    path = next((found for folder in results_dirs() if (found := folder / FILE).is_file()), None)
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path else []
+
+
+def document(study: Crossover) -> Document:
+    """``crossover.md``: scores, speeds, memory, and the picture."""
+    found: Document = [Heading(1, TITLE), Paragraph(SAYS), scores(study)]
+    if study.cells:
+        found.append(Paragraph(MEASURED))
+        found.extend(costs(study))
+        found.extend((Bullets(machines(study)), Figure(PICTURE, TITLE)))
+    return found
+
+
+def scores(study: Crossover) -> Grid:
+    """Bits per byte of each mixer, best first, with the time of its runs."""
+    best = {mixer: estimate(study.bits(mixer, NEAR)).mean for mixer in study.runs}
+    rows = []
+    for mixer in sorted(study.runs, key=lambda name: best[name]):
+        records = study.runs[mixer]
+        near, segments = (text.plus_minus(estimate(study.bits(mixer, name))) for name in (NEAR, SEGMENTS))
+        minutes = text.duration(sum(record.wall_seconds for record in records) / len(records))
+        rows.append((mixer, near, segments, str(len(records)), text.count(records[0].parameters), minutes))
+    header = ("Mixer", "Bits per byte", "In inputs as trained on", "n", "Parameters", "Time of a run")
+    return Grid(header, tuple(rows), frozenset(range(1, len(header))))
+
+
+COSTS = {
+    "Training, bytes/s": ("training", "tokens_per_s"),
+    "Training, MiB": ("training", "mib"),
+    "Generation, bytes/s": ("generation", "tokens_per_s"),
+    "State of generation, MiB": ("generation", "mib"),
+}
+
+
+def costs(study: Crossover) -> list[Grid]:
+    """A table of each cost: mixers by context."""
+    mixers = list(dict.fromkeys(cell["mixer"] for cell in study.cells))
+    grids = []
+    for title, (what, key) in COSTS.items():
+        rows = tuple(
+            (mixer, *(_three(study.measured(mixer, c, what, key)) for c in study.contexts))
+            for mixer in mixers
+        )
+        header = (title, *(f"{context:,}" for context in study.contexts))
+        grids.append(Grid(header, rows, frozenset(range(1, len(header)))))
+    return grids
+
+
+def _three(value: float | None) -> str:
+    """Three digits."""
+    return text.NOTHING if value is None else f"{float(f'{value:.3g}'):,.15g}"
+
+
+def machines(study: Crossover) -> tuple[str, ...]:
+    """Where and when speed and memory were measured; cells whose machine was not quiet."""
+    told = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
+    busy = sum(not cell["quiet"] for cell in study.cells)
+    return (
+        *told,
+        *([f"others used the machine during {busy} of {len(study.cells)} measurements"] if busy else []),
+    )
+
+
+def picture(study: Crossover) -> Plot:
+    """Bits per byte against the speed of training, then each cost against the context."""
+    mixers = list(study.runs)
+    points = [
+        Line(look, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
+        for look, mixer in enumerate(mixers)
+        if study.contexts and (speed := study.measured(mixer, study.contexts[0], "training", "tokens_per_s"))
+    ]
+    first = f"{study.contexts[0]:,}" if study.contexts else ""
+    panels = [
+        Panel(
+            f"training, bytes/s at a context of {first}", "bits per byte", points, settings=True, log_x=True
+        )
+    ]
+    for title, (what, key) in COSTS.items():
+        lines = [
+            Line(look, [(c, study.measured(mixer, c, what, key)) for c in study.contexts])
+            for look, mixer in enumerate(mixers)
+        ]
+        panels.append(Panel("context, bytes", title, lines, settings=True, log_x=True, log_y=True))
+    caption = "mixers by bits per byte, speed and memory"
+    return Plot(PICTURE, SIDES, caption, Chart(TITLE, mixers, panels))
