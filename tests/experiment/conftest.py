@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.experiment.meta_recipes import write_sizes
 from tests.experiment.runner import Forks, Runner
 from tests.workshop import BITS, STICKY, STREAM, TALK
+
+
+@pytest.fixture(scope="session")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder for :func:`tests.experiment.meta_recipes.small`."""
+    folder = tmp_path_factory.mktemp("sizes")
+    write_sizes(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

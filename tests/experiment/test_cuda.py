@@ -12,7 +12,7 @@ from repro.batches import Batch
 from repro.experiment.build import Parts
 from repro.recipe import Recipe
 from tests.experiment import meta_recipes
-from tests.experiment.meta_recipes import small, training_batches, write_sizes
+from tests.experiment.meta_recipes import small, training_batches
 from tests.experiment.test_meta import SHAPES, built
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -20,13 +20,6 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 TOLERANCE = 1e-4
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture(scope="module")
-def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sizes")
-    write_sizes(folder)
-    return folder
 
 
 @pytest.fixture(params=SHAPES, ids=[f"{'-'.join(alike[0])}-{len(alike)}" for alike in SHAPES])

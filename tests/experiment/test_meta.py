@@ -22,7 +22,7 @@ from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.costs.measuring import Measuring
 from repro.tasks.language_model import protocol_of
 from repro.tasks.optim.profiling import first_batch
-from tests.experiment.meta_recipes import CPU, one_of_each, small, stream, training_batches, write_sizes
+from tests.experiment.meta_recipes import CPU, one_of_each, small, stream, training_batches
 from tests.meta import FAILURES, FAULTS, META, OneDevice, answers, ctc_backward
 from tests.workshop import PROJECT
 
@@ -67,13 +67,6 @@ def shapes() -> list[list[tuple[str, str]]]:
 
 EVERY = every_run()
 SHAPES = shapes()
-
-
-@pytest.fixture(scope="module")
-def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sizes")
-    write_sizes(folder)
-    return folder
 
 
 @pytest.fixture(autouse=True)
