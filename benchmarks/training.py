@@ -1,7 +1,8 @@
 """A training step (forward, loss, backward; no optimiser) and a forward pass of the base Transformer.
 
 8 pairs of 48 tokens, vocabulary 32,768, label smoothing 0.1; a step has dropout 0.1, a forward pass none and no
-gradient. Equal weights: the losses of the forward passes must agree.
+gradient. Equal weights: the losses of the forward passes must agree. Then the loss of 2,048 tokens alone with its
+gradients, all logits at once and in chunks.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import translators
 from benchmarks.harness import Workload
-from benchmarks.translators import BOS, LENGTH, VOCAB
+from benchmarks.translators import BOS, LENGTH, VOCAB, WIDTH
+from repro.nn import Vocabulary
 
-BATCH, SMOOTHING = 8, 0.1
+BATCH, SMOOTHING, TOKENS = 8, 0.1, 2048
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -67,10 +69,28 @@ def side(name: str, learn: bool) -> tuple[Callable[[], None], Callable[[None], A
     return partial(model.zero_grad, set_to_none=True), run
 
 
+def loss_alone(chunk: int | None) -> Callable[[], Any]:
+    """Losses over the vocabulary, and gradients of hidden states and weights."""
+    vocabulary, draw = Vocabulary(WIDTH, WIDTH, VOCAB, loss_chunk=chunk), torch.Generator().manual_seed(1)
+    hidden = torch.randn(TOKENS, WIDTH, generator=draw, requires_grad=True)
+    targets, weight = torch.randint(VOCAB, (TOKENS,), generator=draw), vocabulary.embedding.table.weight
+
+    def run() -> list[Tensor]:
+        nll = vocabulary.nll(hidden, targets)
+        return [nll, *torch.autograd.grad(nll.sum(), [hidden, weight])]
+
+    return run
+
+
 NAMES = ("ours", "torch.nn", "Marian", "fairseq")
 WORKLOADS = [
     Workload("base Transformer, training step", {n: partial(side, n, True) for n in NAMES}, turns=7),
     Workload(
         "base Transformer, forward", {n: partial(side, n, False) for n in NAMES}, tolerance=1e-4, turns=7
+    ),
+    Workload(
+        "loss over 32,768 tokens, with gradients",
+        {"ours": partial(loss_alone, None), "loss_chunk 256": partial(loss_alone, 256)},
+        tolerance=1e-4,
     ),
 ]
