@@ -28,7 +28,7 @@ HEADER = (
 )  # fmt: skip
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
-SECTIONS = ("trainer", "model", "data", "checkpoints", "stop")
+SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile")
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
@@ -67,8 +67,11 @@ class Recipe:
 
     @property
     def sections(self) -> Config:
-        """What is run: trainer, model, data, checkpoints, stop."""
-        return {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
+        """What is run: trainer, model, data, checkpoints, stop, compile."""
+        given = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
+        if given.get("compile") is False:  # as if it were absent, in the hash too
+            del given["compile"]
+        return given
 
     @property
     def signature(self) -> Config:

@@ -81,6 +81,8 @@ data:
 checkpoints: {every_steps: 1, average_last: 2}
 """
 
+COMPILED = "transformer-xl/compiled"
+
 STICKY = "infinity-former/sticky"
 _SHORT = "{class_path: repro.nn.RelativeAttention, init_args: {n_heads: 2, mem_len: 4, dropout: 0.1}}"
 _SIGNAL = "{basis: 8, widths: [0.05, 0.1], samples: 6, bins: 7, ridge: 0.3, kl_weight: 0.01}"
@@ -222,7 +224,8 @@ class Workshop:
         return path
 
     def stream(self) -> str:
-        """Writes the recipe of the language model; returns its name."""
+        """Writes the recipe of the language model, and that with ``compile``; returns the name of the first."""
+        self._write(COMPILED, f"{STREAM_RECIPE}compile: true\n")
         return self._write(STREAM, STREAM_RECIPE)
 
     def sticky(self) -> str:

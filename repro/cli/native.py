@@ -76,6 +76,7 @@ def _run(arguments: list[str]) -> None:
 
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, check_makers, check_together, explain
+    from repro.experiment.compiling import compile_training, require_compilable
     from repro.tasks import Task
     from repro.training.callbacks import Curves
     from repro.training.progress import Progress
@@ -84,6 +85,7 @@ def _run(arguments: list[str]) -> None:
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
             for key in HEADER:  # headers of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
+            parser.add_argument("--compile", type=bool, default=False)
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
 
         def instantiate_classes(self) -> None:
@@ -91,6 +93,9 @@ def _run(arguments: list[str]) -> None:
                 super().instantiate_classes()
                 check_makers(self.model)
                 check_together(self.model, self.datamodule)
+                if self.config[self.subcommand].compile:
+                    require_compilable(self.model)
+                    compile_training(self.model)
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 

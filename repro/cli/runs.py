@@ -86,7 +86,8 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
     pairs = []
     words = iter(extras)
     for word in words:
-        if not word.startswith("--") or "." not in word:
+        section = word.partition("=")[0] == "--compile"  # the only one without keys
+        if not word.startswith("--") or not (section or "." in word):
             close = nearest(word, options) if word.startswith("--") else ""
             raise UserError(
                 f"unknown argument {word!r}{close}; a key of the recipe is given in full, like --trainer.max_steps 10; "

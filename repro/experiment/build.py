@@ -13,6 +13,7 @@ from lightning.pytorch import Trainer
 from repro.data.core.datamodule import DataModule
 from repro.data.core.examples import ExampleData
 from repro.errors import UserError
+from repro.experiment.compiling import require_compilable
 from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.positions.positions import longest_window
@@ -27,13 +28,17 @@ AnyTask = Task[Any]
 
 @dataclass
 class Parts:
-    """The objects of a recipe; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`."""
+    """The objects of a recipe; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`.
+
+    ``compile``: whether training is to be compiled (:func:`repro.experiment.compiling.compile_training`).
+    """
 
     task: AnyTask
     data: DataModule
     trainer: dict[str, Any]
     checkpoints: Checkpoints | None
     stop: StopRule | None
+    compile: bool = False
 
 
 def restrict_imports() -> None:
@@ -54,7 +59,12 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
     built = _instantiate(recipe, recipe.sections, meta)
     trainer = built.get("trainer") or Namespace()
     return Parts(
-        built["model"], built["data"], trainer.as_dict(), built.get("checkpoints"), built.get("stop")
+        built["model"],
+        built["data"],
+        trainer.as_dict(),
+        built.get("checkpoints"),
+        built.get("stop"),
+        bool(built.get("compile")),
     )
 
 
@@ -73,6 +83,8 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
         with torch.device("meta") if meta else contextlib.nullcontext():
             built = parser.instantiate(config)
         check_makers(built["model"])
+        if built.get("compile"):
+            require_compilable(built["model"])
         if "data" in built:
             check_together(built["model"], built["data"])
     except (ValueError, TypeError) as error:
@@ -152,6 +164,8 @@ def _parser(sections: Config) -> ArgumentParser:
         parser.add_subclass_arguments(DataModule, "data", required=True)
     if "checkpoints" in sections:
         parser.add_class_arguments(Checkpoints, "checkpoints")
+    if "compile" in sections:
+        parser.add_argument("--compile", type=bool)
     if "stop" in sections:
         parser.add_class_arguments(StopRule, "stop")
     return parser

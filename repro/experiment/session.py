@@ -10,6 +10,7 @@ from repro.checkpoints import DurableIO
 from repro.errors import EXIT_FAILED
 from repro.experiment import facts
 from repro.experiment.build import Parts, build
+from repro.experiment.compiling import compile_training
 from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
@@ -75,6 +76,8 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     """
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)
+    if parts.compile:
+        compile_training(parts.task)
     plan = parts.checkpoints or Checkpoints(every_steps=1000)
     folder = recipe.run_dir(seed)
     parts.data.seed = seed

@@ -7,7 +7,7 @@ import pytest
 
 from tests.experiment.meta_recipes import write_sizes
 from tests.experiment.runner import Forks, Runner
-from tests.workshop import BITS, STICKY, STREAM, TALK
+from tests.workshop import BITS, COMPILED, STICKY, STREAM, TALK
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +34,12 @@ def runner(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: 
 def streams(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
     """The same for a language model with a memory."""
     return Runner(forks, tmp_path_factory.mktemp("streams"), small_store, STREAM)
+
+
+@pytest.fixture(scope="session")
+def compiled(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
+    """The same for that model with ``compile``."""
+    return Runner(forks, tmp_path_factory.mktemp("compiled"), small_store, COMPILED)
 
 
 @pytest.fixture(scope="session")

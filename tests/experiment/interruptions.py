@@ -12,7 +12,7 @@ from repro import checkpoints
 from repro.experiment import session
 from repro.experiment.run import run
 from repro.recipe import load_recipe
-from tests.workshop import BITS, STICKY, STREAM, TALK, TINY
+from tests.workshop import BITS, COMPILED, STICKY, STREAM, TALK, TINY
 
 EPOCH = 7  # updates in an epoch of the recipes below
 SETTINGS = {
@@ -23,6 +23,7 @@ SETTINGS = {
 RECIPES: dict[str, dict[str, Any]] = {
     TINY: {"data.batch_tokens": 1200, "data.eval_batch_tokens": 200},
     STREAM: {},
+    COMPILED: {},
     STICKY: {},
     TALK: {},
     BITS: {},

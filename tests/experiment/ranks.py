@@ -13,19 +13,20 @@ from repro.experiment.run import part
 from repro.experiment.session import prepare
 from repro.experiment.trainer import quiet
 from repro.recipe import Recipe, load_recipe
-from tests.workshop import BITS, STICKY, STREAM, TALK, TINY
+from tests.workshop import BITS, COMPILED, STICKY, STREAM, TALK, TINY
 
 STEPS = 20
 _SUMS = {"model.net.dropout": 0.0, "model.net.blocks.sublayer.dropout": 0.0}
 NO_DROPOUT = {
     TINY: _SUMS,
     STREAM: _SUMS | {"model.net.blocks.mixers.0.dropout": 0.0},
+    COMPILED: _SUMS | {"model.net.blocks.mixers.0.dropout": 0.0},
     STICKY: _SUMS | {"model.net.blocks.mixers.0.short_term.dropout": 0.0},
     TALK: _SUMS | {"model.net.blocks.mixers.0.short_term.dropout": 0.0},
     BITS: {"model.net.input.dropout": 0.0, "model.net.body.dropout": 0.0},
 }
 # Of plain SGD: Adam would hide a wrong factor, as its steps do not depend on the scale of the gradients.
-RATE = {TINY: 1.0, STREAM: 0.3, STICKY: 0.3, TALK: 0.3, BITS: 0.3}
+RATE = {TINY: 1.0, STREAM: 0.3, COMPILED: 0.3, STICKY: 0.3, TALK: 0.3, BITS: 0.3}
 
 
 def recipe(experiment: str, world: int, micro_batches: int, budget: int) -> Recipe:

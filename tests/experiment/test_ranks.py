@@ -11,7 +11,7 @@ import pytest
 
 from repro.paths import PROJECT
 from tests.experiment.runner import Forks, said
-from tests.workshop import BITS, STICKY, STREAM, TALK, TINY, Workshop, make_workshop
+from tests.workshop import BITS, COMPILED, STICKY, STREAM, TALK, TINY, Workshop, make_workshop
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("ranks.py")
@@ -121,6 +121,13 @@ def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
     for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
         assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
+
+
+def test_compiled_ranks_follow_an_eager_process(launch: Launcher) -> None:
+    whole, compiled = launch.trained(1, experiment=STREAM), launch("train", 2, experiment=COMPILED)
+    assert [value for _, value in compiled["loss"]] == pytest.approx(
+        [value for _, value in whole["loss"]], rel=1e-5
+    )
 
 
 def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launcher) -> None:

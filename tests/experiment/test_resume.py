@@ -90,6 +90,12 @@ def test_memories_survive_an_interruption(
     assert float(memory.abs().max()) > 0.1
 
 
+def test_compiled_training_goes_on(compiled: Runner, streams: Runner, tmp_path: Path) -> None:
+    check(compiled, tmp_path, 1, 0, [(POINTS[5], "SIGUSR1")])
+    names = [run.whole(1).checkpoint["state_dict"].keys() for run in (compiled, streams)]
+    assert names[0] == names[1]
+
+
 # A sticky continuous memory: what it draws follows from a counter that is carried, too.
 STICKY = [
     (POINTS[5], 2, 0, "SIGUSR1"),

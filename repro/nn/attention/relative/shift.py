@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from repro.nn.attention.relative.traced import attend_traced
 from repro.nn.autograd import Context
 
 # Rows of a tile, and scores of a tile: measured on 2 cores with 1 MiB of cache each; a GPU wants few, large products.
@@ -69,6 +70,8 @@ def attend_by_distance(
         ``(H, B, T, E)``.
     """
     x = _Inputs(*(t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)))
+    if torch.compiler.is_compiling():
+        return attend_traced(*x, sight.attention_mask, sight.window, scale, dropout)
     if torch.is_grad_enabled() and any(t.requires_grad for t in x):
         return _Shifted.apply(*x, sight, scale, dropout)
     if dropout or query.device.type != "cpu":
