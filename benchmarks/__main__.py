@@ -25,7 +25,8 @@ from benchmarks.harness import PRODUCTS, Workload, measure, work
 
 HERE = Path(__file__).resolve().parent
 MODULES = (
-    "training", "decoding", "memory", "infused", "frozen", "linear", "lsh", "reversible", "continuous", "running",
+    "training", "compiled", "decoding", "memory", "infused", "frozen", "linear", "lsh", "reversible", "continuous",
+    "running",
 )  # fmt: skip
 PEERS = ("torch", "transformers", "x-transformers", "reformer-pytorch", "linear-attention-transformer")
 MARKS = "<!-- table: python -m benchmarks --write -->\n", "<!-- end of table -->\n"

@@ -28,10 +28,12 @@ OPTIONS: dict[str, Any] = {
 
 
 class Ours:
-    """This library, with the official code's weights where that is there."""
+    """This library, with the official code's weights where that is there and sizes are not ``other`` ones."""
 
-    def __init__(self) -> None:
-        self.model: Any = golden_relative.build(OPTIONS).float()
+    def __init__(self, **other: Any) -> None:
+        self.model: Any = golden_relative.build(OPTIONS | other).float()
+        if other:
+            return
         try:
             theirs = {name: value.detach() for name, value in Official().model.named_parameters()}
             golden_adaptive.fill(self.model, golden_relative.ours(theirs, {}))
@@ -102,8 +104,12 @@ SIDES: dict[str, Callable[[], Any]] = {
 
 
 def turn(name: str, learn: bool, tokens: int) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """One side's turn."""
+    return turn_of(SIDES[name](), learn, tokens)
+
+
+def turn_of(side: Any, learn: bool, tokens: int) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     """A segment behind a full memory, or single tokens of it."""
-    side = SIDES[name]()
     side.model.train(learn)
     draw = torch.Generator().manual_seed(1)
     ids = torch.randint(VOCAB, (BATCH, 2 * LENGTH + 1), generator=draw)

@@ -27,7 +27,7 @@ WIDTH, D_FF, HEADS, LAYERS, VOCAB, LENGTH = 512, 2048, 8, 6, 32_768, 48
 PAD, BOS, EOS = 1, 0, 2  # as in fairseq
 
 
-def ours(dropout: float) -> EncoderDecoder:
+def ours(dropout: float, layers: int = LAYERS) -> EncoderDecoder:
     """The model as the recipes build it, with fairseq's positions and torch's epsilon."""
     torch.manual_seed(0)
     blocks = Blocks(
@@ -37,7 +37,7 @@ def ours(dropout: float) -> EncoderDecoder:
         sublayer=partial(PostNorm, dropout=dropout, eps=1e-5),
     )
     positions = partial(Added, table=partial(SplitSinusoids, first=PAD + 1))
-    return EncoderDecoder(WIDTH, LAYERS, LAYERS, partial(Vocabulary, size=VOCAB), blocks, positions, dropout)
+    return EncoderDecoder(WIDTH, layers, layers, partial(Vocabulary, size=VOCAB), blocks, positions, dropout)
 
 
 def _parts(name: str, body: Any) -> dict[str, tuple[Tensor, Tensor]]:
