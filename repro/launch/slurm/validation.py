@@ -24,7 +24,7 @@ MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/+-]*")
 FOLDER = re.compile(r"/[A-Za-z0-9._@/+=,:~-]*")
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._@/+:#-]*")
 MOUNT = re.compile(r"/[A-Za-z0-9._@/+=~-]*:/[A-Za-z0-9._@/+=~-]*(:[a-z+]+)?")
-SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")
+SETTING = re.compile(r"compile|[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")  # one section has no keys
 REMARK = re.compile(r"[\w .,:;+=/@()!?-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM

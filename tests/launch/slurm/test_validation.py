@@ -18,6 +18,10 @@ VALUES = [
 ]  # fmt: skip
 
 
+def test_compile_is_a_setting_without_keys() -> None:
+    assert validation.setting("compile", True) == "--compile=true"
+
+
 @pytest.mark.parametrize("value", [*VALUES, *HOSTILE], ids=repr)
 def test_a_setting_keeps_its_value_and_type(value: Any) -> None:
     word = validation.setting("model.x", value)
