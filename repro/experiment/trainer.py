@@ -30,6 +30,7 @@ HARMLESS = (
     ".*functools.lru_cache.*",  # tables of positions, which compiled layers make anew
     ".*sync_dist=True.*",  # tasks reduce by themselves, exactly: every rank logs the same value
 )
+SHARDING = ("fsdp", "deepspeed", "modelparallel", "model_parallel")
 
 
 def make_trainer(
@@ -44,12 +45,13 @@ def make_trainer(
         files: how checkpoints are written and read.
 
     Raises:
-        UserError: arguments that do not go together.
+        UserError: arguments that do not go together, or a strategy that shards the model.
     """
     settings = dict(arguments)
     if settings.get("max_steps", -1) < 1:
         steps = settings.get("max_steps")
         raise UserError(f"trainer.max_steps must be at least 1 optimiser update, not {steps}")
+    refuse_sharding(settings.get("strategy"))
     settings["callbacks"] = [*(settings.get("callbacks") or []), *callbacks]
     if isinstance(settings.get("val_check_interval"), int):
         settings["val_check_interval"] *= settings.get("accumulate_grad_batches") or 1
@@ -72,6 +74,25 @@ def make_trainer(
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
     install_no_signal_handlers(trainer)  # repro.stop handles signals
     return trainer
+
+
+def refuse_sharding(strategy: object) -> None:
+    """Refuses strategies that share one model's weights out among ranks.
+
+    Gradient clipping and the search for what is not finite read whole gradients, checkpoints and their averages are
+    whole models in one file, and initial values of shortcuts are measured on one rank: with shards each of these would
+    be wrong without a word. No recipe needs shards (docs/cost.md).
+
+    Raises:
+        UserError: it is one.
+    """
+    name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    if name.lower().startswith(SHARDING):
+        raise UserError(
+            f"trainer.strategy: {name} is not supported: a checkpoint is a whole model, and every recipe fits GPUs of "
+            "80 GB without shards; use ddp, and trainer.accumulate_grad_batches where a batch does not fit "
+            "(`repro cost` says in how many parts)"
+        )
 
 
 class Stamper(pl.Callback):
