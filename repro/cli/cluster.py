@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
+from repro.cli.cost import cost_of_plan
 from repro.cli.runs import SEEDS, complete_experiments
 from repro.paths import cluster_files
 from repro.recipe import SCALES
@@ -62,7 +63,9 @@ def submit_runs(args: argparse.Namespace) -> None:
     if args.dry_run:
         plan, summary = dry_run(request)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
-        for line in (*summary, "dry run: nothing was submitted") if plan.jobs else summary:
+        for line in (
+            (*summary, cost_of_plan(plan), "dry run: nothing was submitted") if plan.jobs else summary
+        ):
             print(line, file=sys.stderr)
         return
     out = sys.stderr if args.json else sys.stdout

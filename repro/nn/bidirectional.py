@@ -42,8 +42,11 @@ class BidirectionalLSTM(nn.Module):
         if layout.causal or state is not None:
             raise ValueError("an LSTM that reads from both ends cannot be causal, and carries no state")
         # Packing needs lengths on the host. Rows are sorted here because torch would read their order from the device.
-        sizes = [x.shape[1]] * len(x) if layout.lengths is None else host.host_ints(layout.lengths)
-        falling, order = torch.tensor(sizes).sort(descending=True)
+        sizes = [x.shape[1]] * len(x)
+        if layout.lengths is not None:
+            whole = sizes
+            sizes = host.host_ints(layout.lengths, lambda: whole)
+        falling, order = torch.tensor(sizes, device="cpu").sort(descending=True)
         packed = pack_padded_sequence(x.index_select(0, order.to(x.device)), falling, batch_first=True)
         y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
         return MixerOutput(y.index_select(0, order.argsort().to(x.device)))

@@ -1,9 +1,11 @@
 """The only place where training waits for a number from the device."""
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 
-def host_ints(values: Tensor) -> list[int]:
+def host_ints(values: Tensor, typical: Callable[[], list[int]] | None = None) -> list[int]:
     """Whole numbers of a tensor ``(N,)`` on the host; waits for the device.
 
     Forward and backward passes and losses of training otherwise never ask the device for a value: asking makes the
@@ -13,8 +15,12 @@ def host_ints(values: Tensor) -> list[int]:
 
     Args:
         values: integers, ``(N,)``, on any device.
+        typical: N numbers to go on with on the meta device, which has none; :mod:`repro.experiment.costs` counts a
+            step there. None raises an error there.
 
     Returns:
         The N numbers.
     """
+    if values.is_meta and typical is not None:
+        return typical()
     return [int(value) for value in values.tolist()]

@@ -1,5 +1,6 @@
 """All uses of Lightning's private interface; their tests fail when it changes."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
@@ -35,3 +36,8 @@ def owe_validation(fit_loop: dict[str, Any]) -> None:
     for count in (validation["total"], validation["current"]):
         count["processed"] = count["completed"]
         count["ready"] = count["started"] = count["completed"] + 1
+
+
+def stand_in_trainer(module: LightningModule, **known: Any) -> None:
+    """Gives a module something with a few attributes of a Trainer, for a training step without one."""
+    module._trainer = SimpleNamespace(**known)  # type: ignore[assignment]

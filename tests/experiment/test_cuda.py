@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from repro.batches import Batch
 from repro.experiment.build import Parts
+from repro.experiment.costs import batches
 from repro.recipe import Recipe
-from tests.experiment import meta_recipes
 from tests.experiment.meta_recipes import small, training_batches
 from tests.experiment.test_meta import SHAPES, built
 
@@ -27,7 +27,7 @@ def recipe(
     request: pytest.FixtureRequest, sizes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Recipe:
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "none"))
-    monkeypatch.setattr(meta_recipes, "ids", random_bits)
+    monkeypatch.setattr(batches, "ids", random_bits)
     return small(*request.param[0], sizes)
 
 

@@ -7,7 +7,6 @@ the host would wait for, but for :data:`WAITS`.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,14 +15,15 @@ from torch import Tensor, nn
 
 from repro.batches import Batch, Evaluation, StreamBatch
 from repro.experiment.build import Parts, build
+from repro.experiment.costs.step import attach, ctc_backward
 from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention, host
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.costs.measuring import Measuring
 from repro.tasks.language_model import protocol_of
 from repro.tasks.optim.profiling import first_batch
-from tests.experiment.meta_recipes import CPU, one_of_each, small, stream, training_batches
-from tests.meta import FAILURES, FAULTS, META, OneDevice, answers, ctc_backward
+from tests.experiment.meta_recipes import CPU, one_of_each, small, stream_of, training_batches
+from tests.meta import FAILURES, FAULTS, META, OneDevice, answers
 from tests.workshop import PROJECT
 
 CONFIGS = PROJECT / "configs"
@@ -84,12 +84,7 @@ def _ctc() -> Iterator[None]:
 def built(recipe: Recipe) -> Parts:
     """The parts of a recipe on the CPU; the task knows what it asks of its data before there are any batches."""
     parts = build(recipe)
-    data: Any = parts.data
-    said = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
-    said |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
-    parts.task._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=SimpleNamespace(**said), world_size=1, accumulate_grad_batches=1, global_step=0
-    )
+    attach(parts)
     return parts
 
 
@@ -153,7 +148,7 @@ def scored(parts: Parts, recipe: Recipe, evaluation: Evaluation) -> None:
     if isinstance(task, LanguageModel):
         protocol = protocol_of(evaluation)
         batches = [
-            stream(protocol.seq_len, bool(protocol.stride), reset_memory, META)
+            stream_of(protocol.seq_len, bool(protocol.stride), reset_memory, META)
             for reset_memory in (True, False)
         ]
     for batch in batches:

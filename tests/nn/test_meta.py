@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import repro.nn
+from repro.experiment.costs.step import ctc_backward
 from repro.models import Body, Classifier, DecoderLM, EncoderDecoder, Transcriber
 from repro.nn import (
     AdaptiveVocabulary,
@@ -41,7 +42,7 @@ from repro.nn import (
 )
 from repro.nn.mixer import detach
 from repro.nn.positions.positions import Added
-from tests.meta import FAILURES, FAULTS, META, OneDevice, answers, ctc_backward
+from tests.meta import FAILURES, FAULTS, META, OneDevice, answers
 from tests.nn.hashed import KINDS
 from tests.nn.mixers import CAUSAL, D_MODEL, DIRECTIONS, MIXERS
 

@@ -33,7 +33,8 @@ def group(ids: Tensor, edges: Sequence[int]) -> Groups:
         ValueError: an id is below the first edge, or not below the last.
     """
     # Counts must be known to the host to split by them, so the check of the range comes for free.
-    at_least = host.host_ints(torch.stack([(ids >= edge).sum() for edge in edges]))
+    counts = torch.stack([(ids >= edge).sum() for edge in edges])
+    at_least = host.host_ints(counts, lambda: _at_least(typical_ids(len(ids), edges[-1]), edges))
     if at_least[0] < len(ids) or at_least[-1]:
         wrong = int(ids[(ids < edges[0]) | (ids >= edges[-1])][0])
         raise ValueError(
@@ -46,6 +47,19 @@ def group(ids: Tensor, edges: Sequence[int]) -> Groups:
     rows = order.split([low - high for low, high in pairwise(at_least)])
     local = tuple(ids[row] - first for row, first in zip(rows, edges, strict=False))
     return Groups(cluster, order, rows, local)
+
+
+def typical_ids(n: int, size: int) -> Tensor:
+    """Ids ``(n,)`` as frequent as Zipf's law has them, the likeliest first, for a network without values.
+
+    Token r of V, from 0, has a share of ``ln((r + 2) / (r + 1)) / ln(V + 1)``.
+    """
+    places = (torch.arange(n, dtype=torch.float64, device="cpu") + 0.5) / max(n, 1)
+    return (torch.pow(float(size + 1), places).floor() - 1).long().clamp(0, size - 1)
+
+
+def _at_least(ids: Tensor, edges: Sequence[int]) -> list[int]:
+    return [int((ids >= edge).sum()) for edge in edges]
 
 
 def edges_of(size: int, cutoffs: list[int]) -> list[int]:

@@ -50,7 +50,9 @@ class CtcHead(nn.Module):
         exact = torch.promote_types(logits.dtype, torch.float32)
         log_probs = logits.log_softmax(-1, dtype=exact).transpose(0, 1)
         # torch's CTC works with lengths on the host and would fetch them itself, one tensor after the other.
-        sizes = host.host_ints(torch.cat([lengths, (targets >= 0).sum(1)]))
+        (rows, steps), most = hidden.shape[:2], targets.shape[1]
+        known = torch.cat([lengths, (targets >= 0).sum(1)])
+        sizes = host.host_ints(known, lambda: [steps] * rows + [most] * rows)
         frames, counts = sizes[: len(lengths)], sizes[len(lengths) :]
         return torch.ctc_loss(log_probs, targets.clamp(min=0), frames, counts, BLANK, reduction=0)
 

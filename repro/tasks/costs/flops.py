@@ -1,5 +1,6 @@
 """Operations of a forward pass, and the peak throughput of devices."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ PEAKS: dict[str, tuple[float, float | None, float | None]] = {
     "A100": (19.5, 156.0, 312.0),
     "V100": (15.7, None, 125.0),
     "P100": (10.6, None, 21.2),
+    "P40": (12.0, None, None),
+    "1080 Ti": (11.3, None, None),
     "T4": (8.1, None, 65.0),
     "L4": (30.3, 60.5, 121.0),
     "L40S": (91.6, 183.0, 362.0),
@@ -53,7 +56,8 @@ class FlopCounter(TorchDispatchMode):
     Attributes:
         total: so far; those of a backward pass are counted only where it runs within.
 
-    Deviation: attention counts whole squares, causal or not, as the formulas of torch do.
+    Deviation: attention counts whole squares, causal or not, as the formulas of torch do; the backward pass of a fused
+    kernel counts as much as one that kept the weights, without the scores that it computes again.
     """
 
     def __init__(self) -> None:
@@ -65,24 +69,32 @@ class FlopCounter(TorchDispatchMode):
         out = func(*args, **options)
         packet = func._overloadpacket
         if packet in _WITHOUT_FORMULA:
-            self.total += _WITHOUT_FORMULA[packet](*args[:3])
+            self.total += _WITHOUT_FORMULA[packet](*args[:4])
         elif packet in flop_registry:
             self.total += flop_registry[packet](*args, **options, out_val=out)
         return out
 
 
-def attention_flops(query: Tensor, key: Tensor, value: Tensor) -> int:
+def attention_flops(query: Tensor, key: Tensor, value: Tensor, *_: object) -> int:
     """Of scores and weighted sums: query ``(B, H, T, E)``, key ``(B, H, S, E)``, value ``(B, H, S, F)``."""
     rows, width = query.numel() // query.shape[-1], query.shape[-1]
     return 2 * rows * key.shape[-2] * (width + value.shape[-1])
 
 
-def added_product_flops(_: Tensor, left: Tensor, right: Tensor) -> int:
+def attention_backward_flops(_: Tensor, query: Tensor, key: Tensor, value: Tensor) -> int:
+    """Of the gradients of queries, keys, values and weights: four products for the two of the forward pass."""
+    return 2 * attention_flops(query, key, value)
+
+
+def added_product_flops(_: Tensor, left: Tensor, right: Tensor, *__: object) -> int:
     """Of ``(N, A, B)`` times ``(N, B, C)``; the addition costs nothing, as elsewhere."""
     return 2 * left.numel() * right.shape[-1]
 
 
-_WITHOUT_FORMULA = {  # in torch's registry
+_WITHOUT_FORMULA: dict[Any, Callable[..., int]] = {  # in torch's registry, or with another one
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+    torch.ops.aten._scaled_dot_product_efficient_attention_backward: attention_backward_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_backward: attention_backward_flops,
     torch.ops.aten.baddbmm_: added_product_flops,
 }

@@ -24,10 +24,13 @@ def test_products_and_convolutions_count_twice_their_multiplications() -> None:
 @pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_counts_the_same_whichever_way_it_is_computed(backend: SDPBackend, causal: bool) -> None:
-    q, k, v = torch.ones(2, 3, 8, 16), torch.ones(2, 3, 8, 16), torch.ones(2, 3, 8, 16)
+    q, k, v = (torch.ones(2, 3, 8, 16, requires_grad=True) for _ in range(3))
+    forward = 2 * 2 * 3 * 8 * 8 * (16 + 16)
     with sdpa_kernel(backend), FlopCounter() as counter:
-        scaled_dot_product_attention(q, k, v, is_causal=causal)
-    assert counter.total == 2 * 2 * 3 * 8 * 8 * (16 + 16)
+        y = scaled_dot_product_attention(q, k, v, is_causal=causal)
+        assert counter.total == forward
+        y.sum().backward()
+    assert counter.total == 3 * forward, "two products, and four for their gradients"
 
 
 def test_a_product_added_in_place_counts_as_one_that_is_not() -> None:

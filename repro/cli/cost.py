@@ -1,0 +1,111 @@
+"""The verb that says what runs cost before they run: cost."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from repro.cli.arguments import Verbs, completed
+from repro.cli.runs import complete_experiments
+from repro.errors import UserError
+from repro.recipe import SCALES, load_recipe, scales_of
+
+if TYPE_CHECKING:
+    from repro.experiment.costs.estimate import Cost
+    from repro.launch.plan import Plan
+
+FEW = 6  # recipes whose cost is counted in a dry run, since each takes a second or more
+
+
+def register(verbs: Verbs) -> None:
+    """Adds this family's verbs."""
+    cost = verbs.add_parser("cost", help="count FLOPs and memory of training, and estimate GPU hours")
+    targets = cost.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment (default: everything)"
+    )
+    completed(targets, complete_experiments)
+    cost.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    cost.add_argument(
+        "--gpu", action="append", default=[], metavar="NAME",
+        help="H200, H100, A100, V100, P100, P40, '1080 Ti'; again for more (default: H100, A100, V100, the paper's)",
+    )  # fmt: skip
+    cost.add_argument(
+        "--utilisation", type=float, metavar="SHARE", help="share of the peak that is reached (default 0.3)"
+    )
+    form = cost.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true")
+    form.add_argument("--markdown", action="store_true", help="print tables by paper, as in docs/cost.md")
+    cost.set_defaults(handler=show_costs, overrides=[])
+    cost.epilog = "any key of the recipes can be set: --data.batch_tokens 50000"
+
+
+def show_costs(args: argparse.Namespace) -> None:
+    from repro.experiment.costs.estimate import UTILISATION
+    from repro.experiment.costs.gpus import gpu_named
+    from repro.experiment.costs.page import page
+    from repro.experiment.costs.show import as_json, chosen, describe
+
+    share = UTILISATION if args.utilisation is None else args.utilisation
+    if not 0 < share <= 1:
+        raise UserError(f"--utilisation must be above 0 and at most 1, not {share:g}")
+    gpus = [gpu_named(name) for name in args.gpu]
+    if args.markdown and (gpus or args.utilisation or args.scale != "paper"):
+        raise UserError(
+            "--markdown is for scale paper and has its own GPUs; leave out --scale, --gpu, --utilisation"
+        )
+    costs = counted(args)
+    if args.markdown:
+        print(page(costs), end="")
+    elif args.json:
+        print(json.dumps([as_json(one, chosen(gpus, one), share) for one in costs], indent=1))
+    else:
+        for one in costs:
+            print(describe(one, chosen(gpus, one), share) + "\n", flush=True)
+
+
+def counted(args: argparse.Namespace) -> Iterator["Cost"]:
+    """The costs of all experiments that the arguments name."""
+    from repro.experiment.costs.estimate import cost
+    from repro.launch.targets import named_experiments
+
+    named = named_experiments(args.targets)
+    chosen = [e for e in named if args.scale in scales_of(e)]
+    if not chosen:
+        others = sorted({s for e in named for s in scales_of(e)}, key=SCALES.index)
+        raise UserError(
+            f"{', '.join(args.targets)}: nothing at scale {args.scale!r}; there is: {', '.join(others)}"
+        )
+    for number, experiment in enumerate(chosen, 1):
+        if sys.stderr.isatty() and not sys.stdout.isatty():
+            print(f"{number}/{len(chosen)} {experiment}", file=sys.stderr, flush=True)
+        yield cost(load_recipe(experiment, args.scale, args.overrides))
+
+
+def cost_of_plan(plan: "Plan") -> str:
+    """A line for a dry run: FLOPs of the runs, and the GPU hours that follow."""
+    from repro.experiment.costs.estimate import UTILISATION, cost
+    from repro.experiment.costs.gpus import MODERN
+    from repro.experiment.costs.show import flops, number, size
+
+    names = sorted({(spec.experiment, spec.scale) for spec in plan.runs})
+    if len(names) > FEW:
+        return f"cost: {len(names)} recipes, which `repro cost` counts"
+    added = {spec.experiment for spec in plan.added}  # which take no settings
+    try:
+        each = {
+            (name, scale): cost(load_recipe(name, scale, [] if name in added else plan.request.overrides))
+            for name, scale in names
+        }
+    except UserError as error:
+        return f"cost: not counted, {error}"
+    costs = [each[spec.experiment, spec.scale] for spec in plan.runs]
+    hours = [
+        f"{number(sum(one.gpu_hours(gpu, UTILISATION) or 0.0 for one in costs))} on {gpu.name}"
+        for gpu in MODERN
+    ]
+    most = size(max(one.row.peak for one in costs))
+    return (
+        f"cost: {flops(sum(one.flops for one in costs))} of training, GPU hours {', '.join(hours)} at "
+        f"{UTILISATION:.0%} of the peak; at least {most} of GPU memory (`repro cost` says more)"
+    )

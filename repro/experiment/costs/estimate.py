@@ -1,0 +1,204 @@
+"""What a run costs: operations, memory, and from these GPU hours, the number of GPUs and how it scales over them."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from repro.errors import UserError
+from repro.experiment.build import build
+from repro.experiment.costs.batches import Size, whole_size
+from repro.experiment.costs.gpus import Gpu, gpu_of
+from repro.experiment.costs.step import StepCost, cache_key, step_cost
+from repro.recipe import Recipe
+
+UTILISATION = 0.3
+RANKS = (1, 2, 4, 8, 16, 32, 64)
+BACKWARD = 2 / 3  # of a step's time, in which DDP exchanges gradients that are ready
+BUCKET = (
+    25 << 20
+)  # bytes that DDP exchanges at a time; the last bucket waits for the end of the backward pass
+# Tokens of training texts, which say how many updates an epoch of a stage has.
+TOKENS = {"wikitext-103/words": 103_227_021, "wikitext-2/bytes": 10_797_148, "books/bpe29000": 700_000_000}
+LONGEST = "every example has the greatest length: an upper bound"
+FILLED = "pairs fill the budget on both sides: an upper bound"
+ASSUMED = {
+    "TranslationData": FILLED,
+    "ParsingData": FILLED,
+    "ListOpsData": LONGEST,
+    "HomologyData": LONGEST,
+    "SpeechData": LONGEST,
+    "AlignmentData": LONGEST,
+    "DialogueData": "a conversation is one window, and all of it is scored",
+    "EchoData": "every token is scored: an upper bound",
+}
+
+_steps: dict[str, StepCost] = {}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Updates with inputs of one length.
+
+    Attributes:
+        updates: how many.
+        size: of the global batch.
+        step: the cost of an update on one device, the whole batch at once.
+    """
+
+    updates: int
+    size: Size
+    step: StepCost
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one run of a recipe.
+
+    Attributes:
+        recipe: resolved.
+        phases: of the training, the last one with inputs of the full length.
+        row: an update with a single row.
+        notes: what was assumed, a line each.
+    """
+
+    recipe: Recipe
+    phases: tuple[Phase, ...]
+    row: StepCost
+    notes: tuple[str, ...]
+
+    @property
+    def precision(self) -> str:
+        return str((self.recipe.config.get("trainer") or {}).get("precision") or "32-true")
+
+    @property
+    def own_gpu(self) -> Gpu | None:
+        """The GPU that the recipe expects at its scale."""
+        entry = (self.recipe.config.get("expects") or {}).get(self.recipe.scale) or {}
+        return gpu_of(str(entry.get("hardware", "")))
+
+    @property
+    def updates(self) -> int:
+        return sum(phase.updates for phase in self.phases)
+
+    @property
+    def flops(self) -> float:
+        """Of the whole training."""
+        return sum(float(phase.updates * phase.step.flops) for phase in self.phases)
+
+    @property
+    def step(self) -> StepCost:
+        """An update with inputs of the full length."""
+        return self.phases[-1].step
+
+    @property
+    def rows(self) -> int:
+        """Of the global batch, with inputs of the full length."""
+        return self.phases[-1].size.rows
+
+    def peak(self, share: float, ranks: int = 1) -> float:
+        """Bytes that a device takes at most.
+
+        Args:
+            share: of the global batch that it takes at a time; a single row at least.
+            ranks: devices; with two and more DDP keeps the gradients once more, in the buffers that it exchanges.
+
+        Between a single row and the whole batch it is taken to be linear.
+        """
+        largest = max(self.phases, key=lambda one: one.step.peak)
+        rows, least = largest.size.rows, self.row.peak
+        between = (max(share * rows, 1) - 1) / (rows - 1) if rows > 1 else 1.0
+        return least + (largest.step.peak - least) * between + (self.step.gradients if ranks > 1 else 0)
+
+    def parts(self, gpu: Gpu, ddp: bool = False) -> int | None:
+        """The fewest parts of the global batch that fit; None where a single row does not.
+
+        Args:
+            gpu: that takes a part.
+            ddp: each part has a GPU; else one takes them in turn (``trainer.accumulate_grad_batches``).
+        """
+        rows = max(self.phases, key=lambda one: one.step.peak).size.rows
+        for n in range(1, rows + 1):
+            if self.peak(math.ceil(rows / n) / rows, n if ddp else 1) <= gpu.usable:
+                return n
+        return None
+
+    def gpu_hours(self, gpu: Gpu, utilisation: float) -> float | None:
+        """Hours of one GPU; None where it cannot compute in the recipe's precision."""
+        peak = gpu.peak(self.precision)
+        return None if peak is None else self.flops / (peak * utilisation) / 3600
+
+    def hours_on(self, gpu: Gpu, ranks: int, utilisation: float) -> float | None:
+        """Estimated hours on several GPUs with DDP, the global batch unchanged; None where there are too few rows."""
+        alone = self.gpu_hours(gpu, utilisation)
+        if alone is None or ranks > self.rows:
+            return None
+        computing = alone * 3600 / self.updates / ranks
+        seconds = step_seconds(computing, self.step.gradients, ranks, gpu.bandwidth(ranks))
+        return seconds * self.updates / 3600
+
+
+def step_seconds(
+    computing: float, gradients: int, ranks: int, bandwidth: float, overlap: float = BACKWARD
+) -> float:
+    """Estimated seconds of an update with DDP.
+
+    A ring sends ``2 (n - 1) / n`` times the gradients; all but the last bucket meanwhile, in the backward pass.
+
+    Args:
+        computing: seconds that one rank computes.
+        gradients: bytes.
+        ranks: n.
+        bandwidth: bytes a second of the slowest link.
+        overlap: share of ``computing`` in which gradients are exchanged meanwhile.
+    """
+    if ranks == 1:
+        return computing
+    exchange = 2 * (ranks - 1) / ranks * gradients / bandwidth
+    last = exchange * min(1.0, BUCKET / max(gradients, 1))
+    return computing + max(exchange - overlap * computing, last)
+
+
+def cost(recipe: Recipe) -> Cost:
+    """Counts the cost of a run on the meta device; needs no data.
+
+    Raises:
+        UserError: the recipe cannot be built, or has no updates.
+    """
+    data: Any = build(recipe, meta=True).data
+    trainer = recipe.config.get("trainer") or {}
+    updates = int(trainer.get("max_steps", 0))
+    if updates < 1:
+        raise UserError(f"{recipe.experiment}: trainer.max_steps must be at least 1, not {updates}")
+    notes = [ASSUMED.get(recipe.config["data"]["class_path"].removeprefix("repro.data."))]
+    lengths = stages(data, updates, str((recipe.config["data"].get("init_args") or {}).get("store")))
+    if lengths is None:
+        notes.append("how many updates the stages have is not known without the data: all at the full length")
+    if recipe.config.get("stop"):
+        notes.append("the run may end earlier: it has a stop rule")
+    if not str(trainer.get("precision") or "32").startswith("32"):
+        notes.append("memory is counted in float32: an upper bound")
+    sizes = [(n, whole_size(data, seq_len)) for n, seq_len in lengths or [(updates, None)]]
+    phases = tuple(Phase(n, size, _cached(recipe, size)) for n, size in sizes)
+    row = _cached(recipe, replace(phases[-1].size, rows=1))
+    return Cost(recipe, phases, row, tuple(note for note in notes if note))
+
+
+def stages(data: Any, updates: int, store: str) -> list[tuple[int, int | None]] | None:
+    """Updates and length of inputs of each stage, None for the recipe's own; None if an epoch's length is unknown."""
+    given = getattr(data, "stages", None) or ()
+    tokens = data.sizes["train"] if hasattr(data, "sizes") else TOKENS.get(store)
+    found: list[tuple[int, int | None]] = []
+    for stage in given:
+        if tokens is None:
+            return None
+        epoch = (tokens - 1) // data.shards // data.batch_tokens
+        found.append((min(updates, stage.epochs * epoch), stage.seq_len))
+        updates -= found[-1][0]
+    return [*found, (updates, None)]
+
+
+def _cached(recipe: Recipe, size: Size) -> StepCost:
+    key = cache_key(recipe, size)
+    if key not in _steps:
+        _steps[key] = step_cost(recipe, size)
+    return _steps[key]

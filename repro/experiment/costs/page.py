@@ -1,0 +1,141 @@
+"""The page ``docs/cost.md``: what reproducing each paper costs."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tabulate import tabulate
+
+from repro.experiment.costs.estimate import RANKS, UTILISATION, Cost
+from repro.experiment.costs.gpus import MODERN, USABLE, Gpu, gpu_named
+from repro.experiment.costs.show import fitting, flops, number, size
+from repro.seeds import SeedChoice
+
+SEEDS = 3
+H100 = gpu_named("H100")
+
+HEAD = """# What reproducing each paper costs
+
+Made by `repro cost --markdown > docs/cost.md`. `repro cost TARGET` gives the same for one recipe, for other GPUs
+(`--gpu`), at another utilisation and as JSON; it takes settings such as `--data.batch_tokens 50000`. Nothing here was
+measured on a GPU.
+
+- **FLOPs** are counted on torch's meta device: one update of the recipe's own network, loss and optimiser, with batches
+  of the recipe's own shape and full memories. Products of matrices, convolutions and attention count, a multiplication
+  and an addition one each; attention counts whole squares, causal or not. Layers that are computed again in the
+  backward pass count again; scores that a fused kernel computes again do not.
+- **Memory** is the peak of the tensors that exist at a time in that update: parameters, gradients, optimiser state,
+  memories, activations. Attention takes a fused kernel. What a kernel needs only while it runs is not seen;
+  {usable:.0%} of a GPU's memory is taken to be usable. `state` is parameters, gradients and optimiser state.
+- **GPU hours** are FLOPs over {utilisation:.0%} of the published peak in the recipe's precision: float32 without TF32
+  unless the recipe says otherwise.
+{check}- Not counted: validation, tests, decoding, preparing data.
+- Clusters of an adaptive vocabulary have tokens by Zipf's law. Sentence pairs fill their budget on both sides, and
+  examples of different lengths have the greatest one: upper bounds.
+
+{fsdp}
+
+## By paper
+
+Runs at scale `paper`, {seeds} judged seeds of each, fewer where a recipe declares fewer. What is no paper
+is a study of this suite.
+"""
+
+SCALING = """
+## Estimated hours on 1 to 64 GPUs
+
+An estimate for the largest run of each paper on H100s with DDP, measured nowhere. Computing is shared evenly. A ring
+exchanges the gradients at the published rate of the slowest link ({link:g} GB/s within a machine of 8, {network:g} GB/s
+between machines), in the backward pass but for its last bucket. Uneven shares, latency and waiting for data are left
+out.
+"""
+
+
+def page(costs: Iterable[Cost]) -> str:
+    """The whole page."""
+    by_paper = _grouped(costs, "/")
+    largest = [max(group, key=lambda one: one.flops) for group in by_paper.values()]
+    hours = [
+        [one.recipe.experiment, *(number(one.hours_on(H100, n, UTILISATION)) for n in RANKS)]
+        for one in largest
+    ]
+    return "\n".join([
+        _head([one for group in by_paper.values() for one in group]),
+        _table(
+            [_paper_row(paper, group) for paper, group in by_paper.items()],
+            ("paper", "runs", "FLOPs, one seed each", *(f"{gpu.name} hours, all seeds" for gpu in MODERN)),
+        ),
+        *(f"\n## {paper}\n\n{recipes(group)}" for paper, group in by_paper.items()),
+        SCALING.format(link=H100.link, network=H100.network),
+        _table(hours, ("run", *map(str, RANKS))),
+    ])  # fmt: skip
+
+
+def _head(every: Sequence[Cost]) -> str:
+    largest = max(every, key=lambda one: one.peak(0.0, ranks=2))
+    most = f"{size(largest.peak(0.0, ranks=2))} (`{largest.recipe.experiment}`)"
+    fsdp = "**No recipe needs FSDP on GPUs of 80 GB.**"
+    if largest.parts(H100, ddp=True) is None:
+        fsdp = "**Not every recipe fits GPUs of 80 GB.**"
+    base = [one for one in every if one.recipe.experiment == "attention-is-all-you-need/base"]
+    reached = [(one.gpu_hours(gpu_named("P100"), 1.0) or 0.0) / (8 * 12) for one in base]
+    return HEAD.format(
+        usable=USABLE,
+        utilisation=UTILISATION,
+        check="".join(
+            f"  The base Transformer's authors reached at most {share:.0%} by this count, with 8 P100 in 12 hours.\n"
+            for share in reached
+        ),
+        fsdp=f"{fsdp} With DDP each GPU keeps all parameters, gradients (twice) and optimiser\nstate; so and with a "
+        f"single row of its batch, the largest recipe takes\n{most}. A batch that does not fit is taken in parts\n"
+        "(`--trainer.accumulate_grad_batches N`). `trainer.strategy: fsdp` is refused.",
+        seeds=SEEDS,
+    )
+
+
+def _paper_row(paper: str, group: Sequence[Cost]) -> list[str]:
+    seeds = [len(SeedChoice.parse(str(SEEDS)).of(one.recipe.seeds)) for one in group]
+    hours = [
+        sum(n * (one.gpu_hours(gpu, UTILISATION) or 0.0) for n, one in zip(seeds, group, strict=True))
+        for gpu in MODERN
+    ]
+    total = flops(sum(one.flops for one in group))
+    return [paper, f"{len(group)} x seeds = {sum(seeds)}", total, *map(number, hours)]
+
+
+def recipes(costs: Iterable[Cost]) -> str:
+    """A row for each recipe; a range over the points of a grid."""
+    heads = (
+        "recipe", "points", "updates", "FLOPs a run", "state", "peak", "on H100", "H100 hours a run", "own GPU hours",
+    )  # fmt: skip
+    return _table([_recipe_row(name, group) for name, group in _grouped(costs, "@").items()], heads)
+
+
+def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
+    largest, own = max(group, key=lambda one: one.step.peak), group[0].own_gpu
+    state = max(one.step.parameters + one.step.gradients + one.step.optimizer for one in group)
+    theirs = "-" if own is None else f"{_range(number, _hours(group, own))} ({own.name})"
+    return [
+        name.partition("/")[2], str(len(group)), _range(lambda n: f"{n:,.0f}", [one.updates for one in group]),
+        _range(flops, [one.flops for one in group]), size(state), size(largest.step.peak), fitting(largest, H100),
+        _range(number, _hours(group, H100)), theirs,
+    ]  # fmt: skip
+
+
+def _hours(group: Sequence[Cost], gpu: Gpu) -> list[float]:
+    return [one.gpu_hours(gpu, UTILISATION) or 0.0 for one in group]
+
+
+def _range(show: Callable[[float], str], values: Sequence[float]) -> str:
+    low, high = show(min(values)), show(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _grouped(costs: Iterable[Cost], sign: str) -> dict[str, list[Cost]]:
+    """By what stands before a sign in the names of experiments."""
+    found: dict[str, list[Cost]] = {}
+    for one in costs:
+        found.setdefault(one.recipe.experiment.partition(sign)[0], []).append(one)
+    return found
+
+
+def _table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
+    return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True) + "\n"

@@ -1,0 +1,105 @@
+"""Costs for the terminal and for programs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from repro.experiment.costs.estimate import RANKS, Cost
+from repro.experiment.costs.gpus import GIB, MODERN, Gpu
+
+
+def chosen(given: Sequence[Gpu], cost: Cost) -> list[Gpu]:
+    """These GPUs; without any today's, and the recipe's own behind them."""
+    own = [] if cost.own_gpu is None else [cost.own_gpu]
+    return list(given) or list(dict.fromkeys([*MODERN, *own]))
+
+
+def as_json(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> dict[str, Any]:
+    """One object with plain numbers: FLOPs, bytes, hours."""
+    step = cost.step
+    return {
+        "experiment": cost.recipe.experiment,
+        "scale": cost.recipe.scale,
+        "precision": cost.precision,
+        "updates": cost.updates,
+        "flops_per_update": step.flops,
+        "flops": cost.flops,
+        "rows": cost.rows,
+        "bytes": {**_parts(step), "peak": step.peak, "peak_of_one_row": cost.row.peak},
+        "utilisation": utilisation,
+        "notes": list(cost.notes),
+        "gpus": [
+            {
+                "name": gpu.name,
+                "gpu_hours": cost.gpu_hours(gpu, utilisation),
+                "gpus": cost.parts(gpu, ddp=True),
+                "micro_batches_on_one": cost.parts(gpu),
+                "estimated_hours": {str(n): cost.hours_on(gpu, n, utilisation) for n in RANKS},
+            }
+            for gpu in gpus
+        ],
+    }
+
+
+def _parts(step: Any) -> dict[str, int]:
+    return {
+        "parameters": step.parameters,
+        "gradients": step.gradients,
+        "optimiser state": step.optimizer,
+        "memories": step.carried,
+        "activations": step.activations,
+    }
+
+
+def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
+    """A cost for the terminal."""
+    step, recipe = cost.step, cost.recipe
+    rows = [
+        [gpu.name, f"{gpu.memory:g} GiB", number(cost.gpu_hours(gpu, utilisation)), fitting(cost, gpu)]
+        + [number(cost.hours_on(gpu, n, utilisation)) for n in RANKS]
+        for gpu in gpus
+    ]
+    table = tabulate(rows, ["GPU", "memory", "GPU hours", "fits", *map(str, RANKS)], disable_numparse=True)
+    return "\n  ".join([
+        f"{recipe.experiment} ({recipe.scale}), one seed, training alone",
+        f"{flops(step.flops)} an update (forward and backward), {flops(cost.flops)} in {cost.updates:,} updates",
+        ", ".join(f"{size(value)} {name}" for name, value in _parts(step).items() if value),
+        f"peak {size(step.peak)} with the whole batch of {cost.rows:,} rows, {size(cost.row.peak)} with one row",
+        *(f"assumed: {note}" for note in cost.notes),
+        "",
+        *table.splitlines(),
+        f"at {utilisation:.0%} of the peak in {cost.precision}; columns from 1: estimated hours on so many GPUs",
+    ])  # fmt: skip
+
+
+def fitting(cost: Cost, gpu: Gpu) -> str:
+    """How a global batch fits a kind of GPU: on one, on one in parts or on several at once."""
+    parts, gpus = cost.parts(gpu), cost.parts(gpu, ddp=True)
+    if parts is None:
+        return f"one row takes {size(cost.row.peak)}"
+    if parts == 1:
+        return "1 GPU"
+    return f"1 GPU in {parts:,} parts" + ("" if gpus is None else f", or {gpus:,} GPUs")
+
+
+def flops(value: float) -> str:
+    """``9.53 TFLOP`` up to a quadrillion, powers of ten above."""
+    if value >= 1e15:
+        return f"{value:.2e} FLOP"
+    unit, name = next(((u, n) for u, n in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= u), (1, ""))
+    return f"{value / unit:.3g} {name}FLOP"
+
+
+def size(value: float) -> str:
+    """Bytes in GiB or MiB."""
+    if value >= 1000 * GIB:
+        return f"{value / GIB:,.0f} GiB"
+    return f"{value / GIB:.3g} GiB" if value >= GIB / 10 else f"{value / (1 << 20):.3g} MiB"
+
+
+def number(value: float | None) -> str:
+    """Hours with two or three digits; ``-`` where there are none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"

@@ -1,0 +1,182 @@
+"""One update of training on the meta device: its operations and its memory, counted without doing any of them."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from repro.batches import Batch
+from repro.experiment.build import AnyTask, Parts, build
+from repro.experiment.costs.batches import Size, batches
+from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
+from repro.nn.mixer import nbytes
+from repro.recipe import Recipe
+from repro.tasks.costs.flops import FlopCounter
+from repro.tasks.costs.live_bytes import FusedAttention, LiveBytes
+from repro.tasks.lightning_private import stand_in_trainer
+
+META = torch.device("meta")
+MOST_BATCHES = 32  # until memories are full
+SHORT = 16  # tokens
+# Settings of a task that change no cost of training; of the optimiser only its class counts.
+FREE = (
+    "optimizer",
+    "schedule",
+    "protocol",
+    "protocols",
+    "validation",
+    "unit",
+    "beam",
+    "length_penalty",
+    "max_extra",
+)
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The cost of one update, with full memories. Bytes are those of float32.
+
+    Attributes:
+        flops: of the forward and the backward pass; multiplications and additions count one each.
+        parameters: bytes of weights and buffers.
+        gradients: bytes.
+        optimizer: bytes of its state.
+        carried: bytes of memories that one update leaves to the next.
+        peak: the most bytes at a time, all of these and the batch included.
+    """
+
+    flops: int
+    parameters: int
+    gradients: int
+    optimizer: int
+    carried: int
+    peak: int
+
+    @property
+    def activations(self) -> int:
+        """Bytes at the peak beside parameters, gradients, optimiser state and memories."""
+        return max(0, self.peak - self.parameters - self.gradients - self.optimizer - self.carried)
+
+
+def step_cost(recipe: Recipe, size: Size) -> StepCost:
+    """The cost of an update of a recipe with batches of a size, attention by a GPU's fused kernel.
+
+    Networks that read token by token are counted at two short lengths and extended: all of their cost is a line.
+    """
+    parts = build(recipe, meta=True)
+    recurrent = any(isinstance(module, NormedLSTM | BidirectionalLSTM) for module in parts.task.modules())
+    wanted = getattr(parts.data, "n_targets", 1)  # which must find room
+    if not recurrent or size.steps <= 2 * SHORT or wanted > SHORT:
+        attach(parts)
+        return cost_of(parts, batches(parts.data, recipe.config["data"], size, META))
+    ends = [astuple(step_cost(recipe, replace(size, steps=steps))) for steps in (SHORT, 2 * SHORT)]
+    return StepCost(*(a + (b - a) * (size.steps - SHORT) // SHORT for a, b in zip(*ends, strict=True)))
+
+
+def attach(parts: Parts) -> None:
+    """Tells the task what it asks of its trainer and of its data, which read nothing."""
+    data: Any = parts.data
+    known = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
+    known |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
+    counts = {"world_size": 1, "accumulate_grad_batches": 1, "global_step": 0}
+    stand_in_trainer(parts.task, datamodule=SimpleNamespace(**known), **counts)
+
+
+def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCost:
+    """The cost of an update of a task on the meta device, with batches there.
+
+    Args:
+        parts: built there.
+        given: batches in turn; the last one is given again until memories no longer grow, and its update is counted.
+        fused: attention by a GPU's fused kernel; False spells it out.
+    """
+    task = parts.task.train()
+    optimizer = task.optimizer_maker(task.trained_parameters())
+    begin(optimizer)
+    with contextlib.ExitStack() as stack:
+        if any(isinstance(module, CtcHead) for module in task.modules()):
+            stack.enter_context(ctc_backward())
+        if fused:
+            stack.enter_context(FusedAttention())
+        fill_memories(task, given)
+        carried = nbytes(task.carried)
+        flops, peak = _update(task, given[-1], optimizer, parts.trainer.get("gradient_clip_val"))
+    return StepCost(
+        flops=flops,
+        parameters=_bytes([*task.parameters(), *task.buffers()]),
+        gradients=sum(p.grad.nbytes for p in task.parameters() if p.grad is not None),
+        optimizer=_bytes(tensors(dict(optimizer.state))),
+        carried=carried,
+        peak=peak,
+    )
+
+
+def begin(optimizer: torch.optim.Optimizer) -> None:
+    """Has an optimiser make its state, by an update with gradients of no values."""
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+@torch.no_grad()
+def fill_memories(task: AnyTask, given: Sequence[Batch]) -> None:
+    """Reads batches until what the task carries no longer grows."""
+    before = -1
+    for number in range(MOST_BATCHES if len(given) > 1 else 0):
+        if number > 1 and nbytes(task.carried) == before:
+            return
+        before = nbytes(task.carried)
+        task.training_step(given[min(number, 1)], 0)
+
+
+def _update(
+    task: AnyTask, batch: Batch, optimizer: torch.optim.Optimizer, clip: float | None
+) -> tuple[int, int]:
+    """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
+    with LiveBytes(META) as live, FlopCounter() as counter:
+        live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
+        found: Any = task.training_step(batch, 0)
+        found["loss"].backward()
+        if clip:
+            nn.utils.clip_grad_norm_(task.parameters(), clip)
+        optimizer.step()
+    return counter.total, live.peak
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """All tensors of a tree."""
+    return [one for one in tree_leaves(tree) if isinstance(one, Tensor)]
+
+
+def _bytes(some: Iterable[Tensor]) -> int:
+    """Of distinct storages."""
+    storages = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in some}
+    return sum(storages.values())
+
+
+@contextlib.contextmanager
+def ctc_backward() -> Iterator[None]:
+    """torch has no backward pass of CTC for ``meta``: its shape is that of what goes in."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_ctc_loss_backward", lambda grad, log_probs, *_: torch.empty_like(log_probs), "Meta")
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def cache_key(recipe: Recipe, size: Size) -> str:
+    """Equal for recipes that differ only in numbers that change no cost, such as learning rates."""
+    model = recipe.config["model"]
+    given = {key: value for key, value in model["init_args"].items() if key not in FREE}
+    optimizer = model["init_args"].get("optimizer") or {}
+    clips = bool((recipe.config.get("trainer") or {}).get("gradient_clip_val"))
+    said = [model["class_path"], given, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
+    return json.dumps(said, sort_keys=True, default=str)

@@ -1,0 +1,86 @@
+"""Memory of a computation without doing it: bytes of the tensors that exist at a time, also on the meta device."""
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class LiveBytes(TorchDispatchMode):
+    """Adds up the storages that operations within it make, until nobody holds them any more.
+
+    A storage counts once, however many tensors are views of it. What a kernel needs only while it runs is not seen.
+
+    Args:
+        device: whose storages count.
+
+    Attributes:
+        held: bytes at the moment, with those that were named to :meth:`hold`.
+        peak: the most so far.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        self.held = self.peak = 0
+        self._known: dict[int, weakref.finalize[Any, Any]] = {}
+
+    def hold(self, *tensors: Tensor) -> None:
+        """Counts tensors from before: weights, the batch."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+            if tensor.device.type != self.device.type or key in self._known:
+                continue
+            size = storage.nbytes()
+            self._known[key] = weakref.finalize(storage, self._release, key, size)
+            self.held += size
+        self.peak = max(self.peak, self.held)
+
+    def restart(self) -> None:
+        """Begins to look for the peak anew."""
+        self.peak = self.held
+
+    def _release(self, key: int, size: int) -> None:
+        del self._known[key]
+        self.held -= size
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.hold(*(one for one in tree_leaves(out) if isinstance(one, Tensor)))
+        return out
+
+
+class FusedAttention(TorchFunctionMode):
+    """Has attention on the meta device take a GPU's memory-efficient kernel, which makes no table of weights.
+
+    Left alone, torch spells attention out there.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.scaled_dot_product_attention and args[0].is_meta:
+            return _fused(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    if attn_mask is not None:
+        if attn_mask.dtype is torch.bool:
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
+        attn_mask = attn_mask.expand(*query.shape[:2], query.shape[2], key.shape[2])
+    run = torch.ops.aten._scaled_dot_product_efficient_attention
+    wants_gradient = any(one.requires_grad for one in (query, key, value))
+    y: Tensor = run(query, key, value, attn_mask, wants_gradient, dropout_p, is_causal, scale=scale)[0]
+    return y

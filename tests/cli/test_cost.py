@@ -1,0 +1,81 @@
+"""cost, and its line in a dry run."""
+
+import pytest
+
+from tests.launch.fake_cluster import cluster, small_project
+from tests.workshop import PAPER, PROJECT, TINY, Workshop, call
+
+__all__ = ["cluster", "small_project"]
+BASE = f"{PAPER}/base"
+
+
+@pytest.fixture
+def checkout(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """The project's own recipes, everything else the test's."""
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    return workshop
+
+
+def test_cost_as_json_and_as_text(checkout: Workshop) -> None:
+    (one,) = call("cost", BASE, "--scale", "cpu", "--json").json()
+    (half,) = call("cost", BASE, "--scale", "cpu", "--json", "--utilisation", "0.15").json()
+    assert (one["experiment"], one["scale"], one["utilisation"]) == (BASE, "cpu", 0.3)
+    assert one["flops"] == one["updates"] * one["flops_per_update"]
+    assert one["bytes"]["optimiser state"] >= 2 * one["bytes"]["parameters"], "Adam's two means"
+    assert [gpu["name"] for gpu in one["gpus"]] == ["H100", "A100", "V100"]
+    for once, twice in zip(one["gpus"], half["gpus"], strict=True):
+        assert twice["gpu_hours"] == pytest.approx(2 * once["gpu_hours"])
+        assert once["estimated_hours"]["1"] == pytest.approx(once["gpu_hours"])
+    text = call("cost", BASE, "--scale", "cpu", "--gpu", "P100").out
+    assert "P100" in text
+    assert "H100" not in text
+    assert "an upper bound" in text, "what was assumed is shown"
+
+
+def test_settings_change_the_cost(checkout: Workshop) -> None:
+    (small,) = call("cost", BASE, "--scale", "cpu", "--json").json()
+    (large,) = call("cost", BASE, "--scale", "cpu", "--json", "--data.batch_tokens", str(2 * 1500)).json()
+    assert large["flops_per_update"] > small["flops_per_update"]
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("nobody/nothing",), ("nobody/nothing",)),
+        ((BASE, "--gpu", "H1000"), ("H1000", "H100")),
+        ((BASE, "--utilisation", "1.5"), ("--utilisation", "1.5")),
+        ((BASE, "--utilisation", "0"), ("--utilisation", "0")),
+        ((f"{PAPER}/big", "--scale", "cpu"), ("cpu", "paper")),
+        ((BASE, "--scale", "cpu", "--model.net.widht", "3"), ("widht",)),
+        ((BASE, "--markdown", "--scale", "cpu"), ("--markdown",)),
+    ],
+)
+def test_bad_input_is_one_line(checkout: Workshop, words: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    call("cost", *words).refused(*parts)
+
+
+def test_a_dry_run_counts_what_it_would_submit(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, small_project: None
+) -> None:
+    folder = workshop.root / "clusters"
+    folder.mkdir()
+    (folder / "site.yaml").write_text('time: "01:00:00"\ngpus_per_node: 1\n')
+    monkeypatch.setenv("REPRO_CLUSTERS", str(folder))
+    words = ("submit", TINY, "--cluster", "site", "--scale", "cpu", "--dry-run")
+
+    def line(*more: str) -> str:
+        (found,) = [one for one in call(*words, *more).err.splitlines() if one.startswith("cost: ")]
+        return found
+
+    (one,) = call("cost", TINY, "--scale", "cpu", "--json").json()
+    assert "FLOP of training" in line("--seeds", "1")
+    assert "H100" in line("--seeds", "1")
+    assert line("--seeds", "1") != line("--seeds", "2")
+    assert one["flops"] > 0
+    assert "cost: not counted" in line("--seeds", "1", "--model.net.widht", "3")
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "deepspeed_stage_2"])
+def test_shards_are_refused_in_one_line(workshop: Workshop, strategy: str) -> None:
+    words = ("run", TINY, "--scale", "cpu", "--seed", "1", "--trainer.strategy", strategy)
+    call(*words).refused("trainer.strategy", strategy, "accumulate_grad_batches")

@@ -1,0 +1,131 @@
+"""From a counted step to hours and numbers of GPUs: arithmetic on costs that are known."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from repro.errors import UserError
+from repro.experiment.costs import estimate
+from repro.experiment.costs.batches import FIELDS, Size
+from repro.experiment.costs.estimate import BACKWARD, BUCKET, Cost, Phase, cost, stages, step_seconds
+from repro.experiment.costs.gpus import GIB, GPUS, USABLE, Gpu, gpu_named, gpu_of
+from repro.experiment.costs.show import flops, number
+from repro.experiment.costs.step import StepCost
+from repro.recipe import Recipe, load_recipe
+from repro.tasks.costs.flops import PEAKS
+from tests.workshop import PROJECT
+
+GPU = Gpu("H100", 80, 450, 50)
+BASE = "attention-is-all-you-need/base"
+
+
+@pytest.fixture(autouse=True)
+def _checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+
+
+def known(precision: str = "32-true") -> Cost:
+    """A batch of nine rows takes 10 GiB, a row 2 GiB."""
+    step, row = StepCost(10**12, GIB, GIB, 2 * GIB, 0, 10 * GIB), StepCost(1, 0, 0, 0, 0, 2 * GIB)
+    recipe = Recipe("p/r", "paper", {"trainer": {"precision": precision}})
+    return Cost(recipe, (Phase(1000, Size(9, 8), step),), row, ())
+
+
+def test_gpu_hours_are_operations_over_a_share_of_the_peak() -> None:
+    assert known().flops == 10**15
+    assert known().gpu_hours(GPU, 0.5) == pytest.approx(10**15 / (66.9e12 * 0.5) / 3600)
+    half = known("bf16-mixed")
+    assert half.gpu_hours(GPU, 0.5) == pytest.approx(10**15 / (989.4e12 * 0.5) / 3600)
+    assert half.gpu_hours(gpu_named("V100"), 0.5) is None, "which has no bfloat16"
+
+
+def test_memory_lies_between_a_row_and_the_batch() -> None:
+    one = known()
+    assert one.peak(1.0) == 10 * GIB
+    assert one.peak(0.0) == one.peak(1 / 9) == 2 * GIB, "a row at least"
+    assert one.peak(5 / 9) == pytest.approx(6 * GIB)
+    assert one.peak(1.0, ranks=2) == 11 * GIB, "DDP has the gradients once more"
+
+
+@pytest.mark.parametrize(
+    ("memory", "gpus", "parts"),
+    [(20, 1, 1), (10, 1, 1), (9.5, 2, 2), (4.5, 5, 3), (2.5, None, 9), (1.9, None, None)],
+)
+def test_how_a_batch_fits(memory: float, gpus: int | None, parts: int | None) -> None:
+    # 2, 3, ... 10 GiB for 1, 2, ... 9 rows; on several GPUs 1 GiB more
+    given = Gpu("H100", memory / USABLE, 450, 50)
+    assert (known().parts(given, ddp=True), known().parts(given)) == (gpus, parts)
+
+
+def test_an_exchange_hides_behind_the_backward_pass_but_for_its_last_bucket() -> None:
+    size, rate = 100 * BUCKET, 1e9
+    ring = 2 * 7 / 8 * size / rate
+    assert step_seconds(3.0, size, 1, rate) == 3.0
+    long = 10 * ring / BACKWARD
+    assert step_seconds(long, size, 8, rate) == pytest.approx(long + ring / 100)
+    assert step_seconds(ring / 10, size, 8, rate) == pytest.approx(ring / 10 + ring - BACKWARD * ring / 10)
+    assert step_seconds(1e-9, 10, 8, rate) == pytest.approx(1e-9 + 2 * 7 / 8 * 10 / rate), "one bucket"
+    assert step_seconds(long, size, 8, rate, overlap=0.0) == pytest.approx(long + ring)
+
+
+def test_more_gpus_than_rows_are_no_use() -> None:
+    assert known().hours_on(GPU, 16, 0.3) is None
+    one, eight = (known().hours_on(GPU, n, 0.3) or 0.0 for n in (1, 8))
+    assert one / 8 < eight < one
+
+
+def test_stages_end_where_their_epochs_do() -> None:
+    data: Any = SimpleNamespace(
+        stages=[SimpleNamespace(epochs=3, seq_len=16)], batch_tokens=100, shards=2, sizes={"train": 2001}
+    )
+    assert stages(data, 1000, "") == [(30, 16), (970, None)]
+    assert stages(data, 20, "") == [(20, 16), (0, None)]
+    del data.sizes
+    assert stages(data, 1000, "unheard-of") is None
+    data.stages = []
+    assert stages(data, 1000, "") == [(1000, None)]
+
+
+def test_a_staged_run_costs_less_than_one_at_full_length() -> None:
+    staged = cost(load_recipe("shortformer/shortformer@stage1-l64", "small"))
+    assert staged.phases[0].size.steps < staged.phases[-1].size.steps
+    assert staged.updates == 2100
+    assert staged.flops < 2100 * staged.step.flops
+
+
+def test_a_recipe_without_updates_is_refused() -> None:
+    with pytest.raises(UserError, match="max_steps"):
+        cost(load_recipe(BASE, "cpu", [("trainer.max_steps", 0)]))
+
+
+def test_examples_of_an_unknown_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(FIELDS, "BitXorData")
+    with pytest.raises(UserError, match=r"repro\.data\.BitXorData"):
+        cost(load_recipe("frozen-pretrained-transformer/bit-xor@random", "paper"))
+
+
+def test_what_changes_no_cost_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = cost(load_recipe(BASE, "cpu"))
+    calls: list[object] = []
+    monkeypatch.setattr(estimate, "step_cost", lambda *given: calls.append(given) or first.step)
+    cost(load_recipe(BASE, "cpu", [("model.optimizer.lr", 0.5), ("trainer.max_steps", 7)]))
+    assert not calls
+    cost(load_recipe(BASE, "cpu", [("model.net.decoder_layers", 3)]))
+    assert calls
+
+
+def test_every_gpu_has_a_peak_and_is_found_by_its_name() -> None:
+    assert {gpu.name for gpu in GPUS} <= set(PEAKS)
+    assert all(gpu.peak("32-true") for gpu in GPUS)
+    assert gpu_named("h100").name == "H100"
+    assert gpu_of("8 NVIDIA V100 or TPU v3 cores") == gpu_named("V100")
+    assert gpu_of("TPU core") is None
+    with pytest.raises(UserError, match=r"H10.*H100"):
+        gpu_named("H10")
+
+
+def test_numbers_are_shown_with_two_or_three_digits() -> None:
+    shown = ["9.53e+17 FLOP", "2.5 TFLOP", "3 GFLOP", "12 FLOP"]
+    assert [flops(n) for n in (9.53e17, 2.5e12, 3e9, 12.0)] == shown
+    assert [number(n) for n in (None, 0.034, 7.0, 13.2, 1615.4)] == ["-", "0.034", "7", "13.2", "1,615"]
