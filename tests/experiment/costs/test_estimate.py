@@ -100,6 +100,7 @@ def test_a_recipe_without_updates_is_refused() -> None:
 
 
 def test_examples_of_an_unknown_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_steps", {})  # nothing was counted yet
     monkeypatch.delitem(FIELDS, "BitXorData")
     with pytest.raises(UserError, match=r"repro\.data\.BitXorData"):
         cost(load_recipe("frozen-pretrained-transformer/bit-xor@random", "paper"))
