@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from repro.cli.arguments import Verbs, completed
 from repro.cli.cost import cost_of_plan
 from repro.cli.runs import SEEDS, complete_experiments
+from repro.errors import UserError
 from repro.paths import cluster_files
 from repro.recipe import SCALES
 from repro.seeds import SeedChoice
@@ -35,6 +36,9 @@ def register(verbs: Verbs) -> None:
     submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
     submit.add_argument(
         "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
+    )
+    submit.add_argument(
+        "--cost", action="store_true", help="with --dry-run: a line of what `repro cost` counts; loads torch"
     )
     submit.add_argument("--json", action="store_true", help="one object for each run")
     submit.set_defaults(handler=submit_runs, overrides=[])
@@ -63,11 +67,13 @@ def submit_runs(args: argparse.Namespace) -> None:
     if args.dry_run:
         plan, summary = dry_run(request)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
-        for line in (
-            (*summary, cost_of_plan(plan), "dry run: nothing was submitted") if plan.jobs else summary
-        ):
+        counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
+        told = ["dry run: nothing was submitted"] if plan.jobs else []
+        for line in (*summary, *counted, *told):
             print(line, file=sys.stderr)
         return
+    if args.cost:
+        raise UserError("--cost goes with --dry-run")
     out = sys.stderr if args.json else sys.stdout
     plan, entry = submit(request, lambda line: print(line, file=out))
     if args.json:

@@ -61,7 +61,7 @@ def test_a_dry_run_counts_what_it_would_submit(
     folder.mkdir()
     (folder / "site.yaml").write_text('time: "01:00:00"\ngpus_per_node: 1\n')
     monkeypatch.setenv("REPRO_CLUSTERS", str(folder))
-    words = ("submit", TINY, "--cluster", "site", "--scale", "cpu", "--dry-run")
+    words = ("submit", TINY, "--cluster", "site", "--scale", "cpu", "--dry-run", "--cost")
 
     def line(*more: str) -> str:
         (found,) = [one for one in call(*words, *more).err.splitlines() if one.startswith("cost: ")]
@@ -72,6 +72,7 @@ def test_a_dry_run_counts_what_it_would_submit(
     assert "H100" in line("--seeds", "1")
     assert line("--seeds", "1") != line("--seeds", "2")
     assert one["flops"] > 0
+    call(*(word for word in words if word != "--dry-run")).refused("--cost goes with --dry-run")
     assert "cost: not counted" in line("--seeds", "1", "--model.net.widht", "3")
 
 

@@ -17,7 +17,7 @@ from repro.report.tour import claim_beside, load_tour, numbers_of
 from repro.seeds import TUNING
 from tests.workshop import BITS, PAPER, PROJECT, STREAM, TINY, Workshop, call
 
-TOURS = sorted((PROJECT / "configs").glob("*.yaml"))
+TOURS = sorted((PROJECT / "configs").glob("tour*.yaml"))
 STREAMS = {
     "paper": "transformer-xl",
     "says": "It reads. It remembers.",
