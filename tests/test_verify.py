@@ -139,7 +139,8 @@ def test_a_signal_ends_the_run_and_leaves_nothing(
     checkout: FakeCheckout, temporary: Path, number: int
 ) -> None:
     code = (
-        "import sys, tempfile; from pathlib import Path\n"
+        "import signal, sys, tempfile; from pathlib import Path\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background job\n"
         "from tests.fake_checkout import make_record; from repro.verify import replay\n"
         f"tempfile.tempdir = {str(temporary)!r}\n"
         f"replay(make_record({checkout.commits[0]!r}, 'p/endless'), Path({str(checkout.root)!r}), True)\n"
