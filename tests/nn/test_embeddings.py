@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.functional import linear
 
 from repro.nn import TokenEmbedding, VectorEmbedding
 
@@ -54,3 +55,32 @@ def test_without_memory_it_is_made_as_well() -> None:
         embedding = VectorEmbedding(768, 50)
     assert embedding.proj.weight.is_meta
     assert sum(p.numel() for p in embedding.parameters()) == 50 * 768 + 768
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3)])
+@pytest.mark.parametrize("lower", [False, True])
+def test_scores_have_the_gradients_of_a_linear_layer(shape: tuple[int, ...], lower: bool) -> None:
+    embedding, hidden = TokenEmbedding(8, 11), torch.randn(*shape, 8, requires_grad=True)
+    inputs = [hidden, embedding.table.weight]
+    with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+        ours, plain = embedding.scores(hidden), linear(hidden, embedding.table.weight)
+    assert torch.equal(ours, plain)
+    assert ours.dtype is plain.dtype
+    grad = torch.randn_like(ours)
+    pairs = zip(
+        torch.autograd.grad(ours, inputs, grad), torch.autograd.grad(plain, inputs, grad), strict=True
+    )
+    for got, expected in pairs:
+        assert got.dtype is expected.dtype
+        torch.testing.assert_close(got, expected)
+
+
+def test_a_frozen_table_and_given_hidden_states_get_no_gradient() -> None:
+    embedding, hidden = TokenEmbedding(8, 11), torch.randn(3, 8)
+    embedding.scores(hidden).sum().backward()
+    assert hidden.grad is None
+    assert embedding.table.weight.grad is not None
+    frozen = TokenEmbedding(8, 11).requires_grad_(False)
+    frozen.scores(hidden.requires_grad_()).sum().backward()
+    assert hidden.grad is not None
+    assert frozen.table.weight.grad is None

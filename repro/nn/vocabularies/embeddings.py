@@ -1,7 +1,33 @@
 """From tokens to vectors: of ids a table, of real vectors a projection."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+
+from repro.nn.autograd import Context
+
+
+class _Scores(torch.autograd.Function):
+    """``linear`` whose gradient of the table owns its memory.
+
+    The table has a gradient of each lookup, too. The engine adds these in place here; to the view that ``linear``
+    returns it adds out of place, which allocates a table each time.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, hidden: Tensor, table: Tensor) -> Tensor:
+        ctx.save_for_backward(hidden, table)
+        return linear(hidden, table)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        hidden, table = ctx.saved_tensors
+        of_hidden, of_table = ctx.needs_input_grad
+        back = (grad @ table.to(grad.dtype)).to(hidden.dtype) if of_hidden else None
+        if not of_table:
+            return back, None
+        rows = grad.reshape(-1, len(table)).t() @ hidden.reshape(-1, table.shape[1]).to(grad.dtype)
+        return back, rows.to(table.dtype)
 
 
 class TokenEmbedding(nn.Module):
@@ -27,7 +53,8 @@ class TokenEmbedding(nn.Module):
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Products ``(..., V)`` of hidden states ``(..., width)`` with every vector: a tied output layer."""
-        return linear(hidden, self.table.weight)
+        scores: Tensor = _Scores.apply(hidden, self.table.weight)
+        return scores
 
 
 class VectorEmbedding(nn.Module):
