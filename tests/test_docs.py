@@ -1,4 +1,4 @@
-"""What the documents point at exists; so do layers and names of ``docs/architecture.md``; claims that fail are explained."""
+"""What the documents point at exists, and ``docs/architecture.md`` is true; claims that fail are explained."""
 
 import ast
 import html
