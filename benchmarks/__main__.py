@@ -5,7 +5,7 @@
 Sides that are not installed are left out and named. DIR holds checkouts of official codes, under the names of their
 repositories. With one thread, seconds of computing are counted instead of seconds on the clock: for a machine that
 others use. Prints a line of JSON for each workload and one table; ``--write`` appends the lines to
-benchmarks/HISTORY.jsonl and puts the table into benchmarks/README.md.
+benchmarks/HISTORY.jsonl and puts the newest of each workload into the table in benchmarks/README.md.
 """
 
 import argparse
@@ -74,19 +74,31 @@ def about(threads: int) -> dict[str, Any]:
 
 def text(lines: list[dict[str, Any]]) -> str:
     """The table, and what it was measured with."""
-    first, missing = lines[0], {name for line in lines for name in line["missing"]}
-    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
-    clock = "seconds of computing" if first["threads"] == 1 else f"{first['threads']} threads"
-    told = f"\n{first['date']}, commit {first['commit']}; {first['machine']}, {clock}; {versions}."
-    if missing:
-        told += f" Not here: {', '.join(sorted(missing))}."
-    return f"{table(lines)}\n{told} A star: others used the machine meanwhile.\n"
+    last, missing = lines[-1], {name for line in lines for name in line["missing"]}
+    told = [
+        " and ".join(sorted({f"{line['date']}, commit {line['commit']}" for line in lines})),
+        "; ".join(sorted({line["machine"] for line in lines})),
+        " and ".join(sorted({clock(line["threads"]) for line in lines})),
+        ", ".join(f"{name} {version}" for name, version in last["versions"].items()),
+    ]
+    absent = f" Not here: {', '.join(sorted(missing))}." if missing else ""
+    return f"{table(lines)}\n\n{'; '.join(told)}.{absent} A star: others used the machine meanwhile.\n"
 
 
-def write(lines: list[dict[str, Any]]) -> None:
-    """Keeps the lines, and shows them."""
-    with (HERE / "HISTORY.jsonl").open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+def clock(threads: int) -> str:
+    """What was counted."""
+    return "one thread, seconds of computing" if threads == 1 else f"{threads} threads"
+
+
+def newest(names: list[str]) -> list[dict[str, Any]]:
+    """The last line of each workload in the history, in this order."""
+    lines = (json.loads(line) for line in (HERE / "HISTORY.jsonl").read_text().splitlines())
+    last = {line["workload"]: line for line in lines}
+    return [last[name] for name in names if name in last]
+
+
+def show(lines: list[dict[str, Any]]) -> None:
+    """Puts the table into README."""
     page = (HERE / "README.md").read_text()
     before, after = page.split(MARKS[0])[0], page.split(MARKS[1])[1]
     (HERE / "README.md").write_text(before + MARKS[0] + text(lines) + MARKS[1] + after)
@@ -134,8 +146,11 @@ def main() -> None:
         found = told | measure(module, what, args.threads, args.turns, args.seconds)
         lines.append(found)
         print(json.dumps(found), flush=True)
+        if args.write:
+            with (HERE / "HISTORY.jsonl").open("a") as file:
+                file.write(json.dumps(found) + "\n")
     print(text(lines))
-    return write(lines) if args.write else None
+    return show(newest([w.name for _, w in workloads([])])) if args.write else None
 
 
 if __name__ == "__main__":

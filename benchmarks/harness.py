@@ -91,6 +91,12 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def _numbers(shape: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    """Random numbers that lie in memory as an operand did, expanded axes included."""
+    alone = [size if step else 1 for size, step in zip(shape, stride, strict=True)]
+    return torch.empty_strided(alone, stride).normal_().expand(shape)
+
+
 def products_alone(prepare: Turn, run: Callable[[Any], Any]) -> Turn:
     """A turn that multiplies matrices of the shapes of another's products, equal ones in turn, and nothing else."""
     given = prepare()
@@ -98,7 +104,7 @@ def products_alone(prepare: Turn, run: Callable[[Any], Any]) -> Turn:
         run(given)
     made = []
     for operands, count in noted.shapes.items():
-        pair = [torch.empty_strided(shape, stride).normal_() for shape, stride in operands]
+        pair = [_numbers(*operand) for operand in operands]
         made.append((torch.mm if pair[0].dim() == 2 else torch.bmm, pair, count))
 
     def turn() -> None:

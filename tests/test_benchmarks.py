@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import __main__ as main
 from benchmarks import crossover, harness
 from benchmarks.__main__ import MODULES, PRODUCTS, table, workloads
 from repro.recipe import experiments
@@ -52,6 +53,24 @@ def test_products_are_noted_with_their_shapes() -> None:
             torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 6))
         shapes = sorted(tuple(shape for shape, _ in pair) for pair in noted.shapes)
         assert shapes == [((2, 3, 4), (2, 4, 6)), ((8, 3), (3, 5))]
+
+
+def test_products_of_expanded_operands_are_repeated() -> None:
+    turn = harness.products_alone(
+        lambda: None, lambda _: torch.bmm(torch.ones(1, 3, 4).expand(2, 3, 4), torch.ones(2, 4, 5))
+    )
+    with harness.Products() as noted:
+        turn()
+    assert list(noted.shapes) == [(((2, 3, 4), (0, 4, 1)), ((2, 4, 5), (20, 5, 1)))]
+
+
+def test_the_table_shows_the_newest_line_of_each_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [{"workload": name, "commit": commit} for name, commit in (("a", "1"), ("b", "1"), ("a", "2"))]
+    (tmp_path / "HISTORY.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(main, "HERE", tmp_path)
+    assert main.newest(["b", "c", "a"]) == [lines[1], lines[2]]
 
 
 @pytest.mark.parametrize("experiment", [e for e in experiments() if e.startswith(f"{crossover.GRID}@")])
