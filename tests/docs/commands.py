@@ -95,6 +95,10 @@ def check(line: str) -> None:
             _check_files(word for before, word in pairwise(words) if before == "-r")
         elif program == "pytest":
             _check_files(word.partition("::")[0] for word in words if word.startswith("tests/"))
+        elif program == "python":
+            assert words[0] == "-m", line
+            module = PROJECT / words[1].replace(".", "/")
+            assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), words[1]
         else:
             assert program == "echo", f"unknown program {program!r} in {line!r}"
 
