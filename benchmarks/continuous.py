@@ -32,6 +32,8 @@ class Anything(ModuleType):
     """Stands in for a package that the released code imports and does not use here."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return object
 
 

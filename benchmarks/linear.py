@@ -102,8 +102,11 @@ def lat_core() -> Core:
     from linear_attention_transformer.linear_attention_transformer import causal_linear_attn
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        bucket = next(
+            size for size in range(64, 0, -1) if q.shape[1] % size == 0
+        )  # it must divide the length
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-        return causal_linear_attn(q, k, v, bucket_size=min(64, q.shape[2])).transpose(1, 2)
+        return causal_linear_attn(q, k, v, bucket_size=bucket).transpose(1, 2)
 
     return run
 
