@@ -98,7 +98,7 @@ def plain_chunks(chunk: int = 128) -> Core:
 
 
 def lat_core() -> Core:
-    """The causal core of linear-attention-transformer, which asks for features without a shift."""
+    """The causal core of linear-attention-transformer, which takes keys as wide as values and whole buckets."""
     from linear_attention_transformer.linear_attention_transformer import causal_linear_attn
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ MAKERS = {
     "linear-attention-transformer": lat_core,
 }
 WORKLOADS = [
-    Workload(f"linear attention, {name}", {n: partial(core, make, s) for n, make in MAKERS.items()}, tolerance=1e-4,
+    Workload(f"linear attention, {name}", {n: partial(core, make, s) for n, make in MAKERS.items() if make is not lat_core or s[3] == s[4]}, tolerance=1e-4,
              alike=("idiap", "plain chunks"))
     for name, s in CORES.items()
 ] + [
