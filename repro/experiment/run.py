@@ -52,7 +52,7 @@ def run(
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
-        Preempted: asked to stop, and saved.
+        Preempted: asked to stop, saved, and told on stderr.
         ReproError: it failed for another reason; the last checkpoint is intact.
     """
     folder = recipe.run_dir(seed)
@@ -187,10 +187,12 @@ def reported(current: Run) -> Iterator[None]:
     """Says in the status file, and to W&B, how a run ended that did not end well."""
     try:
         yield
-    except Preempted as stop:  # already reported
+    except Preempted as stop:  # in the status file already
+        if str(stop):  # one rank's; it is said now, since srun kills it once another has left
+            print(f"repro: {stop}", file=sys.stderr, flush=True)
         tracking.finish(current.logger, LEAVING_S, stop.exit_code)
         part()
-        raise
+        raise type(stop)() from stop
     except SystemExit as stop:  # raised by Lightning on Ctrl-C
         tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise KeyboardInterrupt from stop

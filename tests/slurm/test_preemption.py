@@ -85,11 +85,12 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
         lambda: cluster.state(job) == "PENDING" or status(project)["attempt"] == 4, "requeue", 120, job
     )
     cluster.boot("node2")
-    cluster.wait(job, "COMPLETED", 240)
+    cluster.wait(job, "COMPLETED", 480)
     log = cluster.log(job)
     assert "MailboxClosedError" not in log, "W&B leaves quietly when the job is stopped"
     resumed = [int(step) for step in re.findall(r"resuming from step (\d+)", log)]
-    # On a busy machine a slow attempt 4 was seen to be asked to stop, too; whatever comes behind it comes with grace.
+    # slurmctld sends a signal again, a minute later, that a node did not acknowledge: on a busy machine later attempts
+    # are asked to stop, too, by a signal meant for an earlier one. All that come behind the crash come with grace.
     assert len(resumed) == status(project)["attempt"] - 1
     assert len(resumed) >= 3
     assert all(f"saved at step {step}" in log for step in (*resumed[:2], *resumed[3:])), "with grace"
