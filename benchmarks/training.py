@@ -1,11 +1,13 @@
 """A training step (forward, loss, backward; no optimiser) and a forward pass of the base Transformer.
 
 8 pairs of 48 tokens, vocabulary 32,768, label smoothing 0.1; a step has dropout 0.1, a forward pass none and no
-gradient. Equal weights: the losses of the forward passes must agree. Then the loss of 2,048 tokens alone with its
+gradient. Equal weights: the losses of the forward passes must agree. `ours` is forward what a validation does, with its
+weights laid out beforehand; `ours, plain` has them as torch does. Then the loss of 2,048 tokens alone with its
 gradients, all logits at once and in chunks.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -17,8 +19,10 @@ from benchmarks import translators
 from benchmarks.harness import Workload
 from benchmarks.translators import BOS, LENGTH, VOCAB, WIDTH
 from repro.nn import Vocabulary
+from repro.nn.packed import LEAST_STEPS, packed
 
 BATCH, SMOOTHING, TOKENS = 8, 0.1, 2048
+LAYOUTS = ExitStack()  # to the end of the process
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -47,15 +51,18 @@ def side(name: str, learn: bool) -> tuple[Callable[[], None], Callable[[None], A
     dropout = 0.1 if learn else 0.0
     makers: dict[str, Callable[[float], nn.Module]] = {
         "ours": translators.ours,
+        "ours, plain": translators.ours,
         "torch.nn": translators.TorchTransformer,
         "Marian": translators.marian,
         "fairseq": translators.fairseq,
     }
     model = makers[name](dropout).train(learn)
+    if name == "ours" and not learn:
+        LAYOUTS.enter_context(packed(model.modules(), LEAST_STEPS))
     source, target, wanted = batch()
 
     def loss() -> Tensor:
-        if name == "ours":
+        if name.startswith("ours"):
             return our_loss(model, source, target, wanted)
         logits = logits_of(name, model, source, target).flatten(0, 1)
         return cross_entropy(logits, wanted.flatten(), label_smoothing=SMOOTHING, reduction="sum")
@@ -83,10 +90,11 @@ def loss_alone(chunk: int | None) -> Callable[[], Any]:
 
 
 NAMES = ("ours", "torch.nn", "Marian", "fairseq")
+VALIDATION = ("ours", "ours, plain", *NAMES[1:])
 WORKLOADS = [
     Workload("base Transformer, training step", {n: partial(side, n, True) for n in NAMES}, turns=7),
     Workload(
-        "base Transformer, forward", {n: partial(side, n, False) for n in NAMES}, tolerance=1e-4, turns=7
+        "base Transformer, forward", {n: partial(side, n, False) for n in VALIDATION}, tolerance=1e-4, turns=7
     ),
     Workload(
         "loss over 32,768 tokens, with gradients",

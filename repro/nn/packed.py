@@ -1,4 +1,4 @@
-"""Weights laid out for few rows: what makes a step of decoding fast on a CPU."""
+"""Weights laid out for a faster product on a CPU, while they do not change: in a search, and in a validation."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,9 +9,7 @@ from torch.nn.functional import linear
 
 from repro.nn.vocabularies.embeddings import TokenEmbedding
 
-# Smaller weights and more rows gain little (measured: weights of 64 · 64 to 512 · 32,768).
-LEAST_NUMBERS = 1 << 16
-MOST_ROWS = 256
+LEAST_NUMBERS = 1 << 16  # smaller weights gain little (measured: 64 · 64 to 512 · 32,768)
 LEAST_STEPS = 8  # fewer do not pay for laying the weights out anew
 _EXPECTED_ROWS = 16  # the layout depends little on it
 
@@ -20,7 +18,7 @@ _Product = Callable[[Tensor], Tensor]
 
 @contextmanager
 def packed(modules: Iterable[nn.Module], steps: int) -> Iterator[None]:
-    """Multiplies few rows by large float32 weights in oneDNN's own layout meanwhile; elsewhere changes nothing.
+    """Multiplies by large float32 weights in oneDNN's own layout meanwhile, on a CPU and where no gradient is wanted.
 
     Products are equal up to rounding. A weight is laid out when it is first needed, and that layout is dropped at the
     end: the weights must not change in between, and for that time they take their memory twice.
@@ -65,7 +63,7 @@ def _worth(weight: Tensor) -> bool:
 
 
 class _Packed:
-    """``x Wᵀ + b``, without gradient."""
+    """``x Wᵀ + b``."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight, bias
@@ -75,7 +73,12 @@ class _Packed:
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.numel() // x.shape[-1]
-        if not 0 < rows <= MOST_ROWS or x.dtype is not torch.float32 or torch.is_autocast_enabled("cpu"):
+        if (
+            not rows
+            or torch.is_grad_enabled()
+            or x.dtype is not torch.float32
+            or torch.is_autocast_enabled("cpu")
+        ):
             return linear(x, self.weight, self.bias)
         if rows == 1:
             return self._one(x)

@@ -35,6 +35,7 @@ def train(
     steps: int,
     micro_batches: int = 1,
     task: Task | None = None,
+    val_batches: int = 1,
     **settings: Any,
 ) -> pl.Trainer:
     trainer = pl.Trainer(
@@ -43,5 +44,7 @@ def train(
         enable_model_summary=False, num_sanity_val_steps=0,
         check_val_every_n_epoch=None, **settings,
     )  # fmt: skip
-    trainer.fit(task or Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0], batch_size=None))
+    trainer.fit(
+        task or Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0] * val_batches, batch_size=None)
+    )
     return trainer

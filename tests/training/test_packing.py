@@ -1,0 +1,54 @@
+"""Large weights are laid out anew while a validation runs, and only then."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from repro.nn.packed import LEAST_STEPS
+from repro.training.packing import PackedValidation
+from tests.tasks.toy import Toy, train
+
+
+class Wide(Toy):
+    """Notes by what its wide layer is multiplied."""
+
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__()
+        self.wide = nn.Linear(256, 512)
+        self.fails = fails
+        self.seen: list[tuple[str, bool]] = []
+        self.gaps: list[float] = []
+
+    def _look(self, when: str) -> None:
+        self.seen.append((when, "forward" in vars(self.wide)))
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        self._look("training")
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self._look("validation")
+        x = torch.randn(300, 256)
+        self.gaps.append(
+            float((self.wide(x) - nn.functional.linear(x, self.wide.weight, self.wide.bias)).abs().max())
+        )
+        if self.fails:
+            raise RuntimeError("in validation")
+
+
+@pytest.mark.parametrize("batches", [LEAST_STEPS - 1, LEAST_STEPS])
+def test_weights_are_packed_while_a_validation_of_enough_batches_runs(batches: int) -> None:
+    task = Wide()
+    train([PackedValidation()], 4, task=task, val_check_interval=2, val_batches=batches)
+    assert set(task.seen) == {("training", False), ("validation", batches == LEAST_STEPS)}
+    assert max(task.gaps) < 1e-4
+
+
+def test_an_error_in_a_validation_unpacks_them() -> None:
+    task = Wide(fails=True)
+    with pytest.raises(RuntimeError, match="in validation"):
+        train([PackedValidation()], 4, task=task, val_check_interval=2, val_batches=LEAST_STEPS)
+    assert task.seen[-1] == ("validation", True)
+    assert "forward" not in vars(task.wide)
