@@ -106,6 +106,12 @@ def test_a_killed_rank_hides_no_request(here: Places, tmp_path: Path) -> None:
     assert (ended.code, ended.of("scontrol")) == (75, REQUEUE)
 
 
+def test_a_rank_that_is_killed_while_leaving_fails_no_run(here: Places, tmp_path: Path) -> None:
+    """Slurm repeats a TERM that a node did not acknowledge, a minute later; the record is written by then."""
+    ended = run_batch(script(here), tmp_path / "node", f"{status(here, 'done')}; exit 143")
+    assert (ended.code, ended.of("scontrol")) == (0, [])
+
+
 def test_a_request_of_an_earlier_attempt_does_not_count(here: Places, tmp_path: Path) -> None:
     folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
     folder.mkdir(parents=True)
