@@ -3,8 +3,8 @@
 The core is timed from queries, keys and values, feature map included, 8 heads, one row (``tests`` is the benchmark
 among idiap's own tests: batch 10, 10 heads, keys of width 32, values of 64). idiap's is its Python with its C++
 kernel, which is compiled at first use with the flags of its setup; `plain chunks` is the chunked form without
-anything clever, written here. Outputs and gradients must agree with idiap's. `linear-attention-transformer` is the core of
-that package, which computes something else, and less: a token sees only the whole buckets of 64 before its own.
+anything clever, written here. Outputs and gradients must agree with idiap's. `linear-attention-transformer` is the core
+of that package, which computes something else, and less: a token sees only the whole buckets of 64 before its own.
 
 Generation: 8 layers, width 256, 8 heads, a vocabulary of 256, greedy. idiap's recurrent encoder has our weights, and
 a loop around it that embeds, scores and takes the best: the tokens must be equal.
