@@ -17,7 +17,7 @@ _Product = Callable[[Tensor], Tensor]
 
 
 @contextmanager
-def packed(modules: Iterable[nn.Module], steps: int) -> Iterator[None]:
+def packed(modules: Iterable[nn.Module], steps: float) -> Iterator[None]:
     """Multiplies by large float32 weights in oneDNN's own layout meanwhile, on a CPU and where no gradient is wanted.
 
     Products are equal up to rounding. A weight is laid out when it is first needed, and that layout is dropped at the

@@ -17,7 +17,7 @@ class PackedValidation(Callback):
         self._layouts = ExitStack()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._layouts.enter_context(packed(pl_module.modules(), int(sum(trainer.num_val_batches))))
+        self._layouts.enter_context(packed(pl_module.modules(), sum(trainer.num_val_batches)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._layouts.close()

@@ -1,14 +1,24 @@
 """Large weights are laid out anew while a validation runs, and only then."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import lightning.pytorch as pl
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from repro.nn.packed import LEAST_STEPS
 from repro.training.packing import PackedValidation
 from tests.tasks.toy import Toy, train
+
+
+class Endless(IterableDataset[int]):
+    """Says no length; two batches."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (0, 1)
 
 
 class Wide(Toy):
@@ -44,6 +54,18 @@ def test_weights_are_packed_while_a_validation_of_enough_batches_runs(batches: i
     train([PackedValidation()], 4, task=task, val_check_interval=2, val_batches=batches)
     assert set(task.seen) == {("training", False), ("validation", batches == LEAST_STEPS)}
     assert max(task.gaps) < 1e-4
+
+
+def test_a_validation_of_unknown_length_is_long_enough() -> None:
+    """Lightning counts the batches of a loader without a length as infinite."""
+    task = Wide()
+    loader = DataLoader(Endless())
+    trainer = pl.Trainer(
+        callbacks=[PackedValidation()], accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.validate(task, loader, verbose=False)
+    assert set(task.seen) == {("validation", True)}
 
 
 def test_an_error_in_a_validation_unpacks_them() -> None:
