@@ -1,12 +1,13 @@
 """Short runs on a local two-node Slurm cluster under random faults, compared with undisturbed runs.
 
-    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 5000] [--seed 1]
+    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 4000] [--seed 1]
 
 Five tiny recipes (translation, two language models with memory, conversations, a classifier) are submitted with
 ``repro submit``, on one rank of one node each. Until the time is up, a fault of a random kind strikes every few
-seconds, and everything is submitted again every minute, as a user would. Then the faults end, and what is left may
-finish. The same runs without faults are made first, on the same cluster. Every model must have the same SHA-256, no run
-may have two records, and nothing may be queued twice, or the benchmark fails. It needs root, as ``tests/slurm`` does.
+seconds, and everything is submitted again every minute, as a user would; where fewer than half of the runs are left to
+do, each recipe gets another seed. Then the faults end, and what is left may finish. Afterwards the same runs are made
+without faults, on the same cluster. Every model must have the same SHA-256, no run may have two records, and nothing
+may be queued twice, or the benchmark fails. It needs root, as ``tests/slurm`` does.
 
 Prints faults by kind, runs, attempts and hashes, and one line of JSON.
 """
@@ -44,7 +45,6 @@ class Soak:
     project: Project
     disk: Path
     rng: random.Random
-    steps: int
     faults: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -168,32 +168,37 @@ def attempts(project: Project) -> int:
     return sum(json.loads(path.read_text())["attempt"] for path in project.workshop.runs.rglob("status.json"))
 
 
-def until_done(soak: Soak, experiments: list[str], seeds: str, runs: int, limit_s: float) -> None:
-    """Submits what is missing until every run has a record.
+def until_done(soak: Soak, experiments: list[str], seeds: int, limit_s: float = 3600) -> dict[str, str]:
+    """Submits what is missing of the first seeds until every run has a record; returns the models' hashes.
 
     Raises:
         TimeoutError: some are missing when the time is up.
     """
+    runs = len(experiments) * seeds
     end, next_submit = time.monotonic() + limit_s, 0.0
-    while len(hashes(soak.project)) < runs:
+    while len(found := hashes(soak.project)) < runs:
         if time.monotonic() > end:
-            raise TimeoutError(f"{len(hashes(soak.project))} of {runs} runs are done after {limit_s:g} s")
+            raise TimeoutError(f"{len(found)} of {runs} runs are done after {limit_s:g} s")
         if time.monotonic() > next_submit:
-            soak.submit(experiments, seeds)
+            soak.submit(experiments, f"1-{seeds}")
             next_submit = time.monotonic() + RESUBMIT_S
         time.sleep(2)
+    return found
 
 
-def soak_project(
-    root: Path, name: str, data: Path, cluster: Cluster, disk: Path, runs: int, steps: int
-) -> Project:
-    """A project whose run folders lie on the small disk."""
-    project = make_project(root / name, data, cluster)
-    recipes(project.workshop, steps)
-    project.profile(nodes=1, tasks_per_node=1, time="00:30:00", max_requeues=1000, max_parallel=runs)
-    (disk / name).mkdir()
-    project.workshop.runs.symlink_to(disk / name)
-    return project
+def strike_for(soak: Soak, experiments: list[str], minutes: float, seeds: int) -> int:
+    """Faults until the time is up, with work to do all the while; returns the number of seeds that were submitted."""
+    least = len(experiments) * seeds // 2
+    end, next_submit = time.monotonic() + minutes * 60, 0.0
+    while time.monotonic() < end:
+        if time.monotonic() > next_submit:
+            if len(experiments) * seeds - len(hashes(soak.project)) < least:
+                seeds += 1
+            soak.submit(experiments, f"1-{seeds}")
+            next_submit = time.monotonic() + RESUBMIT_S
+        time.sleep(soak.rng.uniform(*PAUSE_S))
+        soak.strike()
+    return seeds
 
 
 def main() -> None:
@@ -201,11 +206,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--runs", type=int, default=40, help="at the start")
+    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    seeds = f"1-{args.runs // 5}"
     with (
         own_folder() as folder,
         tempfile.TemporaryDirectory(prefix="repro-soak-", ignore_cleanup_errors=True) as name,
@@ -219,47 +223,36 @@ def main() -> None:
                 sys.exit(f"no local Slurm cluster: {reason}")
             os.environ["REPRO_DATA"] = str(root / "data")
             prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
-            print(json.dumps(soaked(root, cluster, disk, args, seeds)))
+            print(json.dumps(soaked(root, cluster, disk, args)))
             cluster.clear()
         finally:
             subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
-def soaked(
-    root: Path, cluster: Cluster, disk: Path, args: argparse.Namespace, seeds: str
-) -> dict[str, object]:
-    """The undisturbed runs, then the soak; prints and returns what came out."""
-    runs = args.runs // 5 * 5
-    sides = {}
-    for name in ("calm", "soaked"):
-        project = soak_project(root, name, root / "data", cluster, disk, runs, args.steps)
-        soak = Soak(project, disk, random.Random(args.seed), args.steps)
+def soaked(root: Path, cluster: Cluster, disk: Path, args: argparse.Namespace) -> dict[str, object]:
+    """The soak, then its runs undisturbed; prints and returns what came out."""
+    found, seeds = {}, args.runs // 5
+    outcome: dict[str, object] = {}
+    for name in ("soaked", "calm"):
+        project = make_project(root / name, root / "data", cluster)
+        project.profile(nodes=1, tasks_per_node=1, time="00:30:00", max_requeues=1000, max_parallel=args.runs)
+        (disk / name).mkdir()
+        project.workshop.runs.symlink_to(disk / name)
+        soak = Soak(project, disk, random.Random(args.seed))
         experiments = recipes(project.workshop, args.steps)
         began = time.monotonic()
         if name == "soaked":
-            next_submit = 0.0
-            while time.monotonic() - began < args.minutes * 60 and len(hashes(project)) < runs:
-                if time.monotonic() > next_submit:
-                    soak.submit(experiments, seeds)
-                    next_submit = time.monotonic() + RESUBMIT_S
-                time.sleep(soak.rng.uniform(*PAUSE_S))
-                soak.strike()
-        until_done(soak, experiments, seeds, runs, limit_s=3600)
-        sides[name] = (hashes(project), attempts(project), round(time.monotonic() - began))
-        print(f"{name}: {runs} runs, {sides[name][1]} attempts, {sides[name][2]} s")
+            seeds = strike_for(soak, experiments, args.minutes, seeds)
+            outcome = {"minutes": args.minutes, "faults": dict(sorted(soak.faults.items()))}
+        found[name] = until_done(soak, experiments, seeds)
+        outcome[name] = {"attempts": attempts(project), "seconds": round(time.monotonic() - began)}
+        print(f"{name}: {len(found[name])} runs, {json.dumps(outcome)}", flush=True)
         shutil.rmtree(disk / name)
-    for kind, count in sorted(soak.faults.items()):
-        print(f"  {count:4} {kind}")
-    different = [run for run, digest in sides["calm"][0].items() if sides["soaked"][0][run] != digest]
+    different = [run for run, digest in found["calm"].items() if found["soaked"][run] != digest]
+    runs = len(found["calm"])
     print(f"{runs - len(different)} of {runs} models have the hash of the undisturbed run")
     assert not different, different
-    return {
-        "runs": runs,
-        "attempts": sides["soaked"][1],
-        "faults": dict(soak.faults),
-        "seconds": sides["soaked"][2],
-        "equal": runs - len(different),
-    }
+    return {"runs": runs, "equal": runs - len(different), **outcome}
 
 
 if __name__ == "__main__":
