@@ -118,9 +118,10 @@ def test_a_step_is_stopped_when_the_time_is_up_or_the_campaign_is(
 def test_a_rehearsal_leaves_the_results_alone(workshop: Workshop) -> None:
     workshop.bits()
     workshop.recipe("trainer: {max_steps: 9}\n", "bits", "small", "frozen-pretrained-transformer")
-    plan(workshop, runs=[RUN | {"scale": "small"}])
+    check_in_small = BAD | {"rehearsal": GOOD["command"]}
+    plan(workshop, checks=[check_in_small], runs=[RUN | {"scale": "small"}])
     said = call("campaign", "mine", "--rehearse")
-    assert "1 of 1 steps are done" in said.out, said.err
+    assert "2 of 2 steps are done" in said.out, said.err
     assert workshop.records() == []
     (record,) = (workshop.runs / "campaign-mine-rehearsal" / "results").rglob("runs/**/*.json")
     found = json.loads(record.read_text())
