@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me."""
+    """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     for stream in (sys.stdout, sys.stderr):
