@@ -159,6 +159,12 @@ def _files(folders: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
     return by_name
 
 
+def forget_files() -> None:
+    """Makes the next look at the recipes read the folders again: a process may run for days while they change."""
+    _files.cache_clear()
+    _experiments.cache_clear()
+
+
 def recipe_files() -> dict[str, dict[str, Path]]:
     """Every recipe file, found by glob: ``{experiment: {scale: path}}``."""
     return _files(configs_dirs())

@@ -63,10 +63,14 @@ def release(root: Path = PROJECT) -> dict[str, str]:
     return {}
 
 
+def is_snapshot(root: Path = PROJECT) -> bool:
+    """Whether this code is the copy that a submitted job runs from. Its recipes may be older than the checkout's."""
+    return (root / SNAPSHOT_FACTS).is_file()
+
+
 def _snapshot_facts(root: Path) -> dict[str, Any]:
     """What a snapshot was taken from; empty elsewhere."""
-    facts = root / SNAPSHOT_FACTS
-    return dict(json.loads(facts.read_text(encoding="utf-8"))) if facts.is_file() else {}
+    return dict(json.loads((root / SNAPSHOT_FACTS).read_text(encoding="utf-8"))) if is_snapshot(root) else {}
 
 
 def code_hash(root: Path) -> str:

@@ -53,7 +53,7 @@ MAY_IMPORT = {
         "checkpoints",
         *BOTTOM,
     },
-    "report": {"report", "contact_sheet", "verify", *BOTTOM},
+    "report": {"report", "contact_sheet", "verify", "source", *BOTTOM},
     "launch": {"launch", "source", "stop", *BOTTOM},
     "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
     "doctor": {"data", "tracking", *BOTTOM},

@@ -93,7 +93,7 @@ def test_own_recipes_come_before_those_of_the_wheel_and_add_to_them(carried: Pat
     assert load_recipe("toy/base", "cpu").config["title"] == "carried at cpu"
     recipes = ("toy/base.cpu.yaml", "toy/other.small.yaml", "mine/new.yaml")
     own = [write(bare / "configs" / name, f"title: own {name}\n") for name in recipes]
-    recipe._files.cache_clear()
+    recipe.forget_files()
     assert recipe_files() == {
         "mine/new": {"paper": own[2]},
         "toy/base": {"paper": carried / "configs" / "toy" / "base.yaml", "cpu": own[0]},

@@ -42,8 +42,7 @@ def write(tmp_path, monkeypatch):
         path = tmp_path / "toy" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        recipe._files.cache_clear()
-        recipe._experiments.cache_clear()
+        recipe.forget_files()
         return path
 
     put("base.yaml", BASE)

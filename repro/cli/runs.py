@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from repro.cli.arguments import Verbs, completed
-from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
+from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, ReproError, UserError, nearest
 from repro.paths import records_dirs, results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
+from repro.source import is_snapshot
 from repro.stop import StopRequest
 from repro.yamls import parse_yaml
 
@@ -221,11 +222,19 @@ def is_leader() -> bool:
 
 
 def conclude(record: RunRecord, every: bool = False) -> None:
-    """After a run: regenerates the tables, prints the run's first numbers or all, and the paths of page and plots."""
+    """After a run: regenerates the tables, prints the run's first numbers or all, and the paths of page and plots.
+
+    The record is written by then, so that tables that cannot be made are reported and do not fail the run. A submitted job
+    leaves the tables alone: its snapshot has the recipes of the submission, not those of today.
+    """
     from repro.report.formats.terminal import terminal_table
     from repro.report.render import write_tables
 
-    write_tables()
+    if not is_snapshot():
+        try:
+            write_tables()
+        except (ReproError, OSError) as error:
+            print(f"repro: the run is recorded, but its tables were not made: {error}", file=sys.stderr)
     print()
     print(terminal_table([record], None if every else FEW))
     print(f"\nrun     {runs_dir() / record.run_id}")

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from repro import paths
 from repro.errors import UserError
+from repro.files import alone
 from repro.paths import files_in, records_dirs, results_dir, results_dirs
+from repro.recipe import forget_files
 from repro.record import write_atomic
 from repro.report.crossover import crossover
 from repro.report.crossover import document as crossover_document
@@ -106,12 +108,18 @@ def write_tables() -> list[Path]:
     """Writes every generated file that differs and removes generated files that no record needs.
 
     Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
-    results are the checkout's own.
+    results are the checkout's own. Processes that end at the same time do this one after the other.
 
     Returns:
         The paths that were written or removed.
     """
+    forget_files()
     results = results_dir()
+    with alone(results):
+        return _write_tables(results)
+
+
+def _write_tables(results: Path) -> list[Path]:
     validate_published()
     ledger = append_missing(results / "runs")
     files, block = _everything(results)
@@ -122,7 +130,7 @@ def write_tables() -> list[Path]:
             write_atomic(path, data)
             changed.append(path)
     for path in _leftovers(results, files):
-        path.unlink()
+        path.unlink(missing_ok=True)
         changed.append(path)
     if readme is not None and readme[1] != readme[2]:
         write_atomic(readme[0], readme[2].encode())

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.cli.runs import parse_overrides
+from repro.cli import runs
+from repro.cli.runs import conclude, parse_overrides
+from repro.errors import UserError
 from repro.record import RunRecord
+from repro.report import render
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, RECIPE, TINY, Workshop, call
 
@@ -117,6 +120,23 @@ def test_run_trains_tests_records_and_makes_tables(trained: TrainedRun) -> None:
     assert sorted((results / "tables").iterdir())
     for shown in ("test/bleu", str(trained.folder), str(results / "index.html"), str(results / "plots")):
         assert shown in trained.out
+
+
+def test_tables_that_cannot_be_made_do_not_fail_a_run(
+    trained: TrainedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> None:
+        raise UserError("toy.yaml is not YAML")
+
+    monkeypatch.setattr(render, "write_tables", refuse)
+    record = RunRecord.from_json(trained.workshop.records()[0].read_text())
+    conclude(record)
+    said = capsys.readouterr()
+    assert "the run is recorded, but its tables were not made: toy.yaml is not YAML" in said.err
+    assert "test/bleu" in said.out
+    monkeypatch.setattr(runs, "is_snapshot", lambda: True)  # a submitted job leaves the tables alone
+    conclude(record)
+    assert capsys.readouterr().err == ""
 
 
 def test_the_run_folder_has_model_tokeniser_config_and_status(trained: TrainedRun) -> None:

@@ -53,7 +53,7 @@ def bits(workshop: Workshop, header: str = "", name: str = "bits", old: str = ""
     assert not old or CLASSIFIER.count(old) == 1
     workshop.recipe(header + (CLASSIFIER.replace(old, new) if old else CLASSIFIER), name, paper=FROZEN)
     workshop.recipe("{}\n", name, "cpu", FROZEN)
-    recipes._files.cache_clear()
+    recipes.forget_files()
     return f"{FROZEN}/{name}"
 
 
@@ -208,7 +208,7 @@ def test_weights_that_are_not_here_stop_a_run_before_it_writes(
     call("run", bits(workshop, "pretrained: multi30k\n"), "--scale", "cpu").refused("multi30k")
     workshop.recipe(RECIPE + "pretrained: gpt2\n", name="words")
     workshop.recipe("{}\n", "words", "cpu")
-    recipes._files.cache_clear()
+    recipes.forget_files()
     monkeypatch.setenv("REPRO_DATA", str(workshop.data))
     call("run", f"{PAPER}/words", "--scale", "cpu").refused("EncoderDecoder")
     assert not list(workshop.runs.rglob("*.*"))

@@ -77,7 +77,7 @@ def written(workshop: Workshop, *changes: tuple[str, str]) -> str:
         text = text.replace(old, new)
     workshop.recipe(text, "small", paper=PAPER)
     workshop.recipe("{}\n", "small", "cpu", PAPER)
-    recipes._files.cache_clear()
+    recipes.forget_files()
     return f"{PAPER}/small"
 
 

@@ -88,8 +88,7 @@ class House:
 
     def write(self, name: str, text: str, scale: str = "") -> str:
         """A recipe file as it stands; which files there are is cached for the life of a command."""
-        recipe._files.cache_clear()
-        recipe._experiments.cache_clear()
+        recipe.forget_files()
         (self.configs / "toy" / f"{name}{'.' if scale else ''}{scale}.yaml").write_text(text)
         return f"toy/{name}"
 

@@ -40,8 +40,7 @@ def score(house: House, mixer: str, seed: int, near: float) -> None:
 @pytest.fixture
 def study(house: House) -> House:
     shutil.copytree(PROJECT / "configs" / "crossover", house.configs / "crossover")
-    recipe._files.cache_clear()
-    recipe._experiments.cache_clear()
+    recipe.forget_files()
     for seed, better in ((1, 0.0), (2, 0.1), (3, 0.2)):
         score(house, "full", seed, 2.5 - better)
         score(house, "linear", seed, 2.9 - better)

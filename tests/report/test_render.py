@@ -1,11 +1,15 @@
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
 from repro import paths
 from repro.errors import UserError
+from repro.files import alone
+from repro.recipe import experiments, forget_files
 from repro.record import LEDGER
+from repro.report import render
 from repro.report.render import (
     BEGIN,
     END,
@@ -104,6 +108,28 @@ def test_write_then_check(house):
     assert written[0] == house.results / "runs" / LEDGER
     assert check_tables() == []
     assert write_tables() == []
+
+
+def test_a_recipe_that_came_while_a_process_ran_is_seen(house):
+    fill(house)
+    house.record(house.recipe("base", name="late"), 1, 26.0)
+    late = house.configs / "toy" / "late.yaml"
+    text = late.read_text()
+    late.unlink()
+    forget_files()
+    assert "toy/late" not in experiments()
+    late.write_text(text)
+    write_tables()
+    assert "recipe removed" not in (house.results / "runs" / LEDGER).read_text()
+
+
+def test_who_writes_waits_for_another_who_does(house, monkeypatch):
+    monkeypatch.setattr(render, "_write_tables", lambda results: [results])
+    with ThreadPoolExecutor() as pool:
+        with alone(house.results):
+            other = pool.submit(write_tables)
+            assert not wait([other], timeout=0.5).done
+        assert other.result() == [house.results]
 
 
 def test_a_damaged_record_is_left_out_and_fails_the_check(house):

@@ -79,7 +79,7 @@ def stream(workshop: Workshop, rates: str, name: str = "rates", steps: int = 6) 
     paper = STREAM.partition("/")[0]
     workshop.recipe(text, name, paper=paper)
     workshop.recipe("{}\n", name, "cpu", paper)
-    recipes._files.cache_clear()
+    recipes.forget_files()
     return f"{paper}/{name}"
 
 

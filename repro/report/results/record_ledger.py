@@ -31,6 +31,7 @@ from repro.recipe import (
 )
 from repro.record import LEDGER, Records, RunRecord, read_records
 from repro.record import withdrawn as withdrawn
+from repro.source import is_snapshot
 
 _TAB = "\t"
 HEADER = _TAB.join(("time", "event", "path", "sha256", "reason"))
@@ -167,7 +168,7 @@ def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
 
 
 def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
-    """The lines that are to be appended."""
+    """The lines that are to be appended. A snapshot does not know the recipes of today and supersedes nothing."""
     known = {line.path for line in lines}
     known |= {damage.path for damage in records.damaged}  # it gets its line once it is restored or withdrawn
     files = sorted(p for p in runs.rglob("*") if p.name.endswith((".json", ".outputs.txt")))
@@ -175,6 +176,8 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     events = [("recorded", path, NO_REASON) for path in paths if path not in known]
     superseded = {line.path for line in lines if line.event == "superseded"}
     own = [r for r in records.good if r.path not in superseded and not r.external and not r.overrides]
+    if is_snapshot():
+        own = []
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]

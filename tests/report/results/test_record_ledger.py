@@ -8,6 +8,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.record import LEDGER, read_records
+from repro.report.results import record_ledger
 from repro.report.results.record_ledger import (
     HEADER,
     append_missing,
@@ -116,6 +117,15 @@ def test_a_recipe_that_changes_supersedes_its_records_once(runs, house):
     assert all("model.init_args.width: 8 → 16" in line.reason for line in lines)
     assert reasons(runs) == {line.path: line.reason for line in lines}
     assert check_records(runs) == []
+
+
+def test_a_snapshot_records_and_supersedes_nothing(runs, house, monkeypatch):
+    monkeypatch.setattr(record_ledger, "is_snapshot", lambda: True)
+    before = len(read_ledger(runs))
+    house.recipe("big", width=16)
+    house.record("toy/big", 4, 31.0)
+    append_missing(runs)
+    assert [line.event for line in read_ledger(runs)[before:]] == ["recorded"]
 
 
 def test_a_recipe_that_is_removed_supersedes_its_records(runs, house):
