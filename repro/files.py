@@ -11,6 +11,9 @@ from typing import IO
 
 from repro.errors import ReproError, UserError
 
+# Errors of a file system without locks.
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
+
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Writes a file whole or not at all.

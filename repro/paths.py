@@ -1,8 +1,8 @@
 """Paths of the project's folders: what is read from where, and what is written where. Standard library only.
 
-In a checkout recipes, results and profiles are those of the checkout, whatever the working folder is. An installed wheel carries recipes, published
-numbers, records and Slurm templates; there the working folder is the project. Its files are read before those that the
-wheel carries, and nothing is written anywhere else.
+In a checkout recipes, results and profiles are those of the checkout, whatever the working folder is. An installed
+wheel carries recipes, published numbers, records and Slurm templates; there the working folder is the project. Its
+files are read before those that the wheel carries, and nothing is written anywhere else.
 """
 
 import os

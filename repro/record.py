@@ -110,7 +110,7 @@ class RunRecord:
         return self.stored_at or f"{self.experiment}/{self.file_stem}.json"
 
     def to_json(self) -> str:
-        """The record as JSON; points of a curve that are not finite (a diverged run) become null.
+        """The record as JSON; points of a curve and validation scores that are not finite (a diverged run) become null.
 
         Raises:
             ReproError: a metric is not finite; a diverged run must leave it out and say so.
@@ -122,6 +122,9 @@ class RunRecord:
         del raw["stored_at"]
         if not self.profiles:
             del raw["profiles"]
+        for metric in raw["metrics"]:
+            if metric["validation"] is not None and not math.isfinite(metric["validation"]):
+                metric["validation"] = None
         for name, points in self.curves.items():
             raw["curves"][name] = [[x, y if y is not None and math.isfinite(y) else None] for x, y in points]
         return json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -218,9 +221,10 @@ def write_record(record: RunRecord, runs: Path, outputs: str | None = None) -> P
     path = runs / record.experiment / f"{record.file_stem}.json"
     if path.exists():
         raise ReproError(f"{path} exists; records are never overwritten")
+    text = record.to_json()
     if outputs is not None:
         write_atomic(path.with_suffix(".outputs.txt"), outputs.encode())
-    write_atomic(path, (record.to_json() + "\n").encode())
+    write_atomic(path, f"{text}\n".encode())
     return path
 
 

@@ -115,6 +115,16 @@ def test_records_are_never_overwritten(made, tmp_path):
     assert len(list(path.parent.iterdir())) == 1
 
 
+def test_what_is_not_a_number_leaves_nothing_half_written(made, tmp_path):
+    test, *others = made.metrics
+    lost = dataclasses.replace(made, metrics=[dataclasses.replace(test, value=float("nan")), *others])
+    with pytest.raises(ReproError, match="is nan"):
+        write_record(lost, tmp_path, outputs="ein Hund")
+    assert list(tmp_path.rglob("*.*")) == []
+    said = dataclasses.replace(made, metrics=[dataclasses.replace(test, validation=float("inf")), *others])
+    assert RunRecord.from_json(said.to_json()).metrics[0].validation is None
+
+
 def test_a_diverged_run_keeps_its_curve_and_loses_its_metric(made):
     curve = [[0, 2.0], [1, float("nan")], [2, float("inf")]]
     said = dataclasses.replace(made, curves={"val/loss": curve})

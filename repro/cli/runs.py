@@ -224,8 +224,8 @@ def is_leader() -> bool:
 def conclude(record: RunRecord, every: bool = False) -> None:
     """After a run: regenerates the tables, prints the run's first numbers or all, and the paths of page and plots.
 
-    The record is written by then, so that tables that cannot be made are reported and do not fail the run. A submitted job
-    leaves the tables alone: its snapshot has the recipes of the submission, not those of today.
+    The record is written by then, so that tables that cannot be made are reported and do not fail the run. A submitted
+    job leaves the tables alone: its snapshot has the recipes of the submission, not those of today.
     """
     from repro.report.formats.terminal import terminal_table
     from repro.report.render import write_tables

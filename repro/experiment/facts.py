@@ -34,9 +34,9 @@ def versions() -> dict[str, str]:
     return installed | release()
 
 
-def hardware(devices: int, nodes: int) -> dict[str, Any]:
-    """The device's model name and how many took part."""
-    if torch.cuda.is_available():
+def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
+    """The model name of the device that was used, which a GPU in the machine need not be, and how many took part."""
+    if device.type == "cuda":
         return {"device": torch.cuda.get_device_name(), "count": devices, "nodes": nodes}
     return {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import torch
-
 from repro import tracking
 from repro.data.core.datamodule import DataModule
 from repro.experiment import facts
@@ -52,7 +50,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
     """Everything there is to know about a run that was just tested."""
     recipe, task, trainer, curves = current.recipe, current.parts.task, current.trainer, current.curves
     wall = curves.wall_seconds
-    cards = trainer.num_devices * trainer.num_nodes if torch.cuda.is_available() else 0
+    devices, device = trainer.num_devices * trainer.num_nodes, trainer.strategy.root_device
     return RunRecord(
         experiment=recipe.experiment,
         scale=recipe.scale,
@@ -64,14 +62,14 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         commit=current.source.commit,
         dirty=current.source.dirty,
         versions=facts.versions(),
-        hardware=facts.hardware(trainer.num_devices * trainer.num_nodes, trainer.num_nodes),
+        hardware=facts.hardware(devices, trainer.num_nodes, device),
         precision=str(trainer.precision),
         data=data_facts(current.parts.data),
         parameters=sum(p.numel() for p in task.parameters()),
         steps=trainer.max_steps,
         tokens=curves.tokens,
         wall_seconds=round(wall, 1),
-        gpu_hours=round(wall / 3600 * cards, 4),
+        gpu_hours=round(wall / 3600 * devices, 4) if device.type == "cuda" else 0.0,
         peak_bytes=facts.peak_bytes(),
         metrics=task.measurements(),
         curves=curves.thinned(),
@@ -108,7 +106,9 @@ def known_at_start(current: Run) -> dict[str, Any]:
         "data": data_facts(current.parts.data),
         "start_from": current.stamper.origin,
         "versions": facts.versions(),
-        "hardware": facts.hardware(trainer.num_devices * trainer.num_nodes, trainer.num_nodes),
+        "hardware": facts.hardware(
+            trainer.num_devices * trainer.num_nodes, trainer.num_nodes, trainer.strategy.root_device
+        ),
         "precision": str(trainer.precision),
     }
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from repro.checkpoints import checkpoint_path, checkpoints, fault, step_of
-from repro.training.saving import StepCheckpoints
+from repro.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
+from repro.training.saving import StepCheckpoints, best_path
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Resume:
 
 
 def find(saver: StepCheckpoints, max_steps: int) -> Resume:
-    """The newest valid checkpoint from which the final average can still be made.
+    """The newest valid checkpoint from which the final model can still be made: an average, or the best so far.
 
     Every rank searches by itself, before the ranks are joined, with the same result; nothing is changed.
 
@@ -52,8 +52,10 @@ def find(saver: StepCheckpoints, max_steps: int) -> Resume:
         if not sound(path):
             continue
         step = step_of(path)
-        before = [checkpoint_path(saver.folder, s) for s in saver.plan.averaged(max_steps) if s < step]
-        if all(sound(p) for p in before):
+        needed = [checkpoint_path(saver.folder, s) for s in saver.plan.averaged(max_steps) if s < step]
+        if saver.plan.best is not None and (best := saver.best_in(read(path, mmap=True))) is not None:
+            needed.append(best_path(saver.folder, best[0]))
+        if all(sound(p) for p in needed):
             resume.path, resume.step = path, step
             break
         resume.later.append(path)

@@ -23,6 +23,7 @@ from repro.experiment.recording import known_at_start, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
+from repro.files import NO_LOCKS
 from repro.recipe import Recipe
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.stop import StopRequest
@@ -230,11 +231,13 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Takes a lock; retries for a moment, since `repro status` holds it during a check."""
+    """Takes a lock, where there are any; retries for a moment, since `repro status` holds it during a check."""
     for _ in range(5):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return True
             time.sleep(0.05)
         else:
             return True

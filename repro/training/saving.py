@@ -1,5 +1,6 @@
 """What is kept of training: the last checkpoints, and the best."""
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -92,6 +93,10 @@ class StepCheckpoints(Callback):
         ):  # not where another run's training goes on
             self.best = best
 
+    def best_in(self, checkpoint: dict[str, Any]) -> tuple[int, float] | None:
+        """Step and value of the best validation that a checkpoint knows."""
+        return checkpoint.get("callbacks", {}).get(self.state_key, {}).get("best")
+
     def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Ranks have met, so all have looked at what is there."""
         steps = pl_module.gather_objects(self.resumed_from)
@@ -100,6 +105,8 @@ class StepCheckpoints(Callback):
         if trainer.is_global_zero:
             for path in self.unusable:
                 set_aside(path)
+            for path in self.folder.glob(".*.ckpt.*"):  # of a save that was killed
+                path.unlink(missing_ok=True)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
@@ -128,7 +135,7 @@ class StepCheckpoints(Callback):
         assert self.plan.best is not None
         value = validated(trainer, self.plan.best, "checkpoints.best")
         better = operator.lt if self.plan.best_is == "min" else operator.gt
-        if self.best is None or better(value, self.best[1]):
+        if math.isfinite(value) and (self.best is None or better(value, self.best[1])):
             self.best = (trainer.global_step, value)
             self._write(trainer, best_path(self.folder, trainer.global_step), whole=False)
 
@@ -165,7 +172,7 @@ class StepCheckpoints(Callback):
             return [checkpoint_path(self.folder, step) for step in self.plan.averaged(max_steps)]
         if self.best is None:
             raise ReproError(
-                f"checkpoints.best: no validation took place, so {self.plan.best} has no best; "
+                f"checkpoints.best: no validation took place or gave a finite number, so {self.plan.best} has no best; "
                 "set trainer.val_check_interval to at most trainer.max_steps"
             )
         return [best_path(self.folder, self.best[0])]

@@ -1,5 +1,7 @@
 """Stopping together: ranks agree at the end of an update whether one was asked to stop, save, and exit."""
 
+import math
+
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
@@ -51,8 +53,12 @@ class Stopping(Callback):
         self._begin(trainer, trainer.num_test_batches)
 
     def _begin(self, trainer: Trainer, batches: list[int | float]) -> None:
-        """The number of batches of each loader that every rank has: ranks synchronise only after those."""
-        counts = torch.tensor([int(count) for count in batches], device=trainer.strategy.root_device)
+        """The number of batches of each loader that every rank has: ranks synchronise only after those.
+
+        Where a loader has no length, Lightning counts infinitely many; ranks do not synchronise within it.
+        """
+        known = [int(count) if math.isfinite(count) else 0 for count in batches]
+        counts = torch.tensor(known, device=trainer.strategy.root_device)
         self._batches = trainer.strategy.reduce(-counts, reduce_op="max").neg().tolist()
 
     def on_validation_batch_end(
@@ -62,7 +68,12 @@ class Stopping(Callback):
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         if batch_idx < self._batches[dataloader_idx] and self._agreed(trainer):
-            if trainer.global_step < trainer.max_steps:
+            step = trainer.global_step
+            if (
+                step == self.saver.resumed_from
+            ):  # its checkpoint is never written again: a kill could spoil it
+                self._leave(trainer, f"in the validation of step {step}, where it began")
+            if step < trainer.max_steps:
                 self._save_and_leave(trainer)
             self._leave(trainer, "in the last validation, before the last step was saved")
 

@@ -4,14 +4,27 @@ import getpass
 import json
 import socket
 
+import pytest
+import torch
+
 from repro.experiment import facts
+
+CPU = torch.device("cpu")
 
 
 def test_no_host_and_no_user() -> None:
-    text = json.dumps([facts.versions(), facts.hardware(1, 1)])
+    text = json.dumps([facts.versions(), facts.hardware(1, 1, CPU)])
     assert socket.gethostname() not in text
     assert getpass.getuser() not in text.split('"')
     assert facts.versions()["torch"]
+
+
+def test_a_cpu_run_on_a_machine_with_a_gpu_names_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
+    assert facts.hardware(2, 1, torch.device("cuda", 0)) == {"device": "NVIDIA A100", "count": 2, "nodes": 1}
+    cpu = facts.hardware(2, 1, CPU)
+    assert (cpu["device"] != "NVIDIA A100", cpu["threads"]) == (True, torch.get_num_threads())
 
 
 def test_peak_is_in_bytes() -> None:

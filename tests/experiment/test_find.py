@@ -13,7 +13,7 @@ from repro.experiment import checkpoint
 from repro.experiment.resume import find
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
-from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.saving import Checkpoints, StepCheckpoints, best_path
 from tests.workshop import TINY, Workshop
 
 
@@ -59,6 +59,19 @@ def test_a_run_goes_back_to_before_a_damaged_one_that_would_be_averaged(tmp_path
     assert found.step == 70
     assert found.later == [checkpoint_path(tmp_path, 94), checkpoint_path(tmp_path, 90)]
     assert find(saver, 1000).step == 94, "80 is not among the last three of a longer run"
+
+
+def test_a_run_goes_back_to_before_a_damaged_best(tmp_path: Path) -> None:
+    saver = saver_of(tmp_path, [10], best="val/loss")
+    for step, best in ((20, 10), (30, 30), (40, 30)):
+        callbacks = {saver.state_key: {"best": (best, 1.0)}}
+        write(checkpoint_path(tmp_path, step), {"state_dict": {}, "callbacks": callbacks})
+        write(best_path(tmp_path, best), {"state_dict": {}})
+    assert find(saver, 100).step == 40
+    os.truncate(best_path(tmp_path, 30), 100)
+    found = find(saver, 100)
+    assert (found.step, list(found.damaged)) == (20, [best_path(tmp_path, 30)])
+    assert found.later == [checkpoint_path(tmp_path, 40), checkpoint_path(tmp_path, 30)]
 
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}

@@ -1,5 +1,6 @@
 """One experiment from recipe to record; interrupted and resumed; refused where it must be."""
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,17 @@ def test_a_folder_is_claimed_by_one_process(workshop: Workshop) -> None:
     with claimed(folder), pytest.raises(UserError, match="being run by another process"), claimed(folder):
         pass
     with claimed(folder):
+        pass
+
+
+def test_a_folder_without_locks_is_claimed_all_the_same(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(running.fcntl, "flock", refuse)
+    with claimed(workshop.runs / "a"):
         pass
 
 

@@ -119,9 +119,9 @@ def test_what_waits_for_queued_runs_says_for_which(world: World) -> None:
     queued = {spec.run_id: f"7_{i}" for i, spec in enumerate(specs)}
     plan = make_plan(request("gamma/tuned", seeds=named(*range(1, 6))), queued)
     run = plan.runs[0].run_id
-    assert plan.waits[run] == [f"{spec.run_id} (task 7_{i})" for i, spec in enumerate(specs)]
+    assert plan.waits[run] == [f"{specs[0].run_id} (task 7_0)"]
     (line,) = [line for line in summarise(plan) if line.startswith(f"waits: {run} ")]
-    assert line.endswith(f"{specs[2].run_id} (task 7_2) and 2 more")
+    assert line.endswith(f"{specs[0].run_id} (task 7_0)")
 
 
 def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:

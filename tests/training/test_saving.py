@@ -1,5 +1,6 @@
 """Which checkpoints are written, which are kept, which make the final model."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import ReproError
+from repro.training import saving
 from repro.training.callbacks import Curves
 from repro.training.saving import Checkpoints, StepCheckpoints, best_path
 from tests.tasks.toy import BATCHES, train
@@ -77,6 +79,26 @@ def test_the_best_is_kept_beside_the_last(tmp_path: Path, best_is: str, step: in
     assert read(path)["global_step"] == step
     assert [p.name for p in tmp_path.glob("best-*.ckpt")] == [path.name], "one that is beaten goes"
     assert saver.best == (step, float(step))
+
+
+def test_a_validation_that_is_not_finite_is_never_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = iter([math.nan, 3.0, math.inf, math.nan])
+    monkeypatch.setattr(saving, "validated", lambda *_: next(values))
+    files = DurableIO()
+    saver = StepCheckpoints(tmp_path, Checkpoints(4, best="val/loss"), files)
+    train([Curves(), saver], steps=8, val_check_interval=2, plugins=[files])
+    assert saver.best == (4, 3.0)
+
+
+def test_what_a_killed_save_left_goes(tmp_path: Path) -> None:
+    left = [tmp_path / ".step-00000004.ckpt.x1", tmp_path / ".best-00000004.ckpt.json.x2"]
+    for path in left:
+        path.write_bytes(b"half")
+    files = DurableIO()
+    train([Curves(), StepCheckpoints(tmp_path, Checkpoints(4), files)], steps=8, plugins=[files])
+    assert [path for path in left if path.exists()] == []
 
 
 def test_a_best_is_taken_up_where_its_file_is(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import pytest
+from torch.utils.data import DataLoader, IterableDataset
 
 from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Preempted
@@ -16,7 +18,7 @@ from repro.training.callbacks import Curves, StatusFile
 from repro.training.progress import Progress
 from repro.training.saving import Checkpoints, StepCheckpoints
 from repro.training.stopping import Stopping
-from tests.tasks.toy import train
+from tests.tasks.toy import Toy, train
 
 
 class Send(pl.Callback):
@@ -36,11 +38,12 @@ class Send(pl.Callback):
             os.kill(os.getpid(), self.number)
 
 
-def stopped(folder: Path, send: Send, steps: int = 8, **settings: Any) -> None:
+def stopped(folder: Path, send: Send, steps: int = 8, resumed_from: int = 0, **settings: Any) -> None:
     """Trains a toy that is asked to stop, as a run would, with handlers from the beginning."""
     files, curves = DurableIO(), Curves(every_steps=100)
     status = StatusFile(folder / "status.json", curves, Progress(curves))
     saver = StepCheckpoints(folder, Checkpoints(100), files)
+    saver.resumed_from = resumed_from
     with StopRequest() as request:
         around = [curves, saver, Stopping(request, saver, status), send]
         train(around, steps=steps, plugins=[files], **{"val_check_interval": 8, **settings})
@@ -79,6 +82,32 @@ def test_a_signal_in_validation_saves_the_state_before_it(tmp_path: Path) -> Non
         stopped(tmp_path, Send(4, signal.SIGUSR1, validating=True), val_check_interval=4)
     loops = read(checkpoints(tmp_path)[0])["loops"]["fit_loop"]
     assert loops["epoch_loop.val_loop.batch_progress"]["current"]["processed"] == 0
+
+
+def test_a_signal_in_the_validation_where_it_began_writes_no_checkpoint_again(tmp_path: Path) -> None:
+    with pytest.raises(Preempted, match="in the validation of step 4, where it began"):
+        stopped(tmp_path, Send(4, signal.SIGUSR1, validating=True), resumed_from=4, val_check_interval=4)
+    assert checkpoints(tmp_path) == []
+
+
+class Unknown(IterableDataset[int]):
+    """Two batches, and no length: Lightning counts infinitely many."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (0, 1)
+
+
+def test_a_validation_of_unknown_length_runs(tmp_path: Path) -> None:
+    files, curves = DurableIO(), Curves(every_steps=100)
+    saver = StepCheckpoints(tmp_path, Checkpoints(100), files)
+    status = StatusFile(tmp_path / "status.json", curves, Progress(curves))
+    with StopRequest() as request:
+        trainer = pl.Trainer(
+            callbacks=[Stopping(request, saver, status)], accelerator="cpu", logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+        (found,) = trainer.validate(Toy(), DataLoader(Unknown()), verbose=False)
+    assert found == {"val/loss": 0.0}
 
 
 def test_a_signal_in_the_last_validation_leaves_that_to_be_repeated(tmp_path: Path) -> None:

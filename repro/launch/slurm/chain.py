@@ -111,7 +111,8 @@ def arrange(
             draft = _free(drafts, "follows", parent, index)
             draft.tasks[index] = spec
         else:
-            kind = "waits" if need else "first" if spec.experiment in ahead else "alone"
+            # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
+            kind = f"waits for {need}" if need else "first" if spec.experiment in ahead else "alone"
             kind += " behind" if spec.run_id in leaving else ""
             draft = _free(drafts, kind, None, None)
             index = len(draft.tasks)

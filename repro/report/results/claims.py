@@ -15,7 +15,7 @@ from repro.report.results.entries import DERIVED
 from repro.report.results.header import Goal, Support
 from repro.report.results.judge import judge_claim
 from repro.report.results.published import Metric, Paper, Terms, Trend
-from repro.report.results.rules import Margin, default_margin
+from repro.report.results.rules import Margin, check_date, default_margin
 from repro.report.results.samples import Sample, protocol_of
 from repro.report.results.statistics import Estimate
 
@@ -183,6 +183,9 @@ def _claim(
         return replace(claim, verdict="undecided", notes=(problem, *notes))
     units = [s.sample.unit for s in standings if s.sample and s.sample.unit]
     table = paper.tables[trend.table]
+    judged = [record for s in standings if s.sample for record, _ in s.sample.measured]
+    for margin, unit in ((trend.margin, metric.unit), (terms.margin, units[0])):
+        check_date(margin, unit, judged, f"{trend.id} at scale {scale}")
     verdict = judge_claim(
         [(s.row, s.scores) for s in standings],
         [table.rows[row].values.get(trend.metric) for row in trend.order_best_first],

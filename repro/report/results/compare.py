@@ -10,9 +10,9 @@ from repro.report.results.derived import Behind, Derivation, Pair, Reference, de
 from repro.report.results.entries import COUNTED, DERIVED, Cell, Entry
 from repro.report.results.header import Goal, Header, Support, read_header
 from repro.report.results.judge import judge_number
-from repro.report.results.published import Metric, Paper, load_papers
+from repro.report.results.published import Paper, load_papers
 from repro.report.results.record_ledger import reasons, withdrawn
-from repro.report.results.rules import Rules, default_margin
+from repro.report.results.rules import check_date, default_margin
 from repro.report.results.samples import Sample, Selection, sample
 from repro.report.results.statistics import estimate
 from repro.verify import Outcome, outcomes
@@ -193,7 +193,9 @@ def _judged(
         return Cell(goal, sample, "reduced scale", "", None, notes)
     if published is None or entry.metric is None or rules is None:
         return Cell(goal, sample, "unpublished", "", None, notes)
-    _check_dates(rules, entry.metric, sample, goal)
+    if rules.kind in COUNTED and default_margin(entry.metric.unit):
+        where = f"{goal.table}, row {goal.row}, {goal.metric}"
+        check_date(rules.margin, entry.metric.unit, sample.records, where)
     difference = sample.estimate.mean - published
     if (
         rules.kind == "ratio"
@@ -206,17 +208,3 @@ def _judged(
     scores = [m.value for _, m in sample.measured]
     verdict = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)
-
-
-def _check_dates(rules: Rules, metric: Metric, sample: Sample, goal: Goal) -> None:
-    """Refuses a margin of our own choice that is younger than the runs it judges."""
-    margin = rules.margin
-    usual = default_margin(metric.unit)
-    if margin is None or rules.kind not in COUNTED or usual is None or margin.size == usual.size:
-        return
-    first = min(record.finished[:10] for record in sample.records)
-    if margin.date > first:
-        where = f"{goal.table}, row {goal.row}, {goal.metric}"
-        raise UserError(
-            f"{where}: margin {margin} was set on {margin.date}, after a run of {first}; take {usual}"
-        )

@@ -6,7 +6,6 @@ is another now. ``withdrawn``: the record counts for nothing, for a reason that 
 """
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from repro.errors import UserError, nearest
-from repro.files import writing
+from repro.files import NO_LOCKS, writing
 from repro.recipe import (
     Config,
     Recipe,
@@ -44,7 +43,6 @@ _HISTORY = (
     "log", "-p", "-U0", "-m", "--full-history", "--format=", "--text", "--no-color", "--no-ext-diff", "--no-textconv",
     "--no-renames", "--",
 )  # fmt: skip
-_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
 
 
 @dataclass(frozen=True)
@@ -282,7 +280,7 @@ def _locked(file: IO[bytes], how: int) -> Iterator[None]:
     try:
         fcntl.flock(file, how)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
     yield
 

@@ -6,11 +6,12 @@ number); the narrower place wins.
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from repro.errors import UserError, nearest
+from repro.record import RunRecord
 from repro.report.results.derived import Derivation, parse_derivation
 
 CLASSES = ("trained", "computed", "timed", "ratio", "derived")
@@ -107,6 +108,28 @@ class Rules:
 def default_margin(unit: str) -> Margin | None:
     """The margin of a unit: 1 point of accuracy, 0.5 BLEU, 1 % of a perplexity, 0.02 bits, a factor of 1.25."""
     return next((_sized(size) for word, size in DEFAULTS if word in unit.lower()), None)
+
+
+def check_date(margin: Margin | None, unit: str, records: Iterable[RunRecord], where: str) -> None:
+    """Refuses a margin of our own choice that is younger than the runs it judges.
+
+    Args:
+        margin: None and the default of the unit pass.
+        records: those that are judged.
+        where: whose margin it is, for the message.
+
+    Raises:
+        UserError: names both dates.
+    """
+    usual = default_margin(unit)
+    first = min((record.finished[:10] for record in records), default="")
+    if margin is None or (usual and (margin.size, margin.kind) == (usual.size, usual.kind)):
+        return
+    if first and margin.date > first:
+        remedy = f"take {usual}" if usual else "take one that was set before"
+        raise UserError(
+            f"{where}: margin {margin} was set on {margin.date}, after a run of {first}; {remedy}"
+        )
 
 
 def parse_rules(

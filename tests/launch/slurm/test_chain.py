@@ -101,9 +101,10 @@ def test_a_record_without_weights_is_no_start(staged: World) -> None:
 def test_a_prerequisite_in_the_queue_is_waited_for(staged: World) -> None:
     base = resolve_targets(["alpha/base"], "paper", named(1, 2))
     queued = {base[0].run_id: "7_0", base[1].run_id: "9_4"}
-    (job,) = plan(["gamma/tuned"], [1, 2], queued)
-    assert shape((job,)) == [("x", [(0, "gamma/tuned", 1), (1, "gamma/tuned", 2)], None)]
-    assert dependency(job, {}) == "afterok:7_0:9_4"
+    jobs = plan(["gamma/tuned"], [1, 2], queued)
+    assert shape(jobs) == [("x.1", [(0, "gamma/tuned", 1)], None), ("x.2", [(0, "gamma/tuned", 2)], None)]
+    # Each waits for its own alone: one that fails leaves the other.
+    assert [dependency(job, {}) for job in jobs] == ["afterok:7_0", "afterok:9_4"]
     assert plan(["alpha/base"], [1, 2], queued) == ()
 
 

@@ -169,6 +169,17 @@ def test_a_scale_has_a_margin_of_its_own(house):
     assert found("base-ties-small", "cpu").verdict == "does not"
 
 
+@pytest.mark.parametrize("where", ["margin: {}", "at: {{cpu: {{margin: {}}}}}"])
+def test_a_margin_that_is_younger_than_the_runs_is_refused(house, where):
+    supports(house)
+    chosen = where.format("{size: 0.4, set: '2099-01-01', reason: wish}")
+    terms(house, chosen, "bigger-is-better")
+    with pytest.raises(UserError, match="was set on 2099-01-01, after a run of"):
+        found("bigger-is-better", "cpu")
+    terms(house, chosen.replace("2099", "2001"), "bigger-is-better")
+    assert found("bigger-is-better", "cpu").verdict == "holds"
+
+
 def test_a_mechanism_check_is_not_counted(house):
     assert supports(house).is_counted
     terms(house, "at: {cpu: {mechanism: the answer is out of reach}}", "bigger-is-better")
