@@ -57,14 +57,17 @@ class RunSpec:
     judged: tuple[int, ...] = ()
 
 
-Recorded = frozenset[tuple[str, str, int, str]]  # experiment, scale, seed, hash of the configuration
+Recorded = frozenset[
+    tuple[str, str, int, str, bool]
+]  # experiment, scale, seed, configuration's hash, on a GPU
+_ON_GPU = {"gpu": True, "cuda": True, "cpu": False}  # by trainer.accelerator
 
 
 def recorded() -> Recorded:
     """What has a record that saves a run: not another's, not a withdrawn one."""
     left_out = withdrawn(*records_dirs())
     ours = [r for r in read_records(*records_dirs()).good if not r.external and r.path not in left_out]
-    return frozenset((r.experiment, r.scale, r.seed, r.config_hash) for r in ours)
+    return frozenset((r.experiment, r.scale, r.seed, r.config_hash, r.on_gpu) for r in ours)
 
 
 def resolve_targets(
@@ -81,7 +84,8 @@ def resolve_targets(
         scale: a target that means several experiments leaves out those without this scale
             (:func:`without_scale` names them); an experiment named outright must have it.
         seeds: of each recipe: the first of its judged ones, or those named.
-        overrides: settings of every run; see :func:`repro.recipe.load_recipe`.
+        overrides: settings of every run; see :func:`repro.recipe.load_recipe`. Where they name an accelerator, only
+            records of such a device save a run.
         done: as :func:`recorded`, which is read where it is not given.
 
     Raises:
@@ -99,7 +103,8 @@ def resolve_targets(
         others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
         hint = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
-    done = recorded() if done is None else done
+    on_gpu = _ON_GPU.get(str(dict(overrides or ()).get("trainer.accelerator")))
+    done = frozenset(r for r in (recorded() if done is None else done) if on_gpu in (None, r[-1]))
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
     return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
@@ -174,7 +179,9 @@ def _spec(recipe: Recipe, seed: int, done: Recorded, settings: tuple[str, ...]) 
         run_id=recipe.run_id(seed),
         run_dir=recipe.run_dir(seed),
         config_hash=recipe.config_hash,
-        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
+        done=any(
+            (recipe.experiment, recipe.scale, seed, recipe.config_hash, gpu) in done for gpu in (True, False)
+        ),
         settings=settings,
         stores=tuple(
             store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)

@@ -137,6 +137,14 @@ def test_recorded_runs_are_done(world: World) -> None:
     assert not resolve_targets(["alpha/base"], "paper", named(1))[0].done
 
 
+def test_a_record_of_another_device_saves_no_run_that_names_one(world: World) -> None:
+    (first,) = resolve_targets(["alpha/base"], "cpu", named(1))
+    world.record(first)  # on a GPU: it names no threads
+    for accelerator, done in (("gpu", True), ("cpu", False)):
+        (spec,) = resolve_targets(["alpha/base"], "cpu", named(1), [("trainer.accelerator", accelerator)])
+        assert (spec.config_hash, spec.done) == (first.config_hash, done)
+
+
 def test_named_experiments_needs_no_scale(world: World) -> None:
     assert named_experiments(["beta", "alpha/base", "beta/only"]) == ["beta/only", "alpha/base"]
 

@@ -1,6 +1,7 @@
 """Which records count for an experiment at one scale, and which of their numbers."""
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from repro.record import Measurement, RunRecord
@@ -18,7 +19,7 @@ class Selection:
     """The records of one experiment at one scale, sorted by whether they count.
 
     Attributes:
-        used: the records that count, one for each seed, by seed.
+        used: the records that count, by seed: one for each, and one of another class of device that measured more.
         left_out: every other record, with its state; see :meth:`state`.
         missing: judged seeds between the first and the last recorded one that have no record.
     """
@@ -38,21 +39,24 @@ class Selection:
             seeds: the judged seeds of the recipe.
             withdrawn: paths below ``results/runs`` of the records that were withdrawn.
         """
-        first: dict[bool, dict[int, RunRecord]] = {False: {}, True: {}}
+        counted: dict[bool, dict[int, list[RunRecord]]] = {False: {}, True: {}}
         left_out = []
         for record in sorted(records, key=lambda r: (r.finished, r.path)):
             state = _set_aside(record, config_hash, seeds, withdrawn)
-            if state is None and first[record.external].setdefault(record.seed, record) is not record:
+            of_seed = counted[record.external].setdefault(record.seed, []) if state is None else []
+            if state is None and not _adds(record, of_seed):
                 state = "repeated"
-            if state is not None:
+            if state is None:
+                of_seed.append(record)
+            else:
                 left_out.append((record, state))
-        used = first[False] or first[True]
-        if first[False]:
-            left_out += [(record, "external") for record in first[True].values()]
+        used = counted[False] or counted[True]
+        if counted[False]:
+            left_out += [(record, "external") for those in counted[True].values() for record in those]
         gone = {r.seed for r, state in left_out if state == "withdrawn" and r.config_hash == config_hash}
         present = sorted(used.keys() | gone)
         missing = [s for s in sorted(seeds - {*present}) if present and present[0] < s < present[-1]]
-        return cls(tuple(used[seed] for seed in sorted(used)), tuple(left_out), tuple(missing))
+        return cls(tuple(r for seed in sorted(used) for r in used[seed]), tuple(left_out), tuple(missing))
 
     def state(self, record: RunRecord) -> str:
         """Whether a record counts.
@@ -60,8 +64,8 @@ class Selection:
         Returns:
             ``current`` or ``current, external``, where it counts; ``withdrawn``; ``overridden`` (settings beside the
             recipe's changed what was computed), ``superseded`` (the recipe was another), ``tuning`` (its seed is not
-            among the judged ones), ``repeated`` (an earlier record of its seed counts), ``external`` (of others, and
-            we have our own).
+            among the judged ones), ``repeated`` (an earlier record of its seed counts, and this one is not the first
+            on its class of device that measures more), ``external`` (of others, and we have our own).
         """
         for other, state in self.left_out:
             if other is record:
@@ -92,6 +96,13 @@ def _set_aside(
     if record.config_hash != config_hash:
         return "overridden" if record.overrides else "superseded"
     return "tuning" if record.seed >= TUNING or record.seed not in seeds else None
+
+
+def _adds(record: RunRecord, counted: list[RunRecord]) -> bool:
+    """Whether a record counts beside those of its seed: the first does, or one that timed another class of device."""
+    known = {m.name for other in counted for m in other.metrics}
+    elsewhere = all(other.on_gpu != record.on_gpu for other in counted)
+    return elsewhere and (not counted or not {m.name for m in record.metrics} <= known)
 
 
 @dataclass(frozen=True)
@@ -130,8 +141,10 @@ def sample(goal: Wanted, records: tuple[RunRecord, ...]) -> Sample:
     """
     pairs: list[tuple[RunRecord, Measurement]] = []
     notes = []
-    for record in records:
-        measurement, note = _find(goal, record)
+    for _, of_seed in groupby(records, key=lambda r: r.seed):
+        found = [(record, *_find(goal, record)) for record in of_seed]
+        # Of one seed's records on several devices the first that has the number gives it.
+        record, measurement, note = next((one for one in found if one[1] is not None), found[0])
         if measurement is not None:
             pairs.append((record, measurement))
         if note:

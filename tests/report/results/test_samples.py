@@ -1,6 +1,8 @@
 import pytest
 
-from repro.report.results.samples import Selection
+from repro.record import Measurement
+from repro.report.results.header import Goal
+from repro.report.results.samples import Selection, sample
 from tests.report.fakes import make_record
 
 SEEDS = frozenset({1, 2, 3, 4, 5})
@@ -35,6 +37,23 @@ def test_the_first_record_of_a_seed_counts(made):
     assert selection.used == (early, other)
     assert [selection.state(r) for r in (late, early, other)] == ["repeated", "current", "current"]
     assert selection.weaknesses == []
+
+
+def test_a_record_of_another_device_counts_for_what_it_alone_measured(made):
+    def timed(name, value):
+        return [Measurement(name, value, "s", "test"), Measurement("test/bleu", 30.0 + value, "BLEU", "test")]
+
+    cpu = made(1, day=1, hardware={"device": "CPU", "threads": 2}, metrics=timed("draw/seconds_cpu", 5.0))
+    gpu = made(1, day=2, hardware={"device": "GPU"}, metrics=timed("draw/seconds_gpu", 1.0))
+    again = made(1, day=3, hardware={"device": "GPU"}, metrics=timed("draw/seconds_gpu", 0.5))
+    selection = select(cpu, gpu, again)
+    assert [selection.state(r) for r in (cpu, gpu, again)] == ["current", "current", "repeated"]
+    for name, value in (("draw/seconds_cpu", 5.0), ("draw/seconds_gpu", 1.0), ("test/bleu", 35.0)):
+        found = sample(Goal("toy/big", "paper", name), selection.used)
+        assert [m.value for _, m in found.measured] == [value]
+        assert found.notes == ()
+    same = made(1, day=2, hardware={"device": "GPU"}, metrics=cpu.metrics)
+    assert select(cpu, same).state(same) == "repeated", "another device alone adds nothing"
 
 
 def test_after_a_withdrawal_the_next_one_counts(made):
