@@ -157,7 +157,8 @@ def test_chains_wait_by_id(chain: World, cluster: FakeCluster) -> None:
 def test_a_prerequisite_of_an_earlier_submission_is_waited_for(chain: World, cluster: FakeCluster) -> None:
     submitted("alpha/base", seeds=named(1, 2, 3))
     entry = submitted("gamma/tuned", seeds=named(2, 3))
-    assert "#SBATCH --dependency=afterok:1_1:1_2\n" in (entry.folder / entry.jobs[0].script).read_text()
+    waits = [(entry.folder / job.script).read_text() for job in entry.jobs]
+    assert ["#SBATCH --dependency=afterok:1_1\n" in waits[0], "afterok:1_2\n" in waits[1]] == [True, True]
 
 
 @pytest.mark.parametrize("died_at", [1, 2, 3])
@@ -268,7 +269,8 @@ def test_a_refusal_in_the_middle_keeps_what_was_taken(chain: World, cluster: Fak
     assert [(j.name, j.job_id) for j in read_submissions()[0].jobs] == [("gamma.tuned.paper.1", 1)]
     cluster.refuses()
     entry = submitted("gamma/tuned")
-    assert "afterok:1_0:1_1\n" in (entry.folder / entry.jobs[0].script).read_text()
+    for job, task in zip(entry.jobs, ("1_0", "1_1"), strict=True):
+        assert f"afterok:{task}\n" in (entry.folder / job.script).read_text()
 
 
 def test_an_answer_that_was_lost_is_found_in_the_queue(world: World, cluster: FakeCluster) -> None:
