@@ -18,8 +18,9 @@ from typing import Any
 
 from repro.errors import EXIT_OK, UserError, nearest
 from repro.launch.targets import Recorded, RunSpec, named_experiments, recorded, resolve_targets
+from repro.nested import flatten
 from repro.paths import configs_dirs, files_in, runs_dir
-from repro.recipe import scales_of
+from repro.recipe import load_recipe, scales_of
 from repro.seeds import TUNING, SeedChoice
 from repro.stop import StopRequest
 from repro.yamls import read_yaml
@@ -165,12 +166,12 @@ class Campaign:
         settings: dict[str, Any],
         done: Recorded = frozenset(),
     ) -> list[RunSpec]:
-        if self.rehearsal:
-            scale, settings = "cpu", settings | REHEARSED
-            targets = [name for name in named_experiments(targets) if scale in scales_of(name)]
-            if not targets:
-                return []
-        return resolve_targets(targets, scale, SeedChoice.parse(seeds), list(settings.items()), done)
+        chosen = SeedChoice.parse(seeds)
+        if not self.rehearsal:
+            return resolve_targets(targets, scale, chosen, list(settings.items()), done)
+        names = [name for name in named_experiments(targets) if "cpu" in scales_of(name)]
+        shortened = {name: list((settings | _rehearsed(name)).items()) for name in names}
+        return [spec for n in names for spec in resolve_targets([n], "cpu", chosen, shortened[n], done)]
 
     def _step(self, part: str, spec: RunSpec, says: str, minutes: float) -> Step:
         """A run; what is not to be judged stays below the campaign's folder, where no table or claim sees it."""
@@ -181,6 +182,18 @@ class Campaign:
         places = {"REPRO_RUNS": str(self.folder / "runs"), "REPRO_RESULTS": str(self.folder / "results")}
         folder = self.folder / "runs" / spec.run_id
         return Step(part, spec.run_id, says, words, minutes, places | {"WANDB_MODE": "disabled"}, folder)
+
+
+def _rehearsed(experiment: str) -> dict[str, Any]:
+    """Settings with which an experiment makes two updates at scale cpu, into which warm-up and validation must fit."""
+    config = flatten(load_recipe(experiment, "cpu").config)
+    schedule = "model.init_args.schedule.init_args"
+    settings = dict(REHEARSED)
+    if f"{schedule}.steps" in config and config.get(f"{schedule}.warmup_steps", 0) > 1:
+        settings["model.schedule.warmup_steps"] = 1
+    if config.get("checkpoints.best") is not None:
+        settings["trainer.val_check_interval"] = REHEARSED["trainer.max_steps"]
+    return settings
 
 
 def load_campaign(name: str, rehearsal: bool = False) -> Campaign:

@@ -128,6 +128,19 @@ def test_a_rehearsal_leaves_the_results_alone(workshop: Workshop) -> None:
     assert (found["scale"], found["steps"]) == ("cpu", 2)
 
 
+def test_a_rehearsal_shortens_the_warmup_and_validates(workshop: Workshop) -> None:
+    name = workshop.stream()
+    schedule = {"model": {"init_args": {"schedule": {"init_args": {"steps": 100, "warmup_steps": 50}}}}}
+    trainer = {"max_steps": 100, "val_check_interval": 100}
+    best = {"every_steps": 100, "average_last": 1, "best": "val/loss"}
+    overlay = schedule | {"trainer": trainer, "checkpoints": best}
+    paper, recipe = name.split("/")
+    workshop.recipe(yaml.safe_dump(overlay), recipe, "cpu", paper)
+    plan(workshop, runs=[RUN | {"targets": [name]}])
+    said = call("campaign", "mine", "--rehearse")
+    assert "1 of 1 steps are done" in said.out, said.out
+
+
 def test_bad_input_is_one_line(workshop: Workshop) -> None:
     plan(workshop, checks=[GOOD])
     call("campaign", "mien").refused("no campaign 'mien'", "nearest: mine")
