@@ -69,9 +69,7 @@ class Stopping(Callback):
             return
         if batch_idx < self._batches[dataloader_idx] and self._agreed(trainer):
             step = trainer.global_step
-            if (
-                step == self.saver.resumed_from
-            ):  # its checkpoint is never written again: a kill could spoil it
+            if step == self.saver.resumed_from:  # a kill while it is written again could spoil its checkpoint
                 self._leave(trainer, f"in the validation of step {step}, where it began")
             if step < trainer.max_steps:
                 self._save_and_leave(trainer)

@@ -12,7 +12,7 @@ from repro.report.results.header import Goal, Header, Support, read_header
 from repro.report.results.judge import judge_number
 from repro.report.results.published import Paper, load_papers
 from repro.report.results.record_ledger import reasons, withdrawn
-from repro.report.results.rules import check_date, default_margin
+from repro.report.results.rules import check_date
 from repro.report.results.samples import Sample, Selection, sample
 from repro.report.results.statistics import estimate
 from repro.verify import Outcome, outcomes
@@ -193,7 +193,7 @@ def _judged(
         return Cell(goal, sample, "reduced scale", "", None, notes)
     if published is None or entry.metric is None or rules is None:
         return Cell(goal, sample, "unpublished", "", None, notes)
-    if rules.kind in COUNTED and default_margin(entry.metric.unit):
+    if rules.kind in COUNTED:
         where = f"{goal.table}, row {goal.row}, {goal.metric}"
         check_date(rules.margin, entry.metric.unit, sample.records, where)
     difference = sample.estimate.mean - published
