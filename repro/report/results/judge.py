@@ -166,16 +166,28 @@ class Pair:
         ahead: by how much the first is better.
         tie: whether the paper prints them closer than its margin.
         margin: within which ours count as equal; 0 where none is declared.
+        effect: the paper's difference in proportion, on the scale of ours; 0 where none is known.
     """
 
     names: tuple[str, str]
     ahead: "Ahead"
     tie: bool
     margin: float
+    effect: float
 
     def is_shown(self, level: float) -> bool:
         """Whether the order, or the tie, is shown."""
         return (self.ahead.p_within(self.margin) if self.tie else self.ahead.p_above(0.0)) <= level
+
+    def power(self, level: float) -> float | None:
+        """The chance that seeds as many and as spread as these show a difference like the paper's, or no difference.
+
+        None where it is not known: of outcomes, and where neither a paper's number nor a margin says how large it is.
+        """
+        size = self.margin if self.tie else self.effect
+        if isinstance(self.ahead, RateAhead) or not size:
+            return None
+        return self.ahead.power_within(size, level) if self.tie else self.ahead.power_above(size, level)
 
     @property
     def contradictions(self) -> list[tuple[float, str]]:
@@ -248,14 +260,15 @@ def judge_claim(
         return Verdict("undecided", "; ".join(few), needed)
     scale = margin.scaled if margin else float
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
-    ties = [_is_tie(printed[i], printed[j], apart) for i, j in itertools.combinations(range(len(rows)), 2)]
     names = [name for name, _ in rows]
-    verdict = _order(names, bests, ties, margin, sign, unit, EXTENDED_LEVEL if extended else LEVEL)
+    level = EXTENDED_LEVEL if extended else LEVEL
+    verdict = _order(names, bests, printed, apart, margin, sign, unit, level)
     if verdict.word != "undecided":
         return verdict
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
-        if unit != RATE and _order(names, more, ties, margin, sign, unit, EXTENDED_LEVEL).word != "undecided":
+        found = _order(names, more, printed, apart, margin, sign, unit, EXTENDED_LEVEL).word
+        if unit != RATE and found != "undecided":
             return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread", n)
     why = "" if unit == RATE else f"; {MORE[-1]} seeds a row would not decide at this spread"
     return Verdict("undecided", verdict.why + why)
@@ -268,30 +281,48 @@ def _is_tie(first: float | None, second: float | None, apart: Margin | None) -> 
     return not exceeds(gap, apart.at(first))
 
 
+def _effect(first: float | None, second: float | None, ours: Estimate, margin: Margin | None) -> float:
+    """How far apart ours are if they differ in proportion as the printed do; the margin where these are not known."""
+    if not first or second is None:
+        return margin.at(ours.mean) if margin else 0.0
+    if margin and margin.is_log:
+        return abs(math.log(second / first))
+    return abs((second - first) / first * ours.mean)
+
+
 def _order(
     names: list[str],
     bests: list[Estimate],
-    ties: list[bool],
+    printed: Sequence[float | None],
+    apart: Margin | None,
     margin: Margin | None,
     sign: int,
     unit: str,
     level: float,
 ) -> Verdict:
     pairs = []
-    for tie, (i, j) in zip(ties, itertools.combinations(range(len(bests)), 2), strict=True):
-        size = margin.at(bests[i].mean) if margin else 0.0
-        pairs.append((i, j, Pair((names[i], names[j]), _ahead(bests[i], bests[j], sign, unit), tie, size)))
+    for i, j in itertools.combinations(range(len(bests)), 2):
+        pair = Pair(
+            (names[i], names[j]),
+            _ahead(bests[i], bests[j], sign, unit),
+            _is_tie(printed[i], printed[j], apart),
+            margin.at(bests[i].mean) if margin else 0.0,
+            _effect(printed[i], printed[j], bests[i], margin),
+        )
+        pairs.append((i, j, pair))
     open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
     if not open_pairs:
         return Verdict("holds")
     against = [contradiction for _, _, pair in pairs for contradiction in pair.contradictions]
     if holm([p for p, _ in against], level):
         return Verdict("does not", min(against)[1])
-    return Verdict("undecided", "not shown: " + ", ".join(_comparison(pair) for pair in open_pairs))
+    return Verdict("undecided", "not shown: " + ", ".join(_comparison(pair, level) for pair in open_pairs))
 
 
-def _comparison(pair: Pair) -> str:
-    return f"{pair.names[0]} {'=' if pair.tie else '>'} {pair.names[1]}"
+def _comparison(pair: Pair, level: float) -> str:
+    power = pair.power(level)
+    known = "" if power is None else f" (power {100 * power:.0f} %)"
+    return f"{pair.names[0]} {'=' if pair.tie else '>'} {pair.names[1]}{known}"
 
 
 def _ahead(a: Estimate, b: Estimate, sign: int, unit: str) -> Ahead:

@@ -64,6 +64,30 @@ class Difference:
         """The p-value against "the true difference is ``margin`` or more": two one-sided tests."""
         return max(self.p_above(-margin), self.p_below(margin))
 
+    def power_above(self, effect: float, level: float) -> float:
+        """About the chance that ``p_above(0)`` is at most ``level`` where the true difference is ``effect``."""
+        if not self.error:
+            return 1.0
+        bound, special = t_quantile(self.freedom, 1 - 2 * level), _special()
+        if math.isinf(self.freedom):
+            return float(special.ndtr(effect / self.error - bound))
+        return 1.0 - float(special.nctdtr(self.freedom, effect / self.error, bound))
+
+    def power_within(self, margin: float, level: float) -> float:
+        """About the chance that ``p_within(margin)`` is at most ``level`` where there is no true difference."""
+        if not self.error:
+            return 1.0
+        bound, special = t_quantile(self.freedom, 1 - 2 * level), _special()
+        errors = [self.error]  # that such seeds would give, equally likely ones
+        if math.isfinite(self.freedom):
+            shares = [(i + 0.5) / 200 for i in range(200)]
+            errors = [
+                self.error * math.sqrt(special.gammaincinv(self.freedom / 2, share) / (self.freedom / 2))
+                for share in shares
+            ]
+        rooms = [max(0.0, margin - bound * error) / self.error for error in errors]
+        return statistics.fmean(2 * float(special.ndtr(room)) - 1 for room in rooms)
+
 
 def exceeds(value: float, bound: float) -> bool:
     """``value > bound`` by more than rounding: a difference of exactly the margin must not depend on it."""

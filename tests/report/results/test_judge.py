@@ -7,6 +7,7 @@ import pytest
 
 from repro.report.results.judge import judge_claim, judge_number
 from repro.report.results.rules import Margin, Noise, Rules
+from repro.report.results.statistics import Difference
 
 DRAWS = 1000
 ONE = Margin(1.0, "absolute")
@@ -216,6 +217,26 @@ def test_rows_shown_equal_contradict_an_order_of_the_paper():
     assert claim(same, same).word == "does not"
     assert claim(same, same, printed=(3.0, 2.9)).word == "holds"  # the paper prints a tie
     assert claim(same, same, margin=None).word == "undecided"  # nothing says what equal means
+
+
+def test_an_order_that_is_not_shown_has_the_power_for_a_difference_like_the_papers():
+    ours = ([10.0, 11.0, 9.0], [10.2, 9.2, 11.2])  # the standard error is sqrt(2 / 3)
+    difference = Difference(0.0, math.sqrt(2 / 3), 4)
+    assert difference.power_above(2.5, 0.05) == pytest.approx(0.805, abs=0.0005)
+    assert "r0 > r1 (power 80 %)" in claim(*ours, printed=(40.0, 30.0)).why  # a quarter of ours is 2.5
+    assert "r0 > r1 (power 80 %)" in claim(*ours, printed=(30.0, 37.5), sign=-1).why
+    unprinted = f"(power {100 * difference.power_above(1.0, 0.05):.0f} %)"
+    assert unprinted in claim(*ours, printed=(None, None)).why  # for a difference of the margin
+    assert "power" not in claim(*ours, printed=(None, None), margin=None).why
+    tied = f"r0 = r1 (power {100 * difference.power_within(1.0, 0.05):.0f} %)"
+    assert tied in claim(*ours, printed=(3.0, 2.9)).why
+    assert "power" not in claim([0.0] * 5, [1.0, 1.0, 0.0, 0.0, 0.0], unit="0/1", sign=-1).why
+    factor = Margin(1.25, "factor")
+    speeds = [[math.exp(score / 5) for score in row] for row in ours]
+    wide = (
+        f"(power {100 * Difference(0.0, math.sqrt(2 / 3) / 5, 4).power_above(math.log(4 / 3), 0.05):.0f} %)"
+    )
+    assert wide in claim(*speeds, printed=(40.0, 30.0), margin=factor, apart=factor).why
 
 
 def test_a_tie_of_the_paper_that_is_none_here_does_not_hold():

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 
 from repro.report.results.statistics import (
@@ -66,6 +67,31 @@ def test_without_an_error_the_interval_is_the_point():
     point = Difference(1.0, 0.0, math.inf)
     assert point.interval(0.9) == (1.0, 1.0)
     assert (point.p_above(0.9), point.p_above(1.0), point.p_below(1.0)) == (0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [3, 10])
+@pytest.mark.parametrize("effect", [0.0, 0.5, 1.5])
+def test_power_is_the_share_of_draws_in_which_the_test_shows_it(n, effect):
+    draws, level = 2000, 0.05
+    random = np.random.default_rng(7)
+    a, b = random.normal(effect, 1.0, (draws, n)), random.normal(0.0, 1.0, (draws, n))
+    gaps = [welch(estimate(x.tolist()), estimate(y.tolist())) for x, y in zip(a, b, strict=True)]
+    truth = Difference(effect, math.sqrt(2 / n), 2 * n - 2)
+    above = sum(gap.p_above(0.0) <= level for gap in gaps) / draws
+    assert truth.power_above(effect, level) == pytest.approx(
+        above, abs=0.06
+    )  # Welch's freedom is estimated, too
+    if not effect:
+        within = sum(gap.p_within(1.0) <= level for gap in gaps) / draws
+        assert truth.power_within(1.0, level) == pytest.approx(within, abs=0.04)
+
+
+def test_power_where_the_error_is_known():
+    known = Difference(0.0, 0.5, math.inf)
+    assert known.power_above(0.5 * (1.644854 + 0.841621), 0.05) == pytest.approx(0.8, abs=1e-6)
+    assert known.power_within(0.5 * (1.644854 + 1.281552), 0.05) == pytest.approx(0.8, abs=1e-6)
+    exact = Difference(0.0, 0.0, math.inf)
+    assert (exact.power_above(0.1, 0.05), exact.power_within(0.1, 0.05)) == (1.0, 1.0)
 
 
 def test_rounding_does_not_exceed():
