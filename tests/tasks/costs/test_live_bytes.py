@@ -1,0 +1,44 @@
+"""Memory is counted without doing the work."""
+
+import contextlib
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from repro.tasks.costs.live_bytes import FusedAttention, LiveBytes
+
+META = torch.device("meta")
+
+
+def test_a_storage_counts_once_and_until_nobody_holds_it() -> None:
+    before = torch.empty(1000, device=META)
+    with LiveBytes(META) as live:
+        live.hold(before, before[:10])
+        made = before + 1
+        view = made.view(10, 100)
+        del made
+        assert live.held == 8000
+        del view
+        assert live.held == 4000
+        assert live.peak == 8000
+        live.restart()
+        assert live.peak == 4000
+        torch.empty(1000)  # on another device
+        assert live.peak == 4000
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
+def test_fused_attention_makes_no_table_of_weights(masked: bool) -> None:
+    heads, n, width = 8, 256, 4
+    mask = torch.empty(n, n, dtype=torch.bool, device=META) if masked else None
+    table = 4 * heads * n * n
+
+    def peak(fused: bool) -> int:
+        q, k, v = (torch.empty(1, heads, n, width, device=META, requires_grad=True) for _ in range(3))
+        with LiveBytes(META) as live, FusedAttention() if fused else contextlib.nullcontext():
+            scaled_dot_product_attention(q, k, v, mask).sum().backward()
+        return live.peak
+
+    assert peak(fused=False) > table
+    assert peak(fused=True) < 0.75 * table
