@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,11 +59,20 @@ def start(about: Mapping[str, Any]) -> "Run":
         mode="offline",
         settings=wandb.Settings(**{key: value for key, value in SETTINGS.items() if key in known}),
     )
+    _forget_import_hooks()
     run.define_metric(STEP)
     run.define_metric("*", step_metric=STEP)
     for metric, goal in about["summaries"].items():
         run.define_metric(metric, step_metric=STEP, summary=goal)
     return run
+
+
+def _forget_import_hooks() -> None:
+    """Takes away what W&B adds to every import: a call of its client, which raises in any thread if the service died.
+
+    The list is replaced, not changed, since another thread may be going through it.
+    """
+    sys.meta_path = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("wandb.")]
 
 
 def end(run: "Run", code: int) -> None:

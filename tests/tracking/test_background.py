@@ -1,7 +1,9 @@
 """The logger that a run has: no call waits, and what reached the disk stays, whatever W&B's service does."""
 
+import importlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -89,6 +91,25 @@ def test_a_service_that_dies_is_replaced_and_no_step_is_missing(
     assert {one.name.rpartition("-")[2] for one in found} == {RUN}
     assert set(steps_in(*found)) == set(range(40))
     assert all(row["train/loss"] == 1 / (1 + row["trainer/global_step"]) for row in rows_in(*found))
+
+
+def test_an_import_does_not_wait_for_a_service_that_died(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "catboost.py").touch()  # one of the packages whose import W&B notes
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    monkeypatch.delitem(sys.modules, "catboost", raising=False)
+    made = make()
+    put(made, 0)
+    taken(made)
+    os.kill(service(), signal.SIGKILL)
+    until(lambda: not client.services())
+    importlib.import_module("catboost")
+    monkeypatch.delitem(sys.modules, "catboost")
+    put(made, 1)
+    made.close(20)
+    assert {step for fragment in fragments(tmp_path) for step in steps_in(fragment)} == {0, 1}
 
 
 def test_a_service_that_hangs_is_replaced_and_no_call_waits(make: Make, tmp_path: Path) -> None:
