@@ -105,7 +105,7 @@ def test_the_page_begins_with_the_panels(house):
     assert panel.one("h3").text == "A Toy Paper 2020"
     links = {a.text: a.get("href") for a in panel.all("a")}
     assert links == {"A Toy Paper": "#paper-toy", "Bigger is surer.": "#claim-toy--lower-perplexity--cpu"}
-    assert panel.one("p", cls="meta").text == "holds n = 3, reduced scale: cpu"
+    assert panel.one("p", cls="meta").text == "holds n = 3, reduced scale: cpu, toy-text"
     assert "toy · cpu: Bigger is surer." in panel.one("svg").get("aria-label")
 
 

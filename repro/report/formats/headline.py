@@ -5,6 +5,7 @@ from collections import Counter
 from repro.record import RunRecord
 from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Grid, Paragraph
+from repro.report.formats.claims_document import basis
 from repro.report.results.claims import DECIDED as DECIDED_CLAIMS
 from repro.report.results.claims import Claim
 from repro.report.results.compare import Comparison
@@ -32,7 +33,7 @@ def headline(comparison: Comparison, claims: list[Claim]) -> Document:
     document += [Bullets(tuple(others))] if others else []
     decided = [c for c in claims if c.is_counted and c.verdict in DECIDED_CLAIMS]
     if decided:
-        lines = [f"{c.verdict}: {c.trend.claim} ({_place(c)})" for c in decided]
+        lines = [f"{c.verdict}: {c.trend.claim} ({c.paper.key}, {basis(c)})" for c in decided]
         document += [Paragraph("Claims that are decided, mechanism checks left out:"), Bullets(tuple(lines))]
     return document
 
@@ -48,7 +49,7 @@ def _counts(comparison: Comparison, claims: list[Claim]) -> Grid:
         "Paper",
         "Counted",
         *(word.capitalize() for word in JUDGED),
-        "Claims: hold / do not hold / undecided / incomplete / out of reach",
+        "Claims at each scale: hold / do not hold / undecided / incomplete / out of reach",
     )
     rows = []
     for paper in comparison.papers:
@@ -173,12 +174,6 @@ def _number(entry: Entry, cell: Cell) -> str:
         f"{text.plus_minus(cell.estimate)} beside {text.printed(entry.published)}, n = {cell.estimate.n}"
     )
     return f"{where} {numbers}, {cell.verdict}{f' ({cell.why})' if cell.why else ''}"
-
-
-def _place(claim: Claim) -> str:
-    n = min((s.estimate.n for s in claim.standings if s.estimate), default=0)
-    scale = "the paper's scale" if claim.scale == "paper" else f"scale {claim.scale}"
-    return f"{claim.paper.key}, {scale}, n = {n}"
 
 
 def named(record: RunRecord) -> set[str]:

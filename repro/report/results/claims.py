@@ -11,9 +11,9 @@ from repro.errors import UserError, nearest
 from repro.recipe import SCALES
 from repro.report.formats import text
 from repro.report.results.compare import Comparison
-from repro.report.results.entries import DERIVED
+from repro.report.results.entries import DERIVED, preference
 from repro.report.results.header import Goal, Support
-from repro.report.results.judge import judge_claim
+from repro.report.results.judge import Printed, judge_claim
 from repro.report.results.published import Metric, Paper, Terms, Trend
 from repro.report.results.rules import Margin, check_date, default_margin
 from repro.report.results.samples import Sample, protocol_of
@@ -70,6 +70,18 @@ class Claim:
     def is_counted(self) -> bool:
         """Whether the verdict is evidence of its own."""
         return self.mechanism is None and self.repeats is None
+
+    @property
+    def data(self) -> list[str]:
+        """The names of the data of the records behind it."""
+        records = [record for s in self.standings if s.sample for record in s.sample.records]
+        return sorted({str(record.data["name"]) for record in records if record.data.get("name")})
+
+    @property
+    def relations(self) -> list[str]:
+        """What is claimed of each row and the next: ``>``, ``=`` or ``>=``."""
+        printed = _printed(self.paper, self.trend)
+        return [printed.relation(i, i + 1) for i in range(len(self.standings) - 1)]
 
 
 def claims(comparison: Comparison) -> list[Claim]:
@@ -164,11 +176,12 @@ def _claim(
     chosen: list[Goal | Support] = []
     for row in trend.order_best_first:
         matches = candidates.get((trend.id, scale, row), [])
-        if matches:
-            chosen.append(matches[0])
-            others = sorted({w.experiment for w in matches[1:]} - {matches[0].experiment})
+        first = _first(comparison, matches, paper.tables[trend.table].metrics[trend.metric].sign)
+        if first:
+            chosen.append(first)
+            others = sorted({w.experiment for w in matches} - {first.experiment})
             notes += [f"{row}: also {', '.join(others)}"] if others else []
-        sample = comparison.sample(matches[0]) if matches else None
+        sample = comparison.sample(first) if first else None
         standings.append(Standing(row, _label(paper, trend, row), sample))
         notes += [f"{row}: {note}" for note in sample.notes] if sample else []
     terms = trend.at.get(scale, Terms())
@@ -178,25 +191,56 @@ def _claim(
     if all(s.estimate is None for s in standings):
         return claim
     metric = paper.tables[trend.table].metrics[trend.metric]
-    problem = _unclean(standings) or _incomparable(standings, chosen, trend.varies)
+    extended = [w for w in chosen if comparison.headers[w.experiment, w.scale].recipe.extended]
+    problem = (
+        _unclean(standings)
+        or _incomparable(standings, chosen, trend.varies)
+        or _unfinished(comparison, standings, extended)
+    )
     if problem and all(s.estimate for s in standings):
         return replace(claim, verdict="undecided", notes=(problem, *notes))
-    units = [s.sample.unit for s in standings if s.sample and s.sample.unit]
-    table = paper.tables[trend.table]
+    unit = next(s.sample.unit for s in standings if s.sample and s.sample.unit)
+    printed = replace(_printed(paper, trend), same_quantity=_same_quantity(unit, metric.unit))
+    margin = terms.margin or _usual_margin(unit, metric)
     judged = [record for s in standings if s.sample for record, _ in s.sample.measured]
-    for margin, unit in ((trend.margin, metric.unit), (terms.margin, units[0])):
-        check_date(margin, unit, judged, f"{trend.id} at scale {scale}")
+    for one, its_unit in ((printed.apart, metric.unit), (margin, unit)):
+        check_date(one, its_unit, judged, f"{trend.id} at scale {scale}")
     verdict = judge_claim(
-        [(s.row, s.scores) for s in standings],
-        [table.rows[row].values.get(trend.metric) for row in trend.order_best_first],
-        trend.margin or metric.rules.margin,
-        terms.margin or _usual_margin(units[0], metric),
-        _sign(metric, chosen),
-        units[0],
-        any(comparison.headers[w.experiment, w.scale].recipe.extended for w in chosen),
+        [(s.row, s.scores) for s in standings], printed, margin, _sign(metric, chosen), unit, bool(extended)
     )
     why = [verdict.why + _missing_hours(standings, verdict.seeds)] if verdict.why else []
-    return replace(claim, verdict=verdict.word, notes=(*why, *notes))
+    level = ["extended: judged at 2.5 %"] if extended else []
+    return replace(claim, verdict=verdict.word, notes=(*why, *level, *notes))
+
+
+def _first(comparison: Comparison, matches: list[Goal | Support], sign: int) -> Goal | Support | None:
+    """Of the entries for a row the first that names the claim; else the one that counts for the published number."""
+    if not matches or isinstance(matches[0], Support):
+        return matches[0] if matches else None
+    return min(matches, key=lambda wanted: preference(comparison.sample(wanted), sign))
+
+
+def _printed(paper: Paper, trend: Trend) -> Printed:
+    table = paper.tables[trend.table]
+    numbers = [table.rows[row].values.get(trend.metric) for row in trend.order_best_first]
+    return Printed(numbers, trend.margin or table.metrics[trend.metric].rules.margin, trend.not_worse)
+
+
+def _unfinished(
+    comparison: Comparison, standings: list[Standing], extended: list[Goal | Support]
+) -> str | None:
+    """The extension of which not all declared seeds have run, or None: it is judged once."""
+    for s in standings:
+        if s.sample and s.estimate and s.sample.wanted in extended:
+            declared = len(comparison.headers[s.sample.wanted.experiment, s.sample.wanted.scale].seeds)
+            if s.estimate.n < declared:
+                return f"extended, and not complete: {s.row} has {s.estimate.n} of {declared} seeds"
+    return None
+
+
+def _same_quantity(unit: str, other: str) -> bool:
+    """Whether two units are of one kind, as perplexities per word and per byte are."""
+    return unit == other or default_margin(unit) == default_margin(other) is not None
 
 
 def _missing_hours(standings: list[Standing], seeds: int) -> str:

@@ -69,7 +69,7 @@ class Comparison:
         if isinstance(goal, Goal) and goal.measured == DERIVED:
             entry = self.entries[goal.experiment.split("/", 1)[0], goal.table, goal.row, goal.metric]
             return next(c.sample for c in entry.cells if c.goal.scale == goal.scale)
-        return sample(goal, self.selections[goal.experiment, goal.scale].used)
+        return sample(goal, self.selections[goal.experiment, goal.scale])
 
 
 def compare(paper: str | None = None) -> Comparison:

@@ -84,7 +84,8 @@ class Entry:
     def ours(self) -> list[Cell]:
         """Cells at paper scale, measured ones first; of several experiments the best on validation is first."""
         sign = self.metric.sign if self.metric else 1
-        return sorted((c for c in self.cells if c.goal.scale == "paper"), key=lambda c: _preference(c, sign))
+        own = (cell for cell in self.cells if cell.goal.scale == "paper")
+        return sorted(own, key=lambda cell: (*preference(cell.sample, sign), cell.goal.experiment))
 
     @property
     def reduced(self) -> list[Cell]:
@@ -114,7 +115,7 @@ class Entry:
         return "the paper prints no number" if self.metric is None else UNEXPLAINED
 
 
-def _preference(cell: Cell, sign: int) -> tuple[bool, float, str]:
-    """The experiment that counts among several for one number, never chosen by its test score."""
-    best = cell.sample.validation
-    return cell.estimate is None, float("inf") if best is None else -best * sign, cell.goal.experiment
+def preference(sample: Sample, sign: int) -> tuple[bool, float]:
+    """A key: of several experiments for one number the smallest counts. Never chosen by its test score."""
+    best = sample.validation
+    return sample.estimate is None, float("inf") if best is None else -best * sign

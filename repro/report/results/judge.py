@@ -154,7 +154,46 @@ def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: 
         more = Estimate(ours.mean, n, None, None, ours.variance)
         if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "undecided":
             return f"{n} seeds would decide at this spread"
-    return f"{MORE[-1]} seeds would not decide: the published number is itself one run of this spread"
+    why = (
+        ": the published number is itself one run of this spread" if not rules.noise and unit != RATE else ""
+    )
+    return f"{MORE[-1]} seeds would not decide{why}"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper prints of a claim's rows.
+
+    Attributes:
+        numbers: of the rows, best first; None where it prints none.
+        apart: closer numbers than this are a tie; None: no two are.
+        not_worse: whether the claim is only that no row is worse than the next, by more than our margin.
+        same_quantity: whether ours are numbers of the same kind, so that differences can be compared in proportion.
+    """
+
+    numbers: Sequence[float | None]
+    apart: Margin | None
+    not_worse: bool = False
+    same_quantity: bool = True
+
+    def relation(self, i: int, j: int) -> str:
+        """What is claimed of two rows: ``>=``, or ``=`` where they are printed closer than the margin, else ``>``."""
+        first, second = self.numbers[i], self.numbers[j]
+        if self.not_worse:
+            return ">="
+        if first is None or second is None or self.apart is None:
+            return ">"
+        gap = abs(self.apart.scaled(first) - self.apart.scaled(second))
+        return ">" if exceeds(gap, self.apart.at(first)) else "="
+
+    def effect(self, i: int, j: int, ours: Estimate, margin: Margin | None) -> float:
+        """How far apart ours are if they differ in proportion as the printed do; the margin where that is not known."""
+        first, second = self.numbers[i] or 0.0, self.numbers[j] or 0.0
+        if not self.same_quantity or not first or not second:
+            return margin.at(ours.mean) if margin else 0.0
+        if margin and margin.is_log:
+            return abs(math.log(abs(second / first)))
+        return abs((second - first) / first * ours.mean)
 
 
 @dataclass(frozen=True)
@@ -164,45 +203,47 @@ class Pair:
     Attributes:
         names: the row that the paper ranks higher, then the other.
         ahead: by how much the first is better.
-        tie: whether the paper prints them closer than its margin.
+        relation: that is claimed, as of :meth:`Printed.relation`.
         margin: within which ours count as equal; 0 where none is declared.
         effect: the paper's difference in proportion, on the scale of ours; 0 where none is known.
     """
 
     names: tuple[str, str]
     ahead: "Ahead"
-    tie: bool
+    relation: str
     margin: float
     effect: float
 
     def is_shown(self, level: float) -> bool:
-        """Whether the order, or the tie, is shown."""
-        return (self.ahead.p_within(self.margin) if self.tie else self.ahead.p_above(0.0)) <= level
+        """Whether the order, the tie, or that the first is not worse, is shown."""
+        if self.relation == "=":
+            return self.ahead.p_within(self.margin) <= level
+        return self.ahead.p_above(-self.margin if self.relation == ">=" else 0.0) <= level
 
     def power(self, level: float) -> float | None:
-        """The chance that seeds as many and as spread as these show a difference like the paper's, or no difference.
+        """How often as many seeds with this spread show a difference like the paper's; or equality, where it is true.
 
         None where it is not known: of outcomes, and where neither a paper's number nor a margin says how large it is.
         """
-        size = self.margin if self.tie else self.effect
+        size = self.effect if self.relation == ">" else self.margin
         if isinstance(self.ahead, RateAhead) or not size:
             return None
-        return self.ahead.power_within(size, level) if self.tie else self.ahead.power_above(size, level)
+        power = self.ahead.power_within if self.relation == "=" else self.ahead.power_above
+        return power(size, level)
 
     @property
     def contradictions(self) -> list[tuple[float, str]]:
         """p-values of what would contradict the paper, with what each would show."""
         a, b = self.names
-        if not self.tie:
+        if self.relation == ">":
             reversed_ = (self.ahead.p_below(0.0), f"{b} is ahead of {a}")
             equal = (self.ahead.p_within(self.margin), f"{a} and {b} are equal")
             return [reversed_, equal] if self.margin else [reversed_]
         if not self.margin:
             return []
-        return [
-            (self.ahead.p_above(self.margin), f"{a} is ahead of {b} by more than the margin"),
-            (self.ahead.p_below(-self.margin), f"{b} is ahead of {a} by more than the margin"),
-        ]
+        ahead = (self.ahead.p_above(self.margin), f"{a} is ahead of {b} by more than the margin")
+        behind = (self.ahead.p_below(-self.margin), f"{b} is ahead of {a} by more than the margin")
+        return [behind] if self.relation == ">=" else [ahead, behind]
 
 
 @dataclass(frozen=True)
@@ -233,8 +274,7 @@ Ahead = Difference | RateAhead
 
 def judge_claim(
     rows: Sequence[tuple[str, Sequence[float]]],
-    printed: Sequence[float | None],
-    apart: Margin | None,
+    printed: Printed,
     margin: Margin | None,
     sign: int,
     unit: str,
@@ -244,8 +284,7 @@ def judge_claim(
 
     Args:
         rows: name and scores over seeds of each.
-        printed: the paper's numbers; None where it prints none.
-        apart: the margin of the paper's numbers: closer ones are a tie.
+        printed: what the paper prints of them.
         margin: of our scores; None where none is declared, and then nothing is shown to be equal.
         sign: +1 where higher is better, -1 where lower is.
         unit: of our scores; ``0/1`` marks outcomes.
@@ -262,39 +301,22 @@ def judge_claim(
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
     names = [name for name, _ in rows]
     level = EXTENDED_LEVEL if extended else LEVEL
-    verdict = _order(names, bests, printed, apart, margin, sign, unit, level)
+    verdict = _order(names, bests, printed, margin, sign, unit, level)
     if verdict.word != "undecided":
         return verdict
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
-        found = _order(names, more, printed, apart, margin, sign, unit, EXTENDED_LEVEL).word
+        found = _order(names, more, printed, margin, sign, unit, EXTENDED_LEVEL).word
         if unit != RATE and found != "undecided":
             return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread", n)
     why = "" if unit == RATE else f"; {MORE[-1]} seeds a row would not decide at this spread"
     return Verdict("undecided", verdict.why + why)
 
 
-def _is_tie(first: float | None, second: float | None, apart: Margin | None) -> bool:
-    if first is None or second is None or apart is None:
-        return False
-    gap = abs(apart.scaled(first) - apart.scaled(second))
-    return not exceeds(gap, apart.at(first))
-
-
-def _effect(first: float | None, second: float | None, ours: Estimate, margin: Margin | None) -> float:
-    """How far apart ours are if they differ in proportion as the printed do; the margin where these are not known."""
-    if not first or second is None:
-        return margin.at(ours.mean) if margin else 0.0
-    if margin and margin.is_log:
-        return abs(math.log(second / first))
-    return abs((second - first) / first * ours.mean)
-
-
 def _order(
     names: list[str],
     bests: list[Estimate],
-    printed: Sequence[float | None],
-    apart: Margin | None,
+    printed: Printed,
     margin: Margin | None,
     sign: int,
     unit: str,
@@ -305,9 +327,9 @@ def _order(
         pair = Pair(
             (names[i], names[j]),
             _ahead(bests[i], bests[j], sign, unit),
-            _is_tie(printed[i], printed[j], apart),
+            printed.relation(i, j),
             margin.at(bests[i].mean) if margin else 0.0,
-            _effect(printed[i], printed[j], bests[i], margin),
+            printed.effect(i, j, bests[i], margin),
         )
         pairs.append((i, j, pair))
     open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
@@ -321,8 +343,12 @@ def _order(
 
 def _comparison(pair: Pair, level: float) -> str:
     power = pair.power(level)
-    known = "" if power is None else f" (power {100 * power:.0f} %)"
-    return f"{pair.names[0]} {'=' if pair.tie else '>'} {pair.names[1]}{known}"
+    known = "" if power is None else f" (power {_percent(power)})"
+    return f"{pair.names[0]} {pair.relation} {pair.names[1]}{known}"
+
+
+def _percent(share: float) -> str:
+    return "above 99 %" if share > 0.99 else "below 1 %" if share < 0.01 else f"{100 * share:.0f} %"
 
 
 def _ahead(a: Estimate, b: Estimate, sign: int, unit: str) -> Ahead:

@@ -102,6 +102,7 @@ class Trend:
         margin: rows that the paper prints closer than this are a tie; None for the metric's margin.
         varies: what the rows may differ in besides the model: keys of the protocol, ``budget``, ``items``.
         ours: when it was declared by us rather than by the paper, ISO 8601; or None.
+        not_worse: whether the claim is only that no row is worse than the next by more than the margin.
         part_of: the longer chain of which this is a part; the part counts where the chain is incomplete.
         at: terms by scale.
     """
@@ -114,6 +115,7 @@ class Trend:
     margin: Margin | None = None
     varies: frozenset[str] = frozenset()
     ours: str | None = None
+    not_worse: bool = False
     part_of: str | None = None
     at: dict[str, Terms] = field(default_factory=dict)
 
@@ -286,6 +288,7 @@ def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
         margin=parse_margin(raw.get("margin"), unit, where),
         varies=frozenset(raw.get("varies", ())),
         ours=raw.get("ours"),
+        not_worse=raw.get("not_worse", False),
         part_of=raw.get("part_of"),
         at=at,
     )

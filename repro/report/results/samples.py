@@ -1,7 +1,6 @@
 """Which records count for an experiment at one scale, and which of their numbers."""
 
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from repro.record import Measurement, RunRecord
@@ -19,7 +18,8 @@ class Selection:
     """The records of one experiment at one scale, sorted by whether they count.
 
     Attributes:
-        used: the records that count, by seed: one for each, and one of another class of device that measured more.
+        used: the records that count, one for each seed, by seed.
+        also: records of another class of device than their seed's, which count for the numbers that it lacks.
         left_out: every other record, with its state; see :meth:`state`.
         missing: judged seeds between the first and the last recorded one that have no record.
     """
@@ -27,6 +27,7 @@ class Selection:
     used: tuple[RunRecord, ...]
     left_out: tuple[tuple[RunRecord, str], ...] = ()
     missing: tuple[int, ...] = ()
+    also: tuple[RunRecord, ...] = ()
 
     @classmethod
     def of(
@@ -56,7 +57,9 @@ class Selection:
         gone = {r.seed for r, state in left_out if state == "withdrawn" and r.config_hash == config_hash}
         present = sorted(used.keys() | gone)
         missing = [s for s in sorted(seeds - {*present}) if present and present[0] < s < present[-1]]
-        return cls(tuple(r for seed in sorted(used) for r in used[seed]), tuple(left_out), tuple(missing))
+        by_seed = [used[seed] for seed in sorted(used)]
+        also = tuple(record for records in by_seed for record in records[1:])
+        return cls(tuple(records[0] for records in by_seed), tuple(left_out), tuple(missing), also)
 
     def state(self, record: RunRecord) -> str:
         """Whether a record counts.
@@ -133,15 +136,16 @@ class Sample:
         return sum(scores) / len(scores) if scores and len(scores) == len(self.measured) else None
 
 
-def sample(goal: Wanted, records: tuple[RunRecord, ...]) -> Sample:
-    """Takes the number of a goal from each record.
+def sample(goal: Wanted, selection: Selection) -> Sample:
+    """Takes the number of a goal from the record of each seed, or from that of another device where it lacks it.
 
     At paper scale a measurement of another protocol is not used. A reduced-scale number is never compared
     with the paper, so there it is used, with a note, where it is the only one of its name.
     """
     pairs: list[tuple[RunRecord, Measurement]] = []
     notes = []
-    for _, of_seed in groupby(records, key=lambda r: r.seed):
+    for first in selection.used:
+        of_seed = [first, *(record for record in selection.also if record.seed == first.seed)]
         found = [(record, *_find(goal, record)) for record in of_seed]
         # Of one seed's records on several devices the first that has the number gives it.
         record, measurement, note = next((one for one in found if one[1] is not None), found[0])

@@ -8,6 +8,7 @@ from functools import cache
 from types import ModuleType
 
 CONFIDENCE = 0.95
+DRAWS = 200  # of an estimated error, for a power
 
 
 @dataclass(frozen=True)
@@ -65,28 +66,28 @@ class Difference:
         return max(self.p_above(-margin), self.p_below(margin))
 
     def power_above(self, effect: float, level: float) -> float:
-        """About the chance that ``p_above(0)`` is at most ``level`` where the true difference is ``effect``."""
+        """About the chance that ``p_above(0)`` is at most ``level`` where the true difference is ``effect``.
+
+        The error is taken as the true one; what it is estimated to be varies from draw to draw.
+        """
         if not self.error:
             return 1.0
-        bound, special = t_quantile(self.freedom, 1 - 2 * level), _special()
-        if math.isinf(self.freedom):
-            return float(special.ndtr(effect / self.error - bound))
-        return 1.0 - float(special.nctdtr(self.freedom, effect / self.error, bound))
+        return statistics.fmean(_normal(effect / self.error - bound) for bound in self._bounds(level))
 
     def power_within(self, margin: float, level: float) -> float:
         """About the chance that ``p_within(margin)`` is at most ``level`` where there is no true difference."""
         if not self.error:
             return 1.0
-        bound, special = t_quantile(self.freedom, 1 - 2 * level), _special()
-        errors = [self.error]  # that such seeds would give, equally likely ones
-        if math.isfinite(self.freedom):
-            shares = [(i + 0.5) / 200 for i in range(200)]
-            errors = [
-                self.error * math.sqrt(special.gammaincinv(self.freedom / 2, share) / (self.freedom / 2))
-                for share in shares
-            ]
-        rooms = [max(0.0, margin - bound * error) / self.error for error in errors]
-        return statistics.fmean(2 * float(special.ndtr(room)) - 1 for room in rooms)
+        rooms = [max(0.0, margin / self.error - bound) for bound in self._bounds(level)]
+        return statistics.fmean(2 * _normal(room) - 1 for room in rooms)
+
+    def _bounds(self, level: float) -> list[float]:
+        """How many true errors an estimate must be beyond a bound to show it: equally likely values."""
+        bound = t_quantile(self.freedom, 1 - 2 * level)
+        if math.isinf(self.freedom):
+            return [bound]
+        half, shares = self.freedom / 2, [(i + 0.5) / DRAWS for i in range(DRAWS)]
+        return [bound * math.sqrt(_special().gammaincinv(half, share) / half) for share in shares]
 
 
 def exceeds(value: float, bound: float) -> bool:
@@ -158,6 +159,11 @@ def t_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
     """The two-sided Student-t quantile; the normal one for infinitely many degrees of freedom."""
     share, special = (1 + confidence) / 2, _special()
     return float(special.ndtri(share) if math.isinf(freedom) else special.stdtrit(freedom, share))
+
+
+def _normal(z: float) -> float:
+    """P(Z <= z)."""
+    return float(_special().ndtr(z))
 
 
 def _t_tail(t: float, freedom: float) -> float:

@@ -128,7 +128,7 @@ def rows(house):
 def test_only_claims_that_count_are_listed(house):
     rows(house)
     said = render_overview()
-    assert "- holds: Bigger is better. (toy, the paper's scale, n = 3)" in said
+    assert "- holds: Bigger is better. (toy, n = 3, paper scale)" in said
     assert "Base and small are alike." not in said  # part of the other
     assert counts(compare())[-1] == "1 / 0 / 0 / 0 / 0"
     terms = "id: bigger-is-better, at: {paper: {mechanism: out of reach}}"
@@ -137,7 +137,7 @@ def test_only_claims_that_count_are_listed(house):
     assert counts(compare())[-1] == "0 / 0 / 0 / 0 / 0"
 
 
-def test_the_fewest_seeds_of_a_claims_rows_are_named(house):
+def test_the_numbers_of_seeds_of_a_claims_rows_are_named(house):
     rows(house)
     house.record("toy/base", 4, 28.0)
-    assert "(toy, the paper's scale, n = 3)" in render_overview()
+    assert "(toy, n = 3 to 4, paper scale)" in render_overview()

@@ -228,5 +228,26 @@ def test_an_extended_claim_is_held_to_the_stricter_level(house):
     run_rows(house, big=[30.0, 31.0, 32.0], base=[28.0, 29.0, 30.0])  # p = 0.035
     assert found("bigger-is-better").verdict == "holds"
     text = (house.configs / "toy" / "big.yaml").read_text()
-    house.write("big", f"{text}seeds: 1-2\nextended_to: 1-5\n")
-    assert found("bigger-is-better").verdict == "undecided"
+    house.write("big", f"{text}seeds: 1-2\nextended_to: 1-3\n")
+    claim = found("bigger-is-better")
+    assert (claim.verdict, "extended: judged at 2.5 %" in claim.notes) == ("undecided", True)
+
+
+def test_an_extended_claim_is_judged_when_all_its_seeds_have_run(house):
+    house.publish(PUBLISHED.replace("[big, base, small]", "[big, base]", 1))
+    run_rows(house, big=around(30), base=around(28))
+    text = (house.configs / "toy" / "big.yaml").read_text()
+    house.write("big", f"{text}seeds: 1-2\nextended_to: 1-4\n")
+    claim = found("bigger-is-better")
+    assert (claim.verdict, claim.notes[0]) == (
+        "undecided",
+        "extended, and not complete: big has 3 of 4 seeds",
+    )
+
+
+def test_what_is_claimed_of_neighbours_follows_from_the_printed_numbers(house):
+    run_rows(house, big=around(30), base=around(30.1))
+    assert found("bigger-is-better").relations == [">", "="]
+    house.publish(PUBLISHED.replace("[big, base, small]", "[big, base], not_worse: true", 1))
+    claim = found("bigger-is-better")
+    assert (claim.relations, claim.verdict) == ([">="], "holds")

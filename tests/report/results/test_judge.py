@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from repro.report.results.judge import judge_claim, judge_number
+from repro.report.results.judge import Printed, judge_claim, judge_number
 from repro.report.results.rules import Margin, Noise, Rules
 from repro.report.results.statistics import Difference
 
@@ -157,6 +157,8 @@ def test_a_share_is_of_the_published_number():
 def test_an_undecided_number_says_how_many_seeds_would_decide():
     noise = Rules("trained", ONE, noise=Noise(0.01, 5))
     assert "seeds would decide" in judge_number([1.0, -1.0, 0.0], 0.0, noise, 1, "points", 1, False).why
+    edge = judge_number([0.99, 1.0, 1.01], 0.0, noise, 1, "points", 1, False).why
+    assert edge == "100 seeds would not decide", "the paper's number is no single run"
     assert "not decide" in judge_number([2.0, -2.0, 0.0], 0.0, TRAINED, 1, "points", 1, False).why
 
 
@@ -175,7 +177,7 @@ def claim_share(word, gaps, n, spread=1.0, margin=None, printed=None, apart=None
             (f"r{i}", random.normal(mean, scale, n).tolist())
             for i, (mean, scale) in enumerate(zip(means, spreads, strict=True))
         ]
-        said.append(judge_claim(rows, printed, apart or ONE, margin, 1, "points").word)
+        said.append(judge_claim(rows, Printed(printed, apart or ONE), margin, 1, "points").word)
     return said.count(word) / DRAWS
 
 
@@ -207,9 +209,9 @@ class TestClaims:
         assert claim_share("holds", gaps, n, 0.2, ONE, printed) <= at_most(0.05)
 
 
-def claim(*rows, printed=(3.0, 1.0), margin=ONE, unit="points", sign=1, apart=ONE):
+def claim(*rows, printed=(3.0, 1.0), margin=ONE, unit="points", sign=1, apart=ONE, **more):
     named = [(f"r{i}", list(scores)) for i, scores in enumerate(rows)]
-    return judge_claim(named, list(printed), apart, margin, sign, unit)
+    return judge_claim(named, Printed(list(printed), apart, **more), margin, sign, unit)
 
 
 def test_rows_shown_equal_contradict_an_order_of_the_paper():
@@ -217,6 +219,18 @@ def test_rows_shown_equal_contradict_an_order_of_the_paper():
     assert claim(same, same).word == "does not"
     assert claim(same, same, printed=(3.0, 2.9)).word == "holds"  # the paper prints a tie
     assert claim(same, same, margin=None).word == "undecided"  # nothing says what equal means
+
+
+def test_not_worse_is_shown_by_the_margin_and_contradicted_by_more_than_it():
+    worse, base = [1.0, 1.1, 0.9], [1.3, 1.4, 1.2]
+    assert claim(worse, base, printed=(3.0, 2.9)).word == "holds"  # as a tie
+    assert claim(worse, base, not_worse=True).word == "holds"
+    assert claim([9.0, 9.1, 8.9], base, not_worse=True).word == "holds", "better is not worse"
+    assert claim([9.0, 9.1, 8.9], base, printed=(3.0, 2.9)).word == "does not"
+    lost = claim(worse, [9.0, 9.1, 8.9], not_worse=True)
+    assert (lost.word, "r1 is ahead of r0" in lost.why) == ("does not", True)
+    unclear = claim([1.0, 2.0, 0.0], [1.5, 2.5, 0.5], not_worse=True)
+    assert (unclear.word, "r0 >= r1 (power" in unclear.why) == ("undecided", True)
 
 
 def test_an_order_that_is_not_shown_has_the_power_for_a_difference_like_the_papers():
@@ -231,6 +245,12 @@ def test_an_order_that_is_not_shown_has_the_power_for_a_difference_like_the_pape
     tied = f"r0 = r1 (power {100 * difference.power_within(1.0, 0.05):.0f} %)"
     assert tied in claim(*ours, printed=(3.0, 2.9)).why
     assert "power" not in claim([0.0] * 5, [1.0, 1.0, 0.0, 0.0, 0.0], unit="0/1", sign=-1).why
+    other = claim(
+        *ours, printed=(40.0, 30.0), same_quantity=False
+    )  # a share of another quantity says nothing
+    assert unprinted in other.why
+    assert unprinted in claim(*ours, printed=(0.0, 30.0)).why
+    assert "(power above 99 %)" in claim(*ours, printed=(40.0, 4.0)).why
     factor = Margin(1.25, "factor")
     speeds = [[math.exp(score / 5) for score in row] for row in ours]
     wide = (

@@ -48,8 +48,9 @@ def test_a_record_of_another_device_counts_for_what_it_alone_measured(made):
     again = made(1, day=3, hardware={"device": "GPU"}, metrics=timed("draw/seconds_gpu", 0.5))
     selection = select(cpu, gpu, again)
     assert [selection.state(r) for r in (cpu, gpu, again)] == ["current", "current", "repeated"]
+    assert (selection.used, selection.also) == ((cpu,), (gpu,)), "a seed counts once"
     for name, value in (("draw/seconds_cpu", 5.0), ("draw/seconds_gpu", 1.0), ("test/bleu", 35.0)):
-        found = sample(Goal("toy/big", "paper", name), selection.used)
+        found = sample(Goal("toy/big", "paper", name), selection)
         assert [m.value for _, m in found.measured] == [value]
         assert found.notes == ()
     same = made(1, day=2, hardware={"device": "GPU"}, metrics=cpu.metrics)
