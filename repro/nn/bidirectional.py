@@ -1,4 +1,4 @@
-"""A recurrent mixer that reads from both ends."""
+"""A recurrent mixer that runs in both directions."""
 
 import torch
 from torch import Tensor, nn

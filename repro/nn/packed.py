@@ -1,4 +1,4 @@
-"""Weights laid out for a faster product on a CPU, while they do not change: in a search, and in a validation."""
+"""Prepacked weights for faster products on a CPU while they do not change: in a search, and in a validation."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

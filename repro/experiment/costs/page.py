@@ -35,8 +35,8 @@ measured on a GPU.
 
 ## By paper
 
-Runs at scale `paper`, {seeds} judged seeds of each, fewer where a recipe declares fewer. What is no paper
-is a study of this suite.
+Runs at scale `paper`, {seeds} judged seeds of each, fewer where a recipe declares fewer. `crossover` is
+not a paper but a study of this project.
 """
 
 SCALING = """
@@ -84,9 +84,9 @@ def _head(every: Sequence[Cost]) -> str:
             f"  The base Transformer's authors reached at most {share:.0%} by this count, with 8 P100 in 12 hours.\n"
             for share in reached
         ),
-        fsdp=f"{fsdp} With DDP each GPU keeps all parameters, gradients (twice) and optimiser\nstate; so and with a "
-        f"single row of its batch, the largest recipe takes\n{most}. A batch that does not fit is taken in parts\n"
-        "(`--trainer.accumulate_grad_batches N`). `trainer.strategy: fsdp` is refused.",
+        fsdp=f"{fsdp} With DDP each GPU keeps all parameters, two copies of the gradients and the\noptimiser state. "
+        f"With a batch of one sequence the largest recipe then takes\n{most}. A batch that does not fit is taken in "
+        "parts\n(`--trainer.accumulate_grad_batches N`). `trainer.strategy: fsdp` is refused.",
         seeds=SEEDS,
     )
 

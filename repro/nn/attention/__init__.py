@@ -1,1 +1,1 @@
-"""One file for each kind of attention; none imports another."""
+"""One module or folder for each kind of attention."""

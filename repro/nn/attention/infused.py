@@ -1,4 +1,4 @@
-"""Softmax attention whose positions touch queries and keys only, over a memory of earlier inputs."""
+"""Softmax attention whose positions are added to queries and keys only, over a memory of earlier inputs."""
 
 from collections.abc import Callable
 

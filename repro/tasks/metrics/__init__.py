@@ -1,1 +1,1 @@
-"""Scores, as metrics of torchmetrics: a rank is one more term of their states."""
+"""Scores, as metrics of torchmetrics: their states are summed over ranks."""
