@@ -156,9 +156,17 @@ class TextCut:
 
 @dataclass(frozen=True)
 class FirstExamples:
-    """The first ``count`` examples of a split; 0 is one batch without rows."""
+    """The first ``count`` examples of a split; 0 is one batch without rows.
+
+    Raises:
+        ValueError: a count below 0.
+    """
 
     count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError(f"count must be at least 0, not {self.count}")
 
 
 @dataclass(frozen=True)

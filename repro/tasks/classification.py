@@ -39,6 +39,9 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         schedule: maker of the schedule.
         sampled: a further evaluation of the test split, ``test/accuracy_sampled``.
         train_limit: score the first so many examples of the training split as well, ``train/accuracy``.
+
+    Raises:
+        ValueError: a ``train_limit`` below 0.
     """
 
     UNITS: ClassVar[dict[str, str]] = {
@@ -54,6 +57,8 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         train_limit: int | None = None,
     ) -> None:
         super().__init__(net, optimizer, schedule)
+        if train_limit is not None and train_limit < 0:
+            raise ValueError(f"train_limit must be at least 0, not {train_limit}")
         self.sampled = sampled
         self.train_limit = train_limit
 

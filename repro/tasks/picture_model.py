@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Examples
 from repro.contact_sheet import cut_up, to_line
+from repro.errors import UserError
 from repro.models.draw import draw, timed_drawing
 from repro.nn.settings import CallSettings
 from repro.record import Measurement
@@ -116,6 +117,23 @@ class PictureModel(SequenceModel):
     def data(self) -> PictureData:
         """The datamodule of the trainer."""
         return cast(PictureData, super().data)
+
+    def setup(self, stage: str) -> None:
+        """Refuses, before training, a timing of more values than are drawn of a picture.
+
+        Raises:
+            UserError: there is one.
+        """
+        super().setup(stage)
+        if self.data is None:
+            return
+        most = self.data.seq_len
+        for name, timing in self.timings.items():
+            if timing.values is not None and timing.values > most:
+                raise UserError(
+                    f"timing {name}: values {timing.values} is more than the {most} that are drawn of a picture; set "
+                    f"model.timings.{name}.values to {most} or less"
+                )
 
     # --- drawing ------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         self, examples: Examples, settings: CallSettings = AS_BUILT
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Hidden states ``(N, D)`` and targets ``(N,)`` of the places that count, and the auxiliary loss ``(B,)``."""
+        settings = replace(settings, first_draw=self.first_draw)
         if self.segment is None:
             mixed, first = self.net(examples.inputs, None, examples.lengths, settings), 0
         else:
@@ -139,7 +140,6 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     def _last_segment(self, ids: Tensor, segment: int, settings: CallSettings) -> tuple[MixerOutput, int]:
         """The network's output for the last segment of ids ``(B, T)``, and the segment's first position."""
         first = last_segment(ids.shape[1], segment)
-        settings = replace(settings, first_draw=self.first_draw)
         state = self.net.init_state(len(ids), settings=settings)
         with torch.no_grad():
             for piece in ids[:, :first].split(segment, dim=1):

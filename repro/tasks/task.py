@@ -92,9 +92,19 @@ class Task(LightningModule, Generic[Net]):
         return Evaluation("test"), Evaluation("val")
 
     def setup(self, stage: str) -> None:
-        """Tells the data, before loaders are made, what is evaluated; plain loaders in their place are left alone."""
-        if self.trainer.datamodule is not None:  # type: ignore[attr-defined]
-            self.data.evaluate_with(self.validation(), self.tests())
+        """Tells the data, before loaders are made, what is evaluated; plain loaders in their place are left alone.
+
+        Each evaluation is counted here, so that one that the data cannot give is refused before training.
+
+        Raises:
+            UserError: there is one.
+        """
+        if self.trainer.datamodule is None:  # type: ignore[attr-defined]
+            return
+        validation, tests = self.validation(), self.tests()
+        self.data.evaluate_with(validation, tests)
+        for evaluation in (validation, *tests):
+            self.data.expected(evaluation)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         parts = self.gather_objects(tree_map(lambda t: t.detach().cpu(), self.carried))
@@ -144,11 +154,11 @@ class Task(LightningModule, Generic[Net]):
 
         Args:
             local_sum: loss summed over the local targets, scalar.
-            step_targets: targets of the update, over all ranks and micro-batches.
+            step_targets: targets of the update, over all ranks and micro-batches; a sum over none stays 0.
         """
         trainer = trainer_of(self)
         ranks = 1 if trainer is None else trainer.world_size
-        return local_sum * (ranks * self.micro_batches) / step_targets
+        return local_sum * (ranks * self.micro_batches) / max(1, step_targets)
 
     @staticmethod
     def with_auxiliary(loss: Tensor, aux: Tensor | None) -> Tensor:

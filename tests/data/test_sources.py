@@ -19,6 +19,7 @@ from repro.data import registry, sources
 from repro.data.registry import DATA_SETS
 from repro.data.sources import ensure_generated, list_sources, prepare, verify
 from repro.data.store.data_set import DataSet, Hub
+from repro.data.store.options import Options
 from repro.data.store.store import open_store
 from repro.data.store.variants import Variant
 from repro.data.text.text_sets import TextSet, WholeText
@@ -251,11 +252,14 @@ def test_other_content_on_the_hub_is_refused(
         ({"name": "numbers-en-de", "from_dir": Path("x")}, "is generated; leave out --from"),
         ({"name": "multi30k", "size": 5}, "leave out --size 5"),
         ({"name": "numbers-en-de", "size": 0}, "--size 0"),
+        ({"name": "numbers-en-de", "size": 20, "vocab_size": 0}, "--vocab-size 0"),
+        ({"name": "books", "vocab_size": -1}, "--vocab-size -1"),
         ({"name": "multi30k", "from_dir": Path("no/such")}, "no such folder"),
         ({"name": "multi30k", "tokenizer": Path("a.json"), "vocab_size": 9}, "leave out --vocab-size 9"),
         ({"name": "multi30k", "tokenizer": Path("no.json")}, "no such tokeniser file: no.json"),
         ({"name": "numbers-en-de", "size": 20, "vocab_size": 9999}, "9999 is too large.*the largest is"),
-        ({"name": "multi30k", "level": "words"}, "no levels, only subwords; leave out --level words"),
+        ({"name": "multi30k", "level": "words"}, "no --level words; it has bpe$"),
+        ({"name": "cmu-dog", "level": "words"}, "no --level words; it has bpe, gpt2$"),
         ({"name": "wikitext-2", "level": "chars"}, "no level 'chars'; it has words, bytes"),
         ({"name": "wikitext-2", "vocab_size": 9}, "vocabulary of its text; leave out --vocab-size 9"),
         ({"name": "ptb", "tokenizer": Path("a.json")}, "leave out --tokenizer a.json"),
@@ -276,6 +280,13 @@ def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], said:
     with pytest.raises(UserError, match=said):
         prepare(**options, say=quiet)
     assert not list(data_folder.glob("*/*"))
+
+
+@pytest.mark.parametrize("name", ["multi30k", "cmu-dog", "grammar-trees"])
+def test_the_level_of_subwords_may_be_named(name: str) -> None:
+    one, named = DATA_SETS[name], Options(level="bpe")
+    one.check_options(named)
+    assert one.variant(named) == one.default_variant
 
 
 def test_the_list_shows_sources_and_stores(numbers_store: Path) -> None:

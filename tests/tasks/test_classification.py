@@ -209,6 +209,13 @@ def test_samples_that_cannot_be(numbers: tuple[int, int]) -> None:
         RandomBatches(*numbers)
 
 
+def test_fewer_examples_than_none_are_refused() -> None:
+    for make in (lambda: task(train_limit=-1), lambda: FirstExamples(-1)):
+        with pytest.raises(ValueError, match=r"at least 0, not -1"):
+            make()
+    assert task(train_limit=0).tests()[-1].selection == FirstExamples(0)
+
+
 def test_validation_in_training_scores_the_whole_split() -> None:
     made = task()
     run = trainer(4, val_check_interval=2)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.nn import Blocks, FullAttention, LearnedPositions, NoPositions, Vocabulary
 from repro.nn.mixer import detach
@@ -218,6 +219,13 @@ def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() 
     for settings in ({"same_length": True}, {"clamp_len": 3}):
         with pytest.raises(ValueError, match="settings of relative positions; this mixer has none"):
             task(network(4), Protocol(seq_len=4), protocols={"clamped": Protocol(4, mem_len=4, **settings)})
+
+
+def test_a_protocol_that_the_data_cannot_follow_is_refused_before_training() -> None:
+    protocols = {"documents": Protocol(4, documents=True)}
+    made = task(network(4), WITH_MEMORY, protocols=protocols)
+    with pytest.raises(UserError, match="no documents"):
+        trainer(1, limit_val_batches=0).fit(made, datamodule=data())
 
 
 class Few(pl.Callback):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from repro.contact_sheet import Picture, from_line
 from repro.data import PixelData
 from repro.data.registry import DATA_SETS
+from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.models.draw import Drawing, draw
 from repro.nn import Blocks, FeedForward, FullAttention, Hashing, LSHAttention, PixelVocabulary, PreNorm
@@ -279,3 +280,16 @@ def test_what_cannot_be_drawn_or_timed_is_refused() -> None:
     for images, values in ((0, None), (1, 0)):
         with pytest.raises(ValueError, match=rf"images {images}.*{values}.*1"):
             Timing(images, values=values)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_timing_of_more_values_than_are_drawn_is_refused_before_training(whole: bool) -> None:
+    drawn = VALUES - 1 + whole
+    for run in (trainer(1, limit_val_batches=0).fit, trainer(1).test):
+        with pytest.raises(
+            UserError, match=rf"timing x: values {drawn + 1}.*model\.timings\.x\.values to {drawn} "
+        ):
+            run(task(timings={"x": Timing(values=drawn + 1)}), datamodule=data(whole=whole))
+    trainer(1, limit_val_batches=0).fit(
+        task(timings={"x": Timing(values=drawn)}), datamodule=data(whole=whole)
+    )

@@ -147,7 +147,10 @@ def test_every_sequence_begins_with_an_empty_memory() -> None:
     assert float((alone - first[2 * SYMBOLS : 3 * SYMBOLS]).abs().max()) < 1e-12
 
 
-def test_every_layer_run_and_update_draws_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("segment", [7, None])
+def test_every_layer_run_and_update_draws_other_numbers(
+    monkeypatch: pytest.MonkeyPatch, segment: int | None
+) -> None:
     """Else the same places of the past would be lost in every sequence, whatever the seed."""
     used: list[tuple[int, int]] = []
 
@@ -157,7 +160,7 @@ def test_every_layer_run_and_update_draws_other_numbers(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(memory, "draw_bins", noted)
     for run in range(2):
-        made = task(network(continuous(signal=STICKY), seed=run), 7)
+        made = task(network(continuous(signal=STICKY), seed=run), segment)
         trainer(3, limit_val_batches=0).fit(made, datamodule=data())
     drawn = {pair: used.count(pair) for pair in used}
     assert set(drawn.values()) == {1}

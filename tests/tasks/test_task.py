@@ -27,6 +27,11 @@ def test_rows_of_all_ranks_are_joined_in_global_order(ranks: int) -> None:
     assert join_rows([{}, {}]) == {}
 
 
+def test_a_step_without_targets_has_no_loss() -> None:
+    assert float(Toy().share_of_step(torch.tensor(0.0), 0)) == 0.0
+    assert float(Toy().share_of_step(torch.tensor(6.0), 3)) == 2.0
+
+
 class Carrying(Toy):
     """Its loss depends on all that it has seen."""
 

@@ -1,6 +1,6 @@
 """Data sets of conversations about documents. Standard library only."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,8 @@ class Dialogues(SubwordSet):
         return Options(level=GPT2, tokenizer=Path("FILE")) if variant == GPT2 else super().options_of(variant)
 
     def check_options(self, options: Options) -> None:
-        if options.level != GPT2:
-            super().check_options(options)
-            return
-        super().check_options(replace(options, level=None))
-        if options.tokenizer is None:
+        super().check_options(options)
+        if options.level == GPT2 and options.tokenizer is None:
             raise UserError(
                 "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
             )

@@ -136,6 +136,8 @@ class DataSet(ABC):
             raise UserError(f"{self.name} has its own size; leave out --size {options.size}")
         if options.size is not None and options.size < 1:
             raise UserError(f"--size {options.size}: at least one training example is needed")
+        if options.vocab_size is not None and options.vocab_size < 1:
+            raise UserError(f"--vocab-size {options.vocab_size}: at least one symbol is needed")
         if options.tokenizer is not None and options.vocab_size is not None:
             raise UserError(
                 f"--tokenizer {options.tokenizer} brings its vocabulary; leave out --vocab-size {options.vocab_size}"
@@ -267,5 +269,5 @@ class SubwordSet(DataSet):
 
     def check_options(self, options: Options) -> None:
         super().check_options(options)
-        if options.level is not None:
-            raise UserError(f"{self.name} has no levels, only subwords; leave out --level {options.level}")
+        if options.level is not None and options.level not in self.levels:
+            raise UserError(f"{self.name} has no --level {options.level}; it has {', '.join(self.levels)}")

@@ -1,12 +1,13 @@
 """Text for language models as a stream of pieces. Standard library only."""
 
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from repro.data.store.packed import AS, glob_packed, open_packed
 from repro.errors import UserError
@@ -48,10 +49,15 @@ class Corpus:
 def pieces_of(paths: list[Path]) -> Iterator[Piece]:
     for path in paths:
         with open_packed(path) as file:
-            begins = True
-            while text := file.read(PIECE_BYTES):
-                yield Piece(text + file.readline(), begins)
-                begins = False
+            yield from _whole_lines(file)
+
+
+def _whole_lines(file: IO[bytes]) -> Iterator[Piece]:
+    """Pieces of a document, which begins with the first one."""
+    begins = True
+    while text := file.read(PIECE_BYTES):
+        yield Piece(text + file.readline(), begins)
+        begins = False
 
 
 def articles(pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -86,6 +92,26 @@ def cut_at(content: bytes, sizes: dict[str, int]) -> dict[str, Pieces]:
         splits[split] = partial(_slices, content, begin, begin + size)
         begin += size
     return splits
+
+
+def cut_at_lines(documents: list[bytes], edges: list[int]) -> list[Pieces]:
+    """Cuts documents, one behind the other, into splits of whole lines. A split begins a document of its own.
+
+    Args:
+        documents: their contents.
+        edges: in bytes of all, in order: where each split begins, at the beginning of a line, and where the last ends.
+    """
+    content = b"".join(documents)
+    ends = list(itertools.accumulate(map(len, documents)))
+    return [
+        partial(_parts, content, sorted({begin, end, *(at for at in ends if begin < at < end)}))
+        for begin, end in itertools.pairwise(edges)
+    ]
+
+
+def _parts(content: bytes, edges: list[int]) -> Iterator[Piece]:
+    for begin, end in itertools.pairwise(edges):
+        yield from _whole_lines(io.BytesIO(content[begin:end]))
 
 
 def files_of(folder: Path, folders: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:

@@ -16,7 +16,16 @@ from repro.data.store.manifest import Manifest
 from repro.data.store.options import Options, given_variant_of, subword_options
 from repro.data.store.packed import AS, glob_packed, read_packed, sha256_of
 from repro.data.store.variants import Variant, is_subwords
-from repro.data.text.corpus import Corpus, Pieces, cut_at, files_of, need_files, pieces_of, row_pieces
+from repro.data.text.corpus import (
+    Corpus,
+    Pieces,
+    cut_at,
+    cut_at_lines,
+    files_of,
+    need_files,
+    pieces_of,
+    row_pieces,
+)
 from repro.errors import UserError
 
 if TYPE_CHECKING:
@@ -81,11 +90,12 @@ class TextSet(DataSet):
         """
 
     def variant(self, options: Options) -> str:
-        if options.level == "bpe" or options.vocab_size is not None:
-            return Variant(options.vocab_size or self.vocab_size).name
         if options.level == GPT2:
             return GPT2
-        return given_variant_of(options) or options.level or self.levels[0]
+        given = given_variant_of(options)
+        if given is None and (options.level == "bpe" or options.vocab_size is not None):
+            return Variant(options.vocab_size or self.vocab_size).name
+        return given or options.level or self.levels[0]
 
     def options_of(self, variant: str) -> Options:
         if variant == GPT2:
@@ -223,7 +233,10 @@ class WholeText(TextSet):
 
 @dataclass(frozen=True, kw_only=True)
 class Books(TextSet):
-    """A folder of ``.txt`` files: train, val and test; else the last twentieths of the sorted files, or of lines."""
+    """A folder of ``.txt`` files: all of train, val and test; or books, of which the last twentieths are held out.
+
+    Three or more books are held out by file, one or two by line.
+    """
 
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
         assert folder is not None  # there is no other way, and `prepare` reports it
@@ -232,7 +245,8 @@ class Books(TextSet):
 
 def _books(folder: Path) -> dict[str, Pieces]:
     named = {split: files_of(folder, (), names) for split, names in _NAMED.items()}
-    if all(named.values()):
+    if any(named.values()):
+        _require_all(folder, named)
         return {split: partial(pieces_of, paths) for split, paths in named.items()}
     paths = glob_packed(folder, "**/*.txt")
     if not paths:
@@ -241,11 +255,23 @@ def _books(folder: Path) -> dict[str, Pieces]:
     if len(paths) >= 3:
         shares = {TRAIN: paths[: -2 * n_held], VAL: paths[-2 * n_held : -n_held], TEST: paths[-n_held:]}
         return {split: partial(pieces_of, mine) for split, mine in shares.items()}
-    content = b"".join(piece.text for piece in pieces_of(paths))
+    books = [read_packed(path) for path in paths]
+    content = b"".join(books)
     edges = [0, *(content.find(b"\n", len(content) * n // 20) + 1 for n in (18, 19)), len(content)]
     if sorted(set(edges)) != edges:
         raise UserError(f"--from {folder}: too few lines to cut val and test from; give more text")
-    return cut_at(content, {split: edges[n + 1] - edges[n] for n, split in enumerate(SPLITS)})
+    return dict(zip(SPLITS, cut_at_lines(books, edges), strict=True))
+
+
+def _require_all(folder: Path, named: dict[str, list[Path]]) -> None:
+    """Refuses some files with names of splits where others are missing: the rest would be taken for books."""
+    found = ", ".join(path.name for paths in named.values() for path in paths)
+    for split, paths in named.items():
+        if not paths:
+            raise UserError(
+                f"--from {folder}: {found}, but no {' or '.join(_NAMED[split])}{AS}, for the split {split}; add it, "
+                f"or rename {found} if these are books"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ def bleu(
         sacrebleu knows of.
 
     Source: Vaswani et al. 2017, table 2, by the script ``get_ende_bleu.sh`` of tensor2tensor.
+    Deviation: the script first runs Moses' ``replace-unicode-punctuation.perl`` over the hypotheses; here nothing does.
     """
     from sacrebleu.metrics import BLEU
 

@@ -53,7 +53,8 @@ class TextScore(Metric):
 class UnigramF1(TextScore):
     """Harmonic mean of the precision and recall of words, without order, see :func:`words_of`.
 
-    Source: Martins et al. 2022, the dialogue experiment; the same as in ParlAI and SQuAD.
+    Source: Martins et al. 2022, the dialogue experiment; the same as in SQuAD. ParlAI's differs: it puts a blank
+        in the place of punctuation, so that ``it's`` is two words, not one.
     """
 
     def score(self, prediction: str, reference: str) -> float:

@@ -332,6 +332,45 @@ def test_books_with_given_splits_or_few_files(data_folder: Path, tmp_path: Path)
     assert all(part.endswith(b"\n") for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("named", "missing"),
+    [
+        ("train dev test", r"no val\.txt or valid\.txt.* val;"),
+        ("train test", " val;"),
+        ("valid", r"no train\.txt"),
+    ],
+)
+def test_books_with_some_of_the_splits_are_refused(
+    data_folder: Path, tmp_path: Path, named: str, missing: str
+) -> None:
+    for name in (*named.split(), "a", "b"):
+        (tmp_path / f"{name}.txt").write_text("a a\n" * 30)
+    with pytest.raises(UserError, match=missing):
+        prepare("books", tmp_path, say=quiet)
+    assert not list(data_folder.glob("*/*"))
+
+
+@pytest.mark.parametrize("level", ["bytes", "words-min3"])
+def test_few_books_are_read_in_whole_lines_and_have_documents(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    lines = [f"line of {i:03} words\n" for i in range(100)]
+    (tmp_path / "a.txt").write_text("".join(lines[:40]))
+    (tmp_path / "b.txt").write_text("".join(lines[40:]))
+    manifests = []
+    for size in (7, 2**23):
+        monkeypatch.setattr(corpus, "PIECE_BYTES", size)
+        monkeypatch.setenv("REPRO_DATA", str(data_folder / str(size)))
+        prepare("books", tmp_path, level=level, say=quiet)
+        manifests.append(open_store("books", level).manifest)
+    assert manifests[0] == manifests[1]
+    store = open_store("books", level)
+    train, val = (store.offsets(split, "text", "documents").tolist() for split in ("train", "val"))
+    first = len("".join(lines[:40])) if level == "bytes" else 40 * 5
+    assert train == [0, first, len(tokens(f"books/{level}"))], "the second book begins in the middle of train"
+    assert val == [0, len(tokens(f"books/{level}", "val"))]
+
+
 def test_books_as_subwords(data_folder: Path, tmp_path: Path) -> None:
     text = "".join(f"the cat and the dog saw {i} trees\n" for i in range(300))
     (tmp_path / "all.txt").write_text(text)
@@ -347,6 +386,7 @@ def test_books_as_subwords(data_folder: Path, tmp_path: Path) -> None:
     given = prepare("books", tmp_path, tokenizer=tmp_path / "t.json", say=quiet)
     assert given.name.startswith("given290-")
     assert tokens(f"books/{given.name}", "test") == found
+    assert prepare("books", tmp_path, level="bpe", tokenizer=tmp_path / "t.json", say=quiet) == given
 
 
 def test_the_standard_library_is_there_without_any_files(
