@@ -11,8 +11,8 @@ class StopRequest:
     """USR1 (before Slurm's time limit), TERM (preemption, ``scancel``) and Ctrl-C, as a flag.
 
     Used as a context manager from the beginning of a command, so that a signal during imports ends nothing
-    either. A second Ctrl-C does not wait. Processes that are forked meanwhile (loader workers) inherit the handlers
-    and so live on until their parent is done with them.
+    either. A second Ctrl-C does not wait. Processes that are forked meanwhile inherit the handlers. In a loader worker,
+    torch replaces that of TERM, and :mod:`repro.data.core.loader` sees to it that the worker lives on.
 
     Attributes:
         asked: whether this process was asked.

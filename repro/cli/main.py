@@ -4,9 +4,10 @@
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from repro import __version__
 from repro.cli import (
@@ -39,6 +40,7 @@ from repro.errors import (
 )
 
 Handler = Callable[[argparse.Namespace], int | None]
+EXIT_UNREAD = 128 + signal.SIGPIPE  # as a shell says of a command whose reader left
 FEW = 6  # choices that are listed whole in an error
 
 
@@ -87,7 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me, 130 interrupted."""
+    """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me, 130 interrupted, 141 reader left."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     for stream in (sys.stdout, sys.stderr):
@@ -95,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")
     try:
         code = _dispatch([a for a in words if a != "--debug"])
+        sys.stdout.flush()
     except ReproError as error:
         if debug:
             raise
@@ -105,8 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _complain("interrupted; the same command resumes from the last checkpoint")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_OK
+        _silence(sys.stdout)
+        try:
+            _complain("stopped, since the reader of its output left")
+        except OSError:
+            _silence(sys.stderr)
+        code = EXIT_UNREAD
     except Exception as error:
         if debug:
             raise
@@ -145,6 +152,11 @@ def _options(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
 
 def _complain(message: str) -> None:
     print(f"repro: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """Sends to nowhere what a stream still holds: else its flush at the interpreter's exit fails, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 __all__ = ["EXIT_BAD_INPUT", "build_parser", "main"]

@@ -1,6 +1,5 @@
 """``fit | validate | test | predict --config FILE``: plain LightningCLI over the same recipes."""
 
-import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,8 @@ from repro.paths import runs_dir
 from repro.recipe import HEADER
 from repro.yamls import read_yaml
 
+USAGE = "usage:"
+TAIL = 100_000  # characters; a parser's complaint, which holds the configuration, is shorter
 VERBS = ("fit", "validate", "test", "predict")
 
 
@@ -40,13 +41,13 @@ def call(arguments: list[str]) -> int | None:
             *arguments,
             "--weights_only=true",
         ]  # a checkpoint holds tensors and plain values, or is refused
-    stderr = io.StringIO()
+    stderr = _Tee()
     try:
-        with contextlib.redirect_stderr(_Tee(stderr)):
+        with contextlib.redirect_stderr(stderr):
             _run(arguments)
     except SystemExit as stop:
         if stop.code == EXIT_BAD_INPUT:
-            raise UserError(explain(stderr.getvalue())) from None
+            raise UserError(explain(stderr.captured)) from None
         raise
     return None
 
@@ -123,16 +124,23 @@ def _run(arguments: list[str]) -> None:
 
 
 class _Tee:
-    """Captures what is written, and passes it on unless it is a usage error."""
+    """Captures a usage error as a whole; passes on anything else, and captures the end of it.
 
-    def __init__(self, captured: io.StringIO) -> None:
-        self.captured = captured
+    Attributes:
+        captured: of what is passed on, at most :data:`TAIL` characters.
+    """
+
+    def __init__(self) -> None:
+        self.captured = ""
         self.out = sys.stderr
+        self._passes = False
 
     def write(self, text: str) -> int:
-        self.captured.write(text)
-        if not self.captured.getvalue().startswith("usage:"):
-            self.out.write(text)
+        captured = self.captured + text
+        if self._passes or not captured.startswith(USAGE[: len(captured)]):
+            self.out.write(text if self._passes else captured)
+            self._passes, captured = True, captured[-TAIL:]
+        self.captured = captured
         return len(text)
 
     def flush(self) -> None:

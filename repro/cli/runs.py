@@ -21,6 +21,7 @@ from repro.stop import StopRequest
 from repro.yamls import parse_yaml
 
 FEW = 10  # numbers that are shown after a run
+POLL_S = 0.2
 SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 
 
@@ -179,8 +180,8 @@ def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
     result = EXIT_OK
     for run_id, words in runs:
         print(run_id, flush=True)
-        with StopRequest() as request:  # the run gets the signal too, and saves a checkpoint first
-            code = subprocess.run([sys.executable, "-m", "repro", *words], check=False).returncode
+        with StopRequest() as request, subprocess.Popen([sys.executable, "-m", "repro", *words]) as process:
+            code = _ended(process, request)
         if code:
             result = EXIT_FAILED
             print(f"repro: {run_id} ended with exit code {code}", file=sys.stderr)
@@ -189,6 +190,18 @@ def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
         if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
             return code
     return result
+
+
+def _ended(process: subprocess.Popen[bytes], request: StopRequest) -> int:
+    """Waits for a run, which is asked to stop, once, where this process was; Ctrl-C reaches both from the terminal."""
+    told = False
+    while True:
+        try:
+            return process.wait(POLL_S)
+        except subprocess.TimeoutExpired:
+            if request.asked and not request.by_user and not told:
+                process.terminate()
+                told = True
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:

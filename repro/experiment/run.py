@@ -30,8 +30,11 @@ from repro.stop import StopRequest
 from repro.tasks.lightning_private import end_at
 from repro.training.callbacks import read_status
 from repro.training.finite import NotFinite
+from repro.training.watchdog import stall_limit
 
 LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
+BRIEFLY_S = 0.25  # how long a run waits for its folder; `repro status` holds it during a check
+IN_JOB_S = 300.0  # in a Slurm job: `repro sync` may hold it, and a task that is refused fails for good
 OFTEN = 2  # requeues after which W&B sends an alert
 
 
@@ -231,17 +234,25 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Takes a lock, where there are any; retries for a moment, since `repro status` holds it during a check."""
-    for _ in range(5):
+    """Takes a lock, where there are any; waits for it, in a Slurm job for minutes, and then says so."""
+    in_job = bool(os.environ.get("SLURM_JOB_ID"))
+    patience_s = min(IN_JOB_S, stall_limit() / 2) if in_job else BRIEFLY_S  # other ranks wait for this one
+    end, said = time.monotonic() + patience_s, not in_job
+    while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
         except OSError as error:
-            if error.errno in NO_LOCKS:
-                return True
-            time.sleep(0.05)
+            return error.errno in NO_LOCKS
         else:
             return True
-    return False
+        if time.monotonic() > end:
+            return False
+        if not said:
+            print(f"{file.name} is held, maybe by `repro sync`: waiting {patience_s:.0f} s", file=sys.stderr)
+            said = True
+        time.sleep(0.05)
 
 
 # A loader worker may outlive a killed run by seconds, and must not hold its folder meanwhile.

@@ -4,6 +4,7 @@
 ``steps.jsonl`` in the campaign's folder, and a step that succeeded is not done again.
 """
 
+import contextlib
 import json
 import os
 import shlex
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import EXIT_OK, UserError, nearest
+from repro.files import write_atomic
 from repro.launch.targets import Recorded, RunSpec, named_experiments, recorded, resolve_targets
 from repro.nested import flatten
 from repro.paths import configs_dirs, files_in, runs_dir
@@ -26,8 +28,10 @@ from repro.stop import StopRequest
 from repro.yamls import read_yaml
 
 PREFIX = "campaign-"
+STEPS = "steps.jsonl"
 GRACE_S = 120.0  # for a checkpoint, once a step was asked to stop
 POLL_S = 0.2
+EXIT_NOT_FOUND = 127  # as a shell says of a command that cannot be started
 REHEARSED = {"trainer.max_steps": 2, "trainer.accelerator": "cpu"}
 
 
@@ -145,7 +149,7 @@ class Campaign:
         steps = []
         for check in self.checks:
             command = (self.rehearsal and check.rehearsal) or check.command
-            steps.append(Step("checks", command, check.says, tuple(shlex.split(command)), check.minutes))
+            steps.append(Step("checks", command, check.says, _words(command), check.minutes))
         for measure in self.measures:
             for name, settings in measure.variants.items():
                 given = {"trainer.max_steps": measure.steps} | settings
@@ -184,6 +188,12 @@ class Campaign:
         return Step(part, spec.run_id, says, words, minutes, places | {"WANDB_MODE": "disabled"}, folder)
 
 
+def _words(command: str) -> tuple[str, ...]:
+    """A command's words; ``python`` is the one that runs here, whatever PATH has."""
+    words = shlex.split(command)
+    return (sys.executable, *words[1:]) if words[:1] == ["python"] else tuple(words)
+
+
 def _rehearsed(experiment: str) -> dict[str, Any]:
     """Settings with which an experiment makes two updates at scale cpu, into which warm-up and validation must fit."""
     config = flatten(load_recipe(experiment, "cpu").config)
@@ -219,10 +229,22 @@ def load_campaign(name: str, rehearsal: bool = False) -> Campaign:
 
 
 def outcomes(folder: Path) -> dict[str, Outcome]:
-    """The last outcome of each step that was begun."""
-    path = folder / "steps.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return {one.key: one for one in (Outcome(**json.loads(line)) for line in lines)}
+    """The last outcome of each step that was begun; a line that was cut off, as by a kill, counts for nothing."""
+    path = folder / STEPS
+    found = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []:
+        with contextlib.suppress(ValueError, TypeError):
+            one = Outcome(**json.loads(line))
+            found[one.key] = one
+    return found
+
+
+def _note(folder: Path, found: Outcome) -> None:
+    """Adds an outcome as a line of its own, whole or not at all."""
+    path = folder / STEPS
+    before = path.read_bytes() if path.is_file() else b""
+    before += b"\n" * (before[-1:] not in (b"", b"\n"))
+    write_atomic(path, before + f"{json.dumps(asdict(found), ensure_ascii=False)}\n".encode())
 
 
 def work(campaign: Campaign, steps: Sequence[Step], hours: float, say: Callable[[str], None]) -> bool:
@@ -249,8 +271,7 @@ def work(campaign: Campaign, steps: Sequence[Step], hours: float, say: Callable[
                 continue
             say(f"[{number} of {len(steps)}] {step.key} ({step.says}), about {step.minutes:g} min")
             found = _do(step, folder / "outputs" / f"{number:03}.txt", end, request)
-            with open(folder / "steps.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
+            _note(folder, found)
             say(f"    {'done' if found.code == EXIT_OK else f'exit code {found.code}'}: {found.line}")
             if request.asked:
                 return True
@@ -261,9 +282,12 @@ def _do(step: Step, output: Path, end: float, request: StopRequest) -> Outcome:
     output.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with open(output, "wb") as file:
-        process = subprocess.Popen(
-            step.words, stdout=file, stderr=subprocess.STDOUT, env=os.environ | step.environment
-        )
+        try:
+            process = subprocess.Popen(
+                step.words, stdout=file, stderr=subprocess.STDOUT, env=os.environ | step.environment
+            )
+        except OSError as error:
+            return Outcome(step.key, EXIT_NOT_FOUND, 0.0, f"cannot start {step.words[0]}: {error.strerror}")
         asked = False
         while process.poll() is None:
             if not asked and (request.asked or time.monotonic() > end):

@@ -156,7 +156,8 @@ class BackgroundLogger(Logger):
         if self.lost or self._closed:
             return
         self._calls.put(call)
-        if self._busy is not None and time.monotonic() - self._busy > self._limits.hang:
+        busy = self._busy  # once: the thread sets it meanwhile
+        if busy is not None and time.monotonic() - busy > self._limits.hang:
             self._busy = None
             client.kill_service()
 

@@ -119,7 +119,7 @@ def services() -> list[int]:
         with contextlib.suppress(OSError):
             for pid in tasks.read_text().split():
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if Path(words[0].decode()).name.startswith("wandb-core"):
+                if Path(words[0].decode(errors="replace")).name.startswith("wandb-core"):
                     pids.append(int(pid))
     return pids
 

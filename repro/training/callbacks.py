@@ -1,7 +1,9 @@
 """Records kept of training while it runs: curves and a status file."""
 
+import contextlib
 import json
 import os
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
+from repro.errors import ReproError
 from repro.record import thin, write_atomic
 from repro.training.loops import at_update, validation_due
 from repro.training.progress import Progress
@@ -149,6 +152,9 @@ class StatusFile(Callback):
 
     Attributes:
         facts: what stays the same while this process runs; written with each state.
+
+    Raises:
+        ReproError: at the run's beginning, the file cannot be written. Later, that is said once and the run goes on.
     """
 
     def __init__(self, path: Path, curves: Curves, progress: Progress, every_s: float = 10.0) -> None:
@@ -158,6 +164,7 @@ class StatusFile(Callback):
         self.every_s = every_s
         self.facts: dict[str, Any] = {}
         self._written = 0.0
+        self._said = False
         self._began = float(os.environ.get("REPRO_BEGAN") or 0)  # the job, seconds since 1970; 0 outside one
 
     def begin(self, resumed_from: int) -> None:
@@ -169,7 +176,7 @@ class StatusFile(Callback):
             "job": slurm_job(),
             "wandb_url": None,
         }
-        self.write("starting", step=resumed_from)
+        self._write("starting", step=resumed_from)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
@@ -184,7 +191,16 @@ class StatusFile(Callback):
             )
 
     def write(self, state: str, **values: object) -> None:
-        """Writes the state with the latest figures."""
+        """Writes the state with the latest figures; where that fails, says so on stderr, once."""
+        try:
+            self._write(state, **values)
+        except ReproError as error:
+            if not self._said:
+                self._said = True
+                with contextlib.suppress(OSError):  # stderr may be a file on the same disk
+                    print(f"the status is not up to date, the run goes on: {error}", file=sys.stderr)
+
+    def _write(self, state: str, **values: object) -> None:
         if state in ("starting", "requeue"):
             self._note_startup()
         self._written = time.monotonic()

@@ -1,5 +1,6 @@
 """A rank that died or hangs ends the job: other ranks do not wait for it for ever."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -43,10 +44,12 @@ class Watchdog(Callback):
 
     Args:
         limit_s: seconds without a sign of life.
-        farewell: is given the message before the process ends.
+        farewell: is given the message before the process ends, which waits for it :data:`FAREWELL_S` seconds at most:
+            a file system may hang, too.
     """
 
     TICK_S = 0.25
+    FAREWELL_S = 10.0
 
     def __init__(self, limit_s: float, farewell: Callable[[str], None] = lambda message: None) -> None:
         self.limit_s = limit_s
@@ -84,15 +87,22 @@ class Watchdog(Callback):
             f"nothing moved for {self.limit_s:g} s ({self._doing}); a rank died or hangs, so this one ends; the "
             f"same command resumes ({LIMIT_VARIABLE} sets the limit)"
         )
-        print(f"repro: {message}", file=sys.stderr, flush=True)
         try:
-            self.farewell(message)
+            last_words = threading.Thread(target=self._say, args=(message,), daemon=True)
+            last_words.start()
+            last_words.join(self.FAREWELL_S)
         finally:
             for process in self.siblings:  # stopped ones do not notice that this one ends
                 process.kill()
             if os.environ.get(LEADER_VARIABLE) == str(os.getppid()):
                 os.kill(os.getppid(), signal.SIGKILL)
             os._exit(EXIT_FAILED)
+
+    def _say(self, message: str) -> None:
+        with contextlib.suppress(OSError):
+            print(f"repro: {message}", file=sys.stderr, flush=True)
+        with contextlib.suppress(Exception):
+            self.farewell(message)
 
     # --- signs of life ------------------------------------------------------------------------------------------
 

@@ -81,6 +81,27 @@ def test_what_is_done_is_not_done_again(workshop: Workshop) -> None:
     assert Path("count").read_text() == "x"
 
 
+def test_an_outcome_that_was_cut_off_counts_for_nothing_and_spoils_no_other(workshop: Workshop) -> None:
+    plan(workshop, checks=[GOOD])
+    campaign = load_campaign("mine")
+    campaign.folder.mkdir(parents=True)
+    (campaign.folder / "steps.jsonl").write_bytes('{"key": "x", "line": "\u00e9'.encode()[:-1])
+    assert outcomes(campaign.folder) == {}
+    assert len(begun(campaign)) == 2
+    assert begun(campaign) == []
+
+
+def test_a_command_that_cannot_be_started_is_a_step_that_failed(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(workshop.root))
+    missing = GOOD | {"command": "no-such-command --x"}
+    plan(workshop, checks=[missing, GOOD | {"command": "python -c 'print(7)'"}])
+    said = begun(load_campaign("mine"))
+    assert said[1] == "    exit code 127: cannot start no-such-command: No such file or directory"
+    assert said[3] == "    done: 7"
+
+
 def test_a_run_that_has_a_record_is_not_run(workshop: Workshop) -> None:
     workshop.bits()
     plan(workshop, runs=[RUN])

@@ -1,5 +1,7 @@
 """fit, validate, test, predict: plain LightningCLI over the same recipes."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 import yaml
 
 from repro.checkpoints import read
+from repro.cli import native
 from tests.workshop import RECIPE, Workshop, call
 
 
@@ -85,3 +88,25 @@ def test_predict_prints_every_translation_in_order(config: Path, fitted: Path) -
     said = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
     assert said.code == 0, said.err
     assert said.out.count("\n") == 15
+
+
+@pytest.mark.parametrize(
+    ("parts", "passed"),
+    [
+        (["usage: repro", "\nerror: x"], ""),
+        (["us", "age: repro", "\nerror: x"], ""),
+        (["use", "ful ", "usage: "], "useful usage: "),
+        (["", "step 1 "] * 9, "step 1 " * 9),
+    ],
+)
+def test_a_usage_error_is_kept_whole_and_of_all_else_the_end(
+    monkeypatch: pytest.MonkeyPatch, parts: list[str], passed: str
+) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(native, "TAIL", 10)
+    tee = native._Tee()
+    for part in parts:
+        tee.write(part)
+    whole = "".join(parts)
+    assert tee.captured == (whole[-10:] if passed else whole)
+    assert sys.stderr.getvalue() == passed  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -11,17 +12,33 @@ from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
 Asked = tuple[list[list[str]], list[int]]
 
 
+class Process:
+    """A run that takes no time, and ends with the first of the codes that are to be, else with 0."""
+
+    def __init__(self, codes: list[int]) -> None:
+        self.code = codes.pop(0) if codes else 0
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait(self, timeout: float) -> int:
+        return self.code
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """The arguments of the runs that were begun, and the exit codes to be, taken from the front; then 0."""
     begun: list[list[str]] = []
     codes: list[int] = []
 
-    def end(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def begin(words: list[str]) -> Process:
         begun.append(words[3:])
-        return subprocess.CompletedProcess(words, codes.pop(0) if codes else 0)
+        return Process(codes)
 
-    monkeypatch.setattr(subprocess, "run", end)
+    monkeypatch.setattr(subprocess, "Popen", begin)
     return begun, codes
 
 
@@ -62,14 +79,31 @@ def test_a_signal_waits_for_the_run_and_begins_no_other(
 ) -> None:
     begun: list[list[str]] = []
 
-    def interrupted(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def interrupted(words: list[str]) -> Process:
         os.kill(os.getpid(), signal.SIGINT)
         begun.append(words[3:])
-        return subprocess.CompletedProcess(words, 0)
+        return Process([])
 
-    monkeypatch.setattr(subprocess, "run", interrupted)
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
     assert call("run", TINY, "--scale", "cpu", "--seeds", "1-3").code == 130
     assert begun == [tiny_words(1)]
+
+
+@pytest.mark.parametrize("number", ["USR1", "TERM"])
+def test_a_signal_to_the_parent_alone_reaches_the_run(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    run = workshop.root / "run"
+    looks = " ".join(map(str, range(100)))
+    run.write_text(
+        f"#!/bin/sh\ntrap 'exit 75' TERM\nkill -{number} $PPID\nfor _ in {looks}; do sleep 0.1; done\n"
+    )
+    run.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(run))
+    said = call("run", TINY, "--scale", "cpu", "--seeds", "1-3")
+    assert said.code == 75
+    assert said.err.endswith("ended with exit code 75\n")
+    assert said.out.count("\n") == 1, "no other is begun"
 
 
 def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, asked: Asked) -> None:

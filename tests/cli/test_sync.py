@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli import sync as verb
 from repro.tracking import pull
 from repro.tracking.background import BackgroundLogger, Limits
 from repro.tracking.sync import write_about
@@ -13,12 +12,15 @@ from tests.tracking.conftest import KEY, about, put
 from tests.wandb_server import WandbServer
 from tests.workshop import Workshop, call
 
-RUNS = ("paper/one/cpu/s1-01234567", "paper/one/cpu/s2-01234567", "paper/one-more/cpu/s1-01234567")
+RUNS = (
+    "paper/one/cpu/s1-01234567", "paper/one/cpu/s2-01234567", "paper/one-more/cpu/s1-01234567",
+    "paper/two@a/cpu/s1-01234567",
+)  # fmt: skip
 
 
 @pytest.fixture
 def runs(workshop: Workshop) -> list[Path]:
-    """Three runs, of which each but the last left a fragment with two rows."""
+    """Four runs, of which the first two left a fragment with two rows."""
     folders = [workshop.runs / run for run in RUNS]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -53,7 +55,7 @@ def test_a_dry_run_says_what_would_be_sent_and_asks_nobody(runs: list[Path]) -> 
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
-        ("", RUNS),
+        (None, RUNS),
         ("paper", RUNS),
         ("paper/one", RUNS[:2]),
         ("paper/one/", RUNS[:2]),
@@ -61,19 +63,23 @@ def test_a_dry_run_says_what_would_be_sent_and_asks_nobody(runs: list[Path]) -> 
         (RUNS[1], RUNS[1:2]),
         ("{runs}/" + RUNS[1], RUNS[1:2]),
         ("runs/" + RUNS[1] + "/wandb/..", RUNS[1:2]),
+        ("paper/two", RUNS[3:]),
     ],
 )
-def test_runs_go_by_id_folder_experiment_or_paper(
-    runs: list[Path], workshop: Workshop, word: str, meant: tuple[str, ...]
+def test_runs_go_by_the_words_of_status(
+    runs: list[Path], workshop: Workshop, monkeypatch: pytest.MonkeyPatch, word: str, meant: tuple[str, ...]
 ) -> None:
-    assert set(verb.runs_of(word.format(runs=workshop.runs))) == set(meant)
+    monkeypatch.setattr("repro.tracking.sync.waits", lambda _: True)
+    words = [] if word is None else [word.format(runs=workshop.runs)]
+    found = call("sync", "--dry-run", "--json", *words).json()
+    assert [one["run"] for one in found] == sorted(meant)
 
 
 def test_bad_input_is_one_line(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     call("sync", "paper/one/cpu/s3-01234567").refused(
-        "no run 'paper/one/cpu/s3-01234567'", "nearest: paper/one/cpu/s"
+        "no run or target 'paper/one/cpu/s3-01234567'", "nearest: paper/one/cpu/s"
     )
-    call("sync", "/").refused("no run '/'")
+    call("sync", "/").refused("no run or target '/'")
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     call("sync").refused("no key for 127.0.0.1; set WANDB_API_KEY or run `wandb login`")
     monkeypatch.setenv("WANDB_API_KEY", KEY)

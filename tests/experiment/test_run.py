@@ -1,5 +1,6 @@
 """One experiment from recipe to record; interrupted and resumed; refused where it must be."""
 
+import contextlib
 import errno
 import shutil
 from pathlib import Path
@@ -19,6 +20,7 @@ from repro.experiment.trainer import make_trainer
 from repro.recipe import Recipe, load_recipe
 from repro.record import RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
+from repro.tracking.sync import held
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -168,12 +170,32 @@ def test_a_checkpoint_of_another_signature_is_refused(workshop: Workshop) -> Non
         run(mine, seed=1, command="x")
 
 
-def test_a_folder_is_claimed_by_one_process(workshop: Workshop) -> None:
+def test_a_folder_is_claimed_by_one_process(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     folder = workshop.runs / "a"
     with claimed(folder), pytest.raises(UserError, match="being run by another process"), claimed(folder):
         pass
     with claimed(folder):
         pass
+
+
+def test_a_task_waits_for_what_holds_its_folder_and_says_so_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    folder = workshop.runs / "a"
+    folder.mkdir(parents=True)
+    holder, looks = contextlib.ExitStack(), iter(range(20))
+    holder.enter_context(held(folder))
+
+    def sleep(_: float) -> None:
+        if next(looks) == 19:
+            holder.close()
+
+    monkeypatch.setattr(running.time, "sleep", sleep)
+    with claimed(folder):
+        pass
+    assert capsys.readouterr().err.count("held, maybe by `repro sync`") == 1
 
 
 def test_a_folder_without_locks_is_claimed_all_the_same(

@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -130,6 +131,28 @@ def test_a_service_that_hangs_is_replaced_and_no_call_waits(make: Make, tmp_path
     made.close(20)
     assert slowest < SLOWEST_CALL_S
     assert set(steps_in(*fragments(tmp_path))) == set(range(last))
+
+
+def test_a_call_that_returns_meanwhile_is_no_call_that_hangs(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make()
+    put(made, 0)
+    taken(made)
+    seen = iter([0.0])  # then None, as of a thread that sets it between two looks
+    busy = property(lambda _: next(seen, None), lambda _, value: None)
+    monkeypatch.setattr(type(made), "_busy", busy, raising=False)
+    monkeypatch.setattr(client, "kill_service", lambda: None)
+    put(made, 1)
+
+
+def test_a_child_whose_name_is_no_text_is_no_service() -> None:
+    other = subprocess.Popen([b"\xff", "60"], executable="/bin/sleep")
+    try:
+        assert client.services() == []
+    finally:
+        other.kill()
+        other.wait()
 
 
 @writes_soon

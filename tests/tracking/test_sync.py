@@ -1,5 +1,7 @@
 """What runs left behind comes to the server as one run, however they and the server had failed."""
 
+import errno
+import functools
 import json
 import os
 import signal
@@ -145,3 +147,18 @@ def test_a_run_that_runs_is_skipped_and_a_fragment_that_holds_nothing_does_not_c
     with syncing.held(folder) as free:
         assert free
         assert sync(NAME, folder, None).state == "running"
+
+
+def test_a_folder_without_locks_is_no_folder_of_a_run_that_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+
+    def refuse(code: int, *_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(syncing.fcntl, "flock", functools.partial(refuse, errno.ENOLCK))
+    assert sync(NAME, folder, None) == Synced(NAME, "planned")
+    monkeypatch.setattr(syncing.fcntl, "flock", functools.partial(refuse, errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        sync(NAME, folder, None)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from repro.checkpoints import DurableIO, checkpoint_path, read
+from repro.errors import ReproError
+from repro.training import callbacks
 from repro.training.callbacks import Curves, StatusFile, read_status, slurm_job
 from repro.training.progress import Progress, clock
 from repro.training.saving import Checkpoints, StepCheckpoints
@@ -139,6 +141,26 @@ def test_the_first_to_say_why_a_run_failed_is_believed(tmp_path: Path) -> None:
     found = read_status(status.path)
     assert (found["state"], found["attempt"]) == ("starting", 2)
     assert "message" not in found
+
+
+def test_a_full_disk_ends_no_training_by_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, _: bytes) -> None:
+        raise ReproError(f"no space left to write {path}")
+
+    curves = Curves(every_steps=1)
+    status = StatusFile(tmp_path / "status.json", curves, Progress(curves), every_s=0.0)
+    status.begin(resumed_from=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(callbacks, "write_atomic", full)
+        train([curves, status], steps=3)
+        status.write("requeue", step=3)
+        with pytest.raises(ReproError, match="no space"):
+            status.begin(resumed_from=3)
+    assert capsys.readouterr().err.count("no space left to write") == 1
+    status.write("done", step=3)
+    assert read_status(status.path)["state"] == "done", "it is written again once there is space"
 
 
 def test_how_long_a_job_took_to_its_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

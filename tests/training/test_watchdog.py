@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,6 +80,23 @@ def test_it_tells_before_it_ends_and_takes_its_siblings_along() -> None:
     while part := os.read(read, 1000):  # ends when every process that could write has gone
         said += part
     assert b"nothing moved for 0.5 s (training, step 5)" in said
+
+
+@pytest.mark.parametrize("hangs", ["farewell", "stderr"])
+def test_a_farewell_that_hangs_keeps_no_process(hangs: str) -> None:
+    def hang(*_: object, **__: object) -> int:
+        time.sleep(30)
+        os._exit(5)
+
+    def work(watchdog: Watchdog) -> None:
+        watchdog.FAREWELL_S = 0.1  # type: ignore[misc]
+        if hangs == "stderr":
+            sys.stderr = SimpleNamespace(write=hang, flush=hang)  # type: ignore[assignment]
+        else:
+            watchdog.farewell = hang  # type: ignore[assignment]
+        time.sleep(60)
+
+    assert exit_code(child(work, limit_s=0.5)) == 1
 
 
 def test_the_leader_is_named_for_the_ranks_it_starts_only_while_it_runs() -> None:

@@ -7,6 +7,9 @@ batches handed out, ``iter`` moves nothing, and the epoch turns when a new itera
 batch.
 """
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -44,10 +47,29 @@ def _built(
         sampler=range(start, len(items)),
         num_workers=num_workers,
         collate_fn=_itself,
+        worker_init_fn=_end_with_parent,
         # not the global generator: drawing worker seeds from it would change a resumed run's dropout
         generator=Generator().manual_seed(0),
     )
     return iter(loader)
+
+
+def _end_with_parent(worker: int) -> None:
+    """Has TERM end a worker only if its parent sends it, as at the parent's own exit.
+
+    Slurm sends TERM to every process of a job. torch's handler would end the worker, and with it the run, which is to
+    save first. A worker that ignored TERM would never end: the parent's exit waits for it.
+    """
+    if not hasattr(signal, "sigwaitinfo"):  # macOS, which does not say who sent a signal
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=_await_parent, name="term", daemon=True).start()
+
+
+def _await_parent() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 class FixedLoader(Generic[Item, Batch]):

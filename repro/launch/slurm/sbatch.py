@@ -21,7 +21,8 @@ def environment(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
     """The variables of this shell that ``sbatch``, and through it the job, gets.
 
     ``SBATCH_*`` overrides the script, so only variables for settings that the profile leaves open are kept; ``SLURM_*``
-    of an allocation that the shell runs in would change the job.
+    of an allocation that the shell runs in would change the job. ``SLURM_CLUSTERS`` is kept, since ``squeue``,
+    ``scancel`` and ``scontrol`` follow it too.
 
     Args:
         profile: the cluster.
@@ -32,7 +33,8 @@ def environment(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
         "SBATCH_ACCOUNT": queue.account, "SBATCH_PARTITION": queue.partition, "SBATCH_QOS": queue.qos,
         "SBATCH_CONSTRAINT": queue.constraint, "SBATCH_RESERVATION": queue.reservation,
     }  # fmt: skip
-    kept = {"SLURM_CONF", "SLURM_JWT", *(name for name, value in open_to_user.items() if value is None)}
+    kept = {"SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS"}
+    kept |= {name for name, value in open_to_user.items() if value is None}
     return {n: v for n, v in shell.items() if n in kept or not n.startswith(("SBATCH_", "SLURM_", "SRUN_"))}
 
 

@@ -1,5 +1,6 @@
 """All runs, of the ledger or with a folder, and which of them a word names."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -176,9 +177,10 @@ def _of_recipes(word: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
 
 def run_of_path(word: str) -> str:
     """The run id for the path of a run's folder; any other word unchanged."""
-    folder = Path(word).absolute()
-    if folder.is_relative_to(runs_dir().absolute()) and folder.is_dir():
-        return folder.relative_to(runs_dir().absolute()).as_posix()
+    written = (Path(os.path.abspath(word)), runs_dir().absolute())
+    for folder, root in (written, (Path(word).resolve(), runs_dir().resolve())):  # either may be a link
+        if folder.is_relative_to(root) and folder.is_dir():
+            return folder.relative_to(root).as_posix()
     return word.rstrip("/") or word
 
 

@@ -1,6 +1,9 @@
 """Positions of the training loader; under a real Trainer: test_datamodule.py."""
 
+import multiprocessing
+import os
 import pickle
+import subprocess
 from typing import Any
 
 import pytest
@@ -93,3 +96,23 @@ def test_a_fixed_loader_starts_afresh_each_time() -> None:
     next(iter(loader))
     assert numbers(loader) == numbers(loader) == plan(0)
     assert numbers(FixedLoader(plan(1), build, num_workers=1)) == plan(1)
+
+
+def own_pid(item: int) -> int:
+    return os.getpid()
+
+
+def test_a_worker_lives_on_after_term_of_anybody_but_its_parent() -> None:
+    source = iter(FixedLoader(range(LENGTH), own_pid, num_workers=1))
+    pid = next(source)
+    subprocess.run(f"kill -TERM {pid}", shell=True, check=True)
+    assert list(source) == [pid] * (LENGTH - 1)
+
+
+def test_a_worker_ends_by_term_of_its_parent() -> None:
+    source = iter(FixedLoader(range(LENGTH), own_pid, num_workers=1))
+    pid = next(source)
+    (worker,) = [child for child in multiprocessing.active_children() if child.pid == pid]
+    worker.terminate()
+    worker.join(60)
+    assert worker.exitcode == 0

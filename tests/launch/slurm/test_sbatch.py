@@ -90,10 +90,12 @@ def test_settings_of_the_shell_do_not_outrank_the_script(
     ):
         monkeypatch.setenv(name, "5")
     monkeypatch.setenv("SLURM_CONF", "/etc/x")
+    monkeypatch.setenv("SLURM_CLUSTERS", "north")  # squeue, scancel and scontrol follow it
     monkeypatch.setenv("WANDB_API_KEY", "0123456789")
     slurm.answers("sbatch", out="12\n")
     submit_script(Path("/x/a.sbatch"), PROFILE)
     env = slurm.environment()
-    assert {n for n in env if n.startswith(("SBATCH", "SLURM", "SRUN"))} == {"SBATCH_ACCOUNT", "SLURM_CONF"}
+    kept = {n for n in env if n.startswith(("SBATCH", "SLURM", "SRUN"))}
+    assert kept == {"SBATCH_ACCOUNT", "SLURM_CONF", "SLURM_CLUSTERS"}
     assert env["WANDB_API_KEY"] == "0123456789"  # Slurm hands it on to the job
     assert "SBATCH_PARTITION" in environment(parse_profile("x", {"gpus_per_node": 0}), os.environ)

@@ -141,7 +141,9 @@ def test_a_runs_folder_however_written(
     folder.mkdir(parents=True)
     assert run_of_path(str(folder)) == run_of_path(f"runs/{run_id()}/") == run_of_path(run_id()) == run_id()
     monkeypatch.chdir(folder.parent)
-    assert run_of_path(folder.name) == run_id()
+    assert run_of_path(folder.name) == run_of_path(f"../cpu/{folder.name}") == run_id()
+    (world.root / "link").symlink_to(world.root / "runs")
+    assert run_of_path(f"{world.root}/link/{run_id()}") == run_id()
 
 
 def test_completion_offers_runs_jobs_and_what_holds_them(entries: list[RunEntry]) -> None:
