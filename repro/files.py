@@ -7,12 +7,32 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from repro.errors import ReproError, UserError
 
 # Errors of a file system without locks.
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
+
+
+def lock(file: IO[Any], how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
+    """Takes a lock on an open file.
+
+    Returns:
+        Whether it was taken: False where another process holds it and ``how`` is not to wait. True where the file
+        system has no locks.
+
+    Raises:
+        OSError: for any other reason.
+    """
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return True
 
 
 def write_atomic(path: Path, data: bytes) -> None:

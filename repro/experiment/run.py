@@ -1,7 +1,6 @@
 """Runs one experiment with one seed: fit (or resume), average, test, record."""
 
 import contextlib
-import fcntl
 import functools
 import os
 import sys
@@ -23,7 +22,7 @@ from repro.experiment.recording import known_at_start, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
-from repro.files import NO_LOCKS
+from repro.files import lock
 from repro.recipe import Recipe
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.stop import StopRequest
@@ -239,13 +238,7 @@ def _locked(file: IO[str]) -> bool:
     patience_s = min(IN_JOB_S, stall_limit() / 2) if in_job else BRIEFLY_S  # other ranks wait for this one
     end, said = time.monotonic() + patience_s, not in_job
     while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            return error.errno in NO_LOCKS
-        else:
+        if lock(file):
             return True
         if time.monotonic() > end:
             return False

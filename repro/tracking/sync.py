@@ -6,7 +6,6 @@ the run's summary is set from its record.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -15,9 +14,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from repro.files import NO_LOCKS
+from repro.files import lock
 from repro.record import RECORD_FILE
 from repro.tracking.fragments import environment, fragments_of, is_synced
 
@@ -94,19 +93,7 @@ def waits(folder: Path) -> bool:
 def held(folder: Path) -> Iterator[bool]:
     """Holds a run's folder, so that it does not start meanwhile; gives False where it runs."""
     with (folder / ".lock").open("a") as file:
-        yield _locked(file)
-
-
-def _locked(file: IO[str]) -> bool:
-    """Takes a lock; True also where there are none. Raises any other OSError."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-    return True
+        yield lock(file)
 
 
 def upload(log: Path, patience_s: float) -> str:

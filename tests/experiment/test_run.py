@@ -204,7 +204,7 @@ def test_a_folder_without_locks_is_claimed_all_the_same(
     def refuse(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(running.fcntl, "flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     with claimed(workshop.runs / "a"):
         pass
 

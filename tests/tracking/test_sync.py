@@ -157,8 +157,8 @@ def test_a_folder_without_locks_is_no_folder_of_a_run_that_runs(
     def refuse(code: int, *_: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(syncing.fcntl, "flock", functools.partial(refuse, errno.ENOLCK))
+    monkeypatch.setattr("fcntl.flock", functools.partial(refuse, errno.ENOLCK))
     assert sync(NAME, folder, None) == Synced(NAME, "planned")
-    monkeypatch.setattr(syncing.fcntl, "flock", functools.partial(refuse, errno.EIO))
+    monkeypatch.setattr("fcntl.flock", functools.partial(refuse, errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
         sync(NAME, folder, None)

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 from repro.errors import UserError, nearest
-from repro.files import NO_LOCKS, writing
+from repro.files import lock, writing
 from repro.recipe import (
     Config,
     Recipe,
@@ -68,7 +67,8 @@ def read_ledger(runs: Path) -> list[Line]:
     path = runs / LEDGER
     if not path.is_file():
         return []
-    with path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+    with path.open("rb") as file:
+        lock(file, fcntl.LOCK_SH)
         return _parse(file.read(), path)
 
 
@@ -256,7 +256,8 @@ def _committed(runs: Path) -> set[str]:
 def _appending(runs: Path) -> Iterator[tuple[list[Line], Callable[[list[Line]], None]]]:
     """The ledger, locked against other processes: its lines, and what appends some."""
     path = runs / LEDGER
-    with writing(path), path.open("a+b") as file, _locked(file, fcntl.LOCK_EX):
+    with writing(path), path.open("a+b") as file:
+        lock(file, fcntl.LOCK_EX)
         file.seek(0)
         before = file.read()
 
@@ -271,17 +272,6 @@ def _appending(runs: Path) -> Iterator[tuple[list[Line], Callable[[list[Line]], 
                 raise
 
         yield _parse(before, path) if before else [], append
-
-
-@contextlib.contextmanager
-def _locked(file: IO[bytes], how: int) -> Iterator[None]:
-    """Waits for the lock. Continues without one where the file system has none."""
-    try:
-        fcntl.flock(file, how)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-    yield
 
 
 def _sha256(path: Path) -> str:
