@@ -52,7 +52,7 @@ def find_record(word: str) -> RunRecord:
     records = read_records(*records_dirs())
     matches = [r for r in records.good if word in (r.run_id, r.path.removesuffix(".json"))]
     if matches:
-        return max(matches, key=lambda r: r.finished)
+        return min(matches, key=lambda r: r.finished)  # of one configuration and seed the first counts
     for damage in records.damaged:
         if word == damage.path.removesuffix(".json"):
             raise UserError(str(damage))

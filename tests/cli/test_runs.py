@@ -182,6 +182,15 @@ def test_show_one_run_by_id_folder_and_record(trained: TrainedRun) -> None:
     assert shown == json.loads(trained.workshop.records()[0].read_text())
 
 
+def test_of_several_records_of_a_run_the_first_is_shown_which_counts(own_run: TrainedRun) -> None:
+    (first,) = own_run.workshop.records()
+    again = json.loads(first.read_text()) | {"finished": "2999-01-01T00:00:00Z"}
+    first.with_name(first.name.replace(".json", "9.json")).write_text(json.dumps(again))
+    (own_run.folder / "record.json").unlink()
+    (shown,) = call("show", own_run.run_id, "--json").json()
+    assert shown["finished"] == json.loads(first.read_text())["finished"]
+
+
 def test_show_takes_the_unique_beginning_of_a_run_id(trained: TrainedRun) -> None:
     folder = f"{TINY}/cpu"
     by_id = call("show", trained.run_id).out
