@@ -112,7 +112,8 @@ class Curves(Callback):
         elapsed, self._since = now - self._since, now
         tokens = totals.pop("tokens")
         self.tokens += round(tokens)
-        self.latest = {f"train/{name}": value / tokens for name, value in totals.items()}
+        # Sums over no targets stay 0.
+        self.latest = {f"train/{name}": value / (tokens or 1) for name, value in totals.items()}
         self.latest["train/tokens_per_s"] = tokens / elapsed
         self.latest["train/lr"] = self._lr
         self._keep(trainer.global_step, self.latest)

@@ -26,6 +26,17 @@ def test_points_are_sums_over_sums() -> None:
     assert curves.curves["val/loss"] == [[4, 4.0]]
 
 
+def test_a_point_without_targets_is_0() -> None:
+    class Silent(Toy):
+        def training_step(self, *given: Any) -> dict[str, Any]:
+            step = super().training_step(*given)
+            return step | {"sums": {name: 0.0 * value for name, value in step["sums"].items()}}
+
+    curves = Curves(every_steps=1)
+    train([curves], steps=2, task=Silent(), val_check_interval=8)
+    assert curves.curves["train/loss"] == [[1, 0.0], [2, 0.0]]
+
+
 def test_the_point_before_a_validation_comes_before_the_checkpoint_of_its_step(tmp_path: Path) -> None:
     files, curves = DurableIO(), Curves(every_steps=2)
     train(
