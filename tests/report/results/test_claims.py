@@ -245,6 +245,17 @@ def test_an_extended_claim_is_judged_when_all_its_seeds_have_run(house):
     )
 
 
+def test_of_several_experiments_for_a_row_the_best_on_validation_stands_in_a_claim(house):
+    house.publish(PUBLISHED.replace("[big, base, small]", "[big, base]", 1))
+    run_rows(house, base=around(28))
+    for name, test, val in (("better-on-test", 30.0, 20.0), ("better-on-validation", 25.0, 21.0)):
+        numbers = [Measurement("test/bleu", test, "BLEU", "test", {}, 50, val)]
+        house.run(house.recipe("big", name=name), [test] * 3, metrics=numbers)
+    claim = found("bigger-is-better")
+    assert [s.estimate.mean for s in claim.standings] == [25.0, 28.0]
+    assert "big: also toy/better-on-test" in claim.notes
+
+
 def test_what_is_claimed_of_neighbours_follows_from_the_printed_numbers(house):
     run_rows(house, big=around(30), base=around(30.1))
     assert found("bigger-is-better").relations == [">", "="]
