@@ -1,5 +1,6 @@
 """Charts drawn with matplotlib: SVG whose colours are CSS variables, and PDF."""
 
+import hashlib
 import html
 import io
 import math
@@ -42,14 +43,14 @@ def svg(chart: Chart, name: str, caption: str, colours: dict[str, str], attribut
         attributes: of the root element, and the style sheet behind it.
     """
     out = io.StringIO()
-    with _style(name):
+    with _style():
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         _figure(chart).savefig(out, format="svg", metadata=metadata)
     drawn = re.sub(r"(?s)^.*?(?=<svg)|<metadata>.*?</metadata>\s*|<defs>\s*<style.*?</style>\s*</defs>\s*", "",
                    out.getvalue())  # fmt: skip
     drawn = re.sub(r"<[^<>]+>", lambda match: _tag(match[0], colours), drawn)
     drawn = re.sub(r"\s*\n\s*", "\n", drawn)
-    return drawn.replace(
+    return _numbered(drawn, name).replace(
         "<svg", f'<svg role="img" aria-label="{html.escape(clean(caption))}" {attributes}', 1
     )
 
@@ -57,17 +58,16 @@ def svg(chart: Chart, name: str, caption: str, colours: dict[str, str], attribut
 def pdf(chart: Chart) -> bytes:
     """A PDF for a paper, in the light colours."""
     out = io.BytesIO()
-    with _style("pdf"):
+    with _style():
         _figure(chart).savefig(out, format="pdf", metadata={"CreationDate": None})
     return out.getvalue()
 
 
 @contextmanager
-def _style(salt: str) -> Iterator[None]:
+def _style() -> Iterator[None]:
     """Our style alone, independent of the user's settings; letters that no font has are left to the reader."""
     with matplotlib.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        matplotlib.rcParams["svg.hashsalt"] = salt
         yield
 
 
@@ -78,6 +78,17 @@ def _tag(tag: str, colours: dict[str, str]) -> str:
     tag = re.sub(r"#[0-9a-f]{6}\b(?!\w)(?=\")", lambda match: f"var(--{colours[match[0]]})", tag)
     tag = re.sub(r"(?<![\w#])-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), tag)
     return re.sub(r" ?\n(?=[\"A-Zz])", "", tag) if tag.startswith("<path") else tag
+
+
+def _numbered(drawn: str, name: str) -> str:
+    """Identifiers that count up. Matplotlib's are salted hashes of coordinates, which differ between processors."""
+    prefix = hashlib.sha256(name.encode()).hexdigest()[:8]
+    numbered: dict[str, str] = {}
+    return re.sub(
+        r'(?<=[#"])[mp][0-9a-f]{10}(?=[)"])',
+        lambda match: numbered.setdefault(match[0], f"i{prefix}_{len(numbered)}"),
+        drawn,
+    )
 
 
 def _attributes(style: str) -> str:

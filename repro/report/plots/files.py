@@ -11,9 +11,8 @@ from repro.contact_sheet import to_png
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import Plot
 
-VERSION = (
-    1  # of drawing.py and of contact sheets: raised where a figure changes though its data and style do not
-)
+# Of drawing.py and of contact sheets: raised where a figure changes though its data and style do not.
+VERSION = 2
 SIDE = 84  # pixels of the longer side of a picture on a sheet, at least
 STYLE = Path(__file__).with_name("figures.mplstyle")
 PAGE_STYLE = Path(__file__).parent.parent / "site" / "page.css"
