@@ -271,7 +271,11 @@ def test_other_content_on_the_hub_is_refused(
         ({"name": "python-stdlib", "from_dir": Path("x")}, "is generated; leave out --from"),
         (
             {"name": "enwik8"},
-            "cannot be downloaded here; .*`repro data prepare enwik8 --level bytes --from DIR`",
+            r"its files \(enwik8\) .*`repro data prepare enwik8 --level bytes --from DIR`",
+        ),
+        (
+            {"name": "lm1b"},
+            r"its files \(\S+, \S+, \S+\) .*`repro data prepare lm1b --level words --from DIR`",
         ),
         ({"name": "enwik8", "from_dir": Path(".")}, r"no enwik8, plain or"),
     ],

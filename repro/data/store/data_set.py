@@ -147,6 +147,10 @@ class DataSet(ABC):
                 f"--tokenizer {options.tokenizer} goes with the default size; leave out --size {options.size}"
             )
 
+    def needed_files(self) -> tuple[str, ...]:
+        """Names of the files that are needed, for people."""
+        return self.files
+
     def check_files(self, variant: str, from_dir: Path | None) -> None:
         """Looks whether there is anything to make a store from.
 
@@ -154,7 +158,7 @@ class DataSet(ABC):
             UserError: files are needed and none are given, or there is no such folder.
         """
         if from_dir is None and self.obtained == "--from":
-            named = f" ({', '.join(self.files)})" if self.files else ""
+            named = f" ({', '.join(names)})" if (names := self.needed_files()) else ""
             raise UserError(
                 f"{self.name} cannot be downloaded here; get its files{named} and give their folder: "
                 f"`{self.command(variant)}`"

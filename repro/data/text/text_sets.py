@@ -163,6 +163,9 @@ class SplitText(TextSet):
     vocabulary: tuple[str, ...] = ()
     hub_blank: str = ""
 
+    def needed_files(self) -> tuple[str, ...]:
+        return tuple(self.names[split][0] for split in self.splits)
+
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
         if folder is None:
             downloaded, origin = download(self)
@@ -209,6 +212,9 @@ class WholeText(TextSet):
     cut: dict[str, int]
     folders: tuple[str, ...] = ()
     prefix: bool = False
+
+    def needed_files(self) -> tuple[str, ...]:
+        return self.names[:1]
 
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
         if folder is None:
