@@ -87,7 +87,7 @@ class Difference:
         if math.isinf(self.freedom):
             return [bound]
         half, shares = self.freedom / 2, [(i + 0.5) / DRAWS for i in range(DRAWS)]
-        return [bound * math.sqrt(_special().gammaincinv(half, share) / half) for share in shares]
+        return [bound * math.sqrt(x / half) for x in _special().gammaincinv(half, shares).tolist()]
 
 
 def exceeds(value: float, bound: float) -> bool:
