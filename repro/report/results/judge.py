@@ -206,6 +206,7 @@ class Pair:
         relation: that is claimed, as of :meth:`Printed.relation`.
         margin: within which ours count as equal; 0 where none is declared.
         effect: the paper's difference in proportion, on the scale of ours; 0 where none is known.
+        is_step: whether the paper ranks the two rows next to each other.
     """
 
     names: tuple[str, str]
@@ -213,6 +214,7 @@ class Pair:
     relation: str
     margin: float
     effect: float
+    is_step: bool
 
     def is_shown(self, level: float) -> bool:
         """Whether the order, the tie, or that the first is not worse, is shown."""
@@ -301,44 +303,48 @@ def judge_claim(
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
     names = [name for name, _ in rows]
     level = EXTENDED_LEVEL if extended else LEVEL
-    verdict = _order(names, bests, printed, margin, sign, unit, level)
-    if verdict.word != "undecided":
+    pairs = _pairs(names, bests, printed, margin, sign, unit)
+    if verdict := _decided(pairs, level):
         return verdict
+    why = "not shown: " + ", ".join(_comparison(pair, level) for pair in _not_shown(pairs, level))
+    if unit == RATE:
+        return Verdict("undecided", why)
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
-        found = _order(names, more, printed, margin, sign, unit, EXTENDED_LEVEL).word
-        if unit != RATE and found != "undecided":
-            return Verdict("undecided", f"{verdict.why}; {n} seeds a row would decide at this spread", n)
-    why = "" if unit == RATE else f"; {MORE[-1]} seeds a row would not decide at this spread"
-    return Verdict("undecided", verdict.why + why)
+        if _decided(_pairs(names, more, printed, margin, sign, unit), EXTENDED_LEVEL):
+            return Verdict("undecided", f"{why}; {n} seeds a row would decide at this spread", n)
+    return Verdict("undecided", f"{why}; {MORE[-1]} seeds a row would not decide at this spread")
 
 
-def _order(
-    names: list[str],
-    bests: list[Estimate],
-    printed: Printed,
-    margin: Margin | None,
-    sign: int,
-    unit: str,
-    level: float,
-) -> Verdict:
-    pairs = []
-    for i, j in itertools.combinations(range(len(bests)), 2):
-        pair = Pair(
+def _pairs(
+    names: list[str], bests: list[Estimate], printed: Printed, margin: Margin | None, sign: int, unit: str
+) -> list[Pair]:
+    """Every two rows, in the order of the paper."""
+    return [
+        Pair(
             (names[i], names[j]),
             _ahead(bests[i], bests[j], sign, unit),
             printed.relation(i, j),
             margin.at(bests[i].mean) if margin else 0.0,
             printed.effect(i, j, bests[i], margin),
+            is_step=j == i + 1,
         )
-        pairs.append((i, j, pair))
-    open_pairs = [pair for i, j, pair in pairs if j == i + 1 and not pair.is_shown(level)]
-    if not open_pairs:
+        for i, j in itertools.combinations(range(len(bests)), 2)
+    ]
+
+
+def _decided(pairs: list[Pair], level: float) -> Verdict | None:
+    """``holds`` or ``does not``; None where neither is shown."""
+    if not _not_shown(pairs, level):
         return Verdict("holds")
-    against = [contradiction for _, _, pair in pairs for contradiction in pair.contradictions]
+    against = [contradiction for pair in pairs for contradiction in pair.contradictions]
     if holm([p for p, _ in against], level):
         return Verdict("does not", min(against)[1])
-    return Verdict("undecided", "not shown: " + ", ".join(_comparison(pair, level) for pair in open_pairs))
+    return None
+
+
+def _not_shown(pairs: list[Pair], level: float) -> list[Pair]:
+    return [pair for pair in pairs if pair.is_step and not pair.is_shown(level)]
 
 
 def _comparison(pair: Pair, level: float) -> str:
