@@ -263,6 +263,11 @@ def test_a_tie_of_the_paper_that_is_none_here_does_not_hold():
     assert claim([9.0, 9.1, 8.9], [1.0, 1.1, 0.9], printed=(3.0, 2.9)).word == "does not"
 
 
+def test_neighbours_that_are_shown_make_a_claim_hold_though_the_ends_are_apart():
+    steps = [[mean - 0.01, mean, mean + 0.01] for mean in (3.0, 2.4, 1.8)]  # 0.6 a step, 1.2 from end to end
+    assert claim(*steps, printed=(3.0, 2.9, 2.8)).word == "holds"
+
+
 def test_a_row_without_records_makes_a_claim_incomplete():
     found = claim([1.0, 1.1, 1.2], [])
     assert (found.word, "r1" in found.why) == ("incomplete", True)
