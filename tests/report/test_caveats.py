@@ -28,6 +28,11 @@ def mixed_commits(house, name, scale):
         house.record(name, seed, 30.0, scale, commit=commit)
 
 
+def mixed_threads(house, name, scale):
+    house.run(name, [30.0, 30.0], scale, hardware={"device": "cpu", "count": 1, "nodes": 1, "threads": 1})
+    house.record(name, 3, 30.0, scale, hardware={"device": "cpu", "count": 1, "nodes": 1, "threads": 2})
+
+
 def changes_not_committed(house, name, scale):
     house.run(name, [30.0, 30.0, 30.0], scale, dirty=True)
 
@@ -48,6 +53,7 @@ def diverged(house, name, scale):
 CASES = {
     seed_between_missing: ["no record of seed 3: failed or not run"],
     mixed_commits: ["mixed commits (aaaaaaaa, bbbbbbbb)"],
+    mixed_threads: ["mixed threads (1, 2)"],
     changes_not_committed: ["uncommitted changes (seeds 1, 2, 3)"],
     commit_unknown: ["commit unknown (seeds 1, 2, 3)"],
     from_others: ["external record (seeds 1, 2, 3)"],

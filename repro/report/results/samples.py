@@ -220,9 +220,14 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
 
 
 def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
-    """Commits that differ or cannot be named, records of others, curves that are not finite."""
+    """Commits or threads that differ, commits that cannot be named, records of others, curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
-    notes = [f"mixed commits ({', '.join(commits)})"] if len(commits) > 1 else []
+    threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
+    notes = [
+        f"mixed {what} ({', '.join(values)})"
+        for what, values in (("commits", commits), ("threads", threads))
+        if len(values) > 1
+    ]
     for words, seeds in (
         ("uncommitted changes", [r.seed for r in records if r.dirty]),
         ("commit unknown", [r.seed for r in records if r.commit is None or r.dirty is None]),
