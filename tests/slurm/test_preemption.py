@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from repro import tracking
 from repro.checkpoints import checkpoint_path, read
 from tests.experiment.runner import differences
@@ -47,6 +49,7 @@ def rows_by_step(folder: Path) -> dict[int, list[dict[str, float]]]:
     return found
 
 
+@pytest.mark.timeout(1200)
 def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     cluster: Cluster, project: Project, tmp_path: Path, small_store: Path
 ) -> None:
@@ -89,18 +92,19 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     log = cluster.log(job)
     assert "MailboxClosedError" not in log, "W&B leaves quietly when the job is stopped"
     resumed = [int(step) for step in re.findall(r"resuming from step (\d+)", log)]
-    # slurmctld sends a signal again, a minute later, that a node did not acknowledge: on a busy machine later attempts
-    # are asked to stop, too, by a signal meant for an earlier one. All that come behind the crash come with grace.
+    # slurmctld sends a signal again, a minute later, that a node did not acknowledge: the attempt after the crash is
+    # asked to stop by the one that was meant for the crashed node. It saves, or has nothing to save: it is in its test.
     assert len(resumed) == status(project)["attempt"] - 1
     assert len(resumed) >= 3
-    assert all(f"saved at step {step}" in log for step in (*resumed[:2], *resumed[3:])), "with grace"
+    graceful = [step for step in (*resumed[:2], *resumed[3:]) if step < STEPS]
+    assert all(f"saved at step {step}" in log for step in graceful)
     assert resumed[:2] == [first, second]
     third = resumed[2]
     assert third >= second
     assert third % 100 == 0, "a crash leaves what was saved before it"
 
     (other,) = undisturbed.repro(*submit).json()
-    cluster.wait(other["job"], "COMPLETED", 240)
+    cluster.wait(other["job"], "COMPLETED", 480)
     mine, theirs = (p.run_folders()[0] for p in (project, undisturbed))
     found, wanted = (read(checkpoint_path(f / "checkpoints", STEPS)) for f in (mine, theirs))
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "random_states"):
