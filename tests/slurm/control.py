@@ -99,7 +99,7 @@ class Cluster:
         return self.run("sbatch", "--parsable", *options, stdin=script, env=env).stdout.strip()
 
     def crash(self, node: str) -> None:
-        """Takes a node's power away. Slurm notices after 10 to 20 s."""
+        """Takes a node's power away. Slurm notices after 8 to 30 s."""
         done = self.verb("crash", node)
         assert done.returncode == 0, done.stderr
 
