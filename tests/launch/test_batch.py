@@ -137,6 +137,14 @@ def test_a_cancelled_job_does_not_come_back(here: Places, tmp_path: Path) -> Non
     assert (ended.code, ended.of("scontrol")) == (75, [])
 
 
+def test_term_at_any_moment_after_the_run_is_heard(here: Places, tmp_path: Path) -> None:
+    """bash 5.2 ends a script with a syntax error where a trap runs as it reads a command substitution."""
+    storm = "while kill -TERM $PPID; do :; done >/dev/null 2>&1 &"
+    for i in range(5):  # a script with one after srun fails in about two of three
+        ended = run_batch(script(here), tmp_path / str(i), f"{status(here, 'requeue')}; {storm} exit 75")
+        assert (ended.code, ended.of("scontrol")) == (75, []), ended.out
+
+
 def test_an_index_without_a_run(here: Places, tmp_path: Path) -> None:
     ended = run_batch(script(here), tmp_path / "node", SLURM_ARRAY_TASK_ID="7")
     assert (ended.code, ended.calls) == (2, [])
