@@ -1,0 +1,1 @@
+"""Training by committed recipes against training by the official codes, update by update."""
