@@ -81,6 +81,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
         label_smoothing: ε in [0, 1); reported likelihoods are without it.
+        smoothing_over_all: every token has ``ε / V`` of it, the target included; else each other one ``ε / (V - 1)``.
         divergence: the smoothed loss is a Kullback-Leibler divergence in which padding has no share of ε
             (:class:`~repro.nn.PaddedScores`); else a cross-entropy over all tokens.
         beam: hypotheses kept in the test; validation during training is greedy.
@@ -102,6 +103,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         length_penalty: float = 0.6,
         max_extra: int = 50,
         divergence: bool = False,
+        smoothing_over_all: bool = False,
         length_form: LengthForm = "vaswani",
         min_length: int = 0,
         max_ratio: float = 1.0,
@@ -109,7 +111,10 @@ class Translation(EvaluatedTask[PairNetwork]):
         super().__init__(net, optimizer, schedule)
         if not 0.0 <= label_smoothing < 1.0:
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
+        if divergence and smoothing_over_all:
+            raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
         self.label_smoothing = label_smoothing
+        self.smoothing_over_all = smoothing_over_all
         self.divergence = divergence
         self.search = Search(beam, length_penalty, max_extra, length_form, min_length, max_ratio)
         self.scores: dict[Evaluation, SentenceScores] = {}  # of the last evaluations
@@ -145,7 +150,8 @@ class Translation(EvaluatedTask[PairNetwork]):
             scores = vocabulary.score(hidden, batch.target_out)
         steps = torch.arange(batch.target_out.shape[1], device=hidden.device)
         valid = steps < batch.target_lengths[:, None]
-        smooth = scores.smoothed(self.label_smoothing, vocabulary.size)
+        others = 1.0 - 1.0 / vocabulary.size if self.smoothing_over_all else 1.0
+        smooth = scores.smoothed(self.label_smoothing * others, vocabulary.size)
         return scores.nll * valid, smooth * valid
 
     # --- evaluation ---------------------------------------------------------------------------------------------
@@ -239,7 +245,8 @@ class Translation(EvaluatedTask[PairNetwork]):
         """How a likelihood is measured."""
         smoothing = self.label_smoothing if metric == "loss" else 0.0
         protocol = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
-        return protocol | ({"divergence": True} if self.divergence and metric == "loss" else {})
+        ways = {"divergence": self.divergence, "smoothing_over_all": self.smoothing_over_all}
+        return protocol | {way: True for way, taken in ways.items() if taken and metric == "loss"}
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""

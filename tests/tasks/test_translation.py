@@ -97,6 +97,24 @@ def test_padding_changes_nothing() -> None:
     assert padded == pytest.approx(narrow, rel=1e-12)
 
 
+def test_the_target_may_have_its_share_of_the_smoothing() -> None:
+    module, other, pairs = (
+        task(label_smoothing=0.2, smoothing_over_all=True),
+        task(label_smoothing=0.2),
+        batch(),
+    )
+    hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
+    logits, valid = module.net.vocabulary.logits(hidden), pairs.target_out != 0
+    wanted = cross_entropy(logits[valid], pairs.target_out[valid], label_smoothing=0.2, reduction="sum")
+    found, usual = (float(m.training_step(pairs, 0)["sums"]["loss"]) for m in (module, other))
+    assert found == pytest.approx(wanted.item(), rel=1e-12)
+    assert abs(usual - found) > 0.01
+    assert module.forced("loss") == other.forced("loss") | {"smoothing_over_all": True}
+    assert module.forced("nll") == other.forced("nll")
+    with pytest.raises(ValueError, match=r"smoothing_over_all.*divergence"):
+        task(divergence=True, smoothing_over_all=True)
+
+
 @pytest.mark.parametrize("epsilon", [-0.1, 1.0])
 def test_smoothing_out_of_range(epsilon: float) -> None:
     with pytest.raises(ValueError, match="label_smoothing"):
