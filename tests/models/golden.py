@@ -18,6 +18,7 @@ from repro.nn import (
     PreNorm,
     ResidualStack,
 )
+from tests.parity.report import tolerances
 
 FOLDER = Path(__file__).parent.parent / "golden"
 # Each of torch's parts of a layer, and ours; the norm that belongs to a sublayer is counted from 1.
@@ -31,10 +32,12 @@ SUBLAYERS = {"encoder": ["mix", "feed_forward"], "decoder": ["mix", "cross", "fe
 
 
 def read(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The arrays of one file, and its description."""
-    with np.load(FOLDER / f"{name}.npz") as file:
+    """The arrays of one file, and its description, whose tolerances note what is compared with them."""
+    path = FOLDER / f"{name}.npz"
+    with np.load(path) as file:
         arrays = {key: torch.from_numpy(file[key]) for key in file.files if file[key].dtype.kind != "U"}
-        return arrays, json.loads(str(file["meta"]))
+        meta = json.loads(str(file["meta"]))
+    return arrays, meta | {"tolerance": tolerances(path, meta["source"], meta["tolerance"])}
 
 
 def under(prefix: str, arrays: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -18,7 +18,9 @@ def main() -> int:
     code = pytest.main(["-q", "-p", "no:xdist", str(ROOT / "tests/parity"), str(ROOT / "tests/models")])
     if code:
         return int(code)
-    rows = sorted((asdict(item) for item in COMPARISONS), key=lambda row: (row["paper"], row["file"]))
+    rows = sorted(
+        (asdict(item) for item in COMPARISONS.values()), key=lambda row: (row["paper"], row["file"])
+    )
     for row in rows:
         row["differences"] = {kind: float(f"{value:.1e}") for kind, value in row["differences"].items()}
     FILE.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
