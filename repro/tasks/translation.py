@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
-from repro.models.generate import Translator, translate
+from repro.models.generate import Hypotheses, LengthForm, Translator, translate
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.divergence import diverged, failed
@@ -33,13 +33,27 @@ class Search(NamedTuple):
 
     Attributes:
         beam: hypotheses kept; 1 is greedy.
-        length_penalty: α of the length penalty ``((5 + length) / 6)^α``.
-        max_extra: longest output less the length of its source, in tokens.
+        length_penalty: α of the length penalty.
+        max_extra: an output has at most ``max_ratio`` times the tokens of its source and these, end symbols counted.
+        length_form: ``vaswani``: ``((5 + length) / 6)^α``; ``power``, fairseq's: ``length^α``.
+        min_length: tokens that must come before the end symbol.
+        max_ratio: see max_extra.
+        n_best: hypotheses of each source that are returned, 1 to beam.
     """
 
     beam: int
     length_penalty: float
     max_extra: int
+    length_form: LengthForm = "vaswani"
+    min_length: int = 0
+    max_ratio: float = 1.0
+    n_best: int = 1
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What a record says: a setting with a default only where it differs, as older records lack it."""
+        usual = self._field_defaults
+        return {name: value for name, value in self._asdict().items() if value != usual.get(name)}
 
 
 class PairData(Data, Protocol):
@@ -71,8 +85,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         divergence: the smoothed loss is a Kullback-Leibler divergence in which padding has no share of ε
             (:class:`~repro.nn.PaddedScores`); else a cross-entropy over all tokens.
         beam: hypotheses kept in the test; validation during training is greedy.
-        length_penalty: α.
-        max_extra: longest output less the length of its source, in tokens.
+        length_penalty, max_extra, length_form, min_length, max_ratio: of the search; see :class:`Search`.
 
     Source: Vaswani et al. 2017, sections 5.4 and 6.1.
     """
@@ -91,6 +104,9 @@ class Translation(EvaluatedTask[PairNetwork]):
         max_extra: int = 50,
         divergence: bool = False,
         smoothing_over_all: bool = False,
+        length_form: LengthForm = "vaswani",
+        min_length: int = 0,
+        max_ratio: float = 1.0,
     ) -> None:
         super().__init__(net, optimizer, schedule)
         if not 0.0 <= label_smoothing < 1.0:
@@ -100,7 +116,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         self.label_smoothing = label_smoothing
         self.smoothing_over_all = smoothing_over_all
         self.divergence = divergence
-        self.search = Search(beam, length_penalty, max_extra)
+        self.search = Search(beam, length_penalty, max_extra, length_form, min_length, max_ratio)
         self.scores: dict[Evaluation, SentenceScores] = {}  # of the last evaluations
         self._predicted: dict[int, str] = {}
 
@@ -153,7 +169,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         data, split = self.data, self.data.split(evaluation.kind)
         search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
         nll, smooth = self._losses(batch)
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search)
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search).ids
         references = data.references(split)
         (scores,) = metrics.values()
         scores.update(
@@ -174,7 +190,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         if len(batch.indices) == 0:
             return {}
         tokenizer = self.data.tokenizer
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, self.search)
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, self.search).ids
         translations = {i: tokenizer.decode(row) for i, row in zip(batch.indices.tolist(), ids, strict=True)}
         self._predicted.update(translations)
         return translations
@@ -202,7 +218,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """How hypotheses were searched, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
-        return {**self.search._asdict(), **self.signature(metric, scored.evaluation)}
+        return {**self.search.stated, **self.signature(metric, scored.evaluation)}
 
     def signature(self, metric: str, evaluation: Evaluation) -> dict[str, str]:
         """How a BLEU was counted."""
@@ -252,9 +268,10 @@ class Translation(EvaluatedTask[PairNetwork]):
 
 def decode_batch(
     net: Translator, source: Tensor, lengths: Tensor, tokenizer: Tokenizer, search: Search
-) -> list[list[int]]:
-    """Best hypothesis of each source ``(B, S)``, as token ids without the end symbol."""
+) -> Hypotheses:
+    """The ``n_best`` best hypotheses of each source ``(B, S)``, without the end symbol."""
     return translate(
         net, source, lengths, bos=tokenizer.bos_id, eos=tokenizer.eos_id, pad=tokenizer.pad_id,
-        beam=search.beam, alpha=search.length_penalty, max_extra=search.max_extra,
-    ).ids  # fmt: skip
+        beam=search.beam, alpha=search.length_penalty, max_extra=search.max_extra, max_ratio=search.max_ratio,
+        length_form=search.length_form, min_length=search.min_length, n_best=search.n_best,
+    )  # fmt: skip

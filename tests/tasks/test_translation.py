@@ -9,9 +9,11 @@ from torch.nn.functional import cross_entropy
 
 from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
+from repro.models.generate import translate
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
 from repro.tasks.metrics.sentences import Sentence, TranslationScores, one_line
+from repro.tasks.translation import decode_batch
 from tests.nn.reference import smoothed_divergence
 
 SIZE = 11
@@ -117,6 +119,37 @@ def test_the_target_may_have_its_share_of_the_smoothing() -> None:
 def test_smoothing_out_of_range(epsilon: float) -> None:
     with pytest.raises(ValueError, match="label_smoothing"):
         task(label_smoothing=epsilon)
+
+
+def test_a_record_states_settings_of_the_search_that_are_not_the_usual() -> None:
+    search = task(beam=5, length_penalty=1.0, max_extra=7).search
+    assert search.stated == {"beam": 5, "length_penalty": 1.0, "max_extra": 7}
+    more = {"length_form": "power", "min_length": 1, "max_ratio": 0.0}
+    assert task(beam=5, length_penalty=1.0, max_extra=7, **more).search.stated == search.stated | more
+
+
+def test_hypotheses_are_searched_as_the_task_says() -> None:
+    pairs, tokenizer = batch(), SimpleNamespace(bos_id=1, eos_id=2, pad_id=0)
+    for more in ({}, {"length_form": "power", "min_length": 3, "max_ratio": 2.0}):
+        module = task(beam=3, length_penalty=0.4, max_extra=4, **more).eval()
+        found = decode_batch(
+            module.net, pairs.source, pairs.source_lengths, tokenizer, module.search._replace(n_best=2)
+        )
+        wanted = translate(
+            module.net,
+            pairs.source,
+            pairs.source_lengths,
+            1,
+            2,
+            0,
+            beam=3,
+            alpha=0.4,
+            max_extra=4,
+            n_best=2,
+            **more,
+        )
+        assert found == wanted
+        assert len(found.ids) == 4
 
 
 def test_scores_weigh_tokens_and_sentences() -> None:
