@@ -68,6 +68,14 @@ def ours(stack: str, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+def both(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All weights of an official model whose embeddings are one table, under the names of our ``EncoderDecoder``."""
+    found = {"vocabulary.embedding.table.weight": theirs["encoder.embed_tokens.weight"]}
+    for stack in ("encoder", "decoder"):
+        found |= {f"{stack}.{name}": value for name, value in ours(stack, theirs).items()}
+    return found
+
+
 def _layer(stack: str, name: str, value: Tensor) -> dict[str, Tensor]:
     if name in OMEGAS:
         return {f"{OMEGAS[name]}.shortcut.omega": value}

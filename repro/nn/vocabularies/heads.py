@@ -28,7 +28,8 @@ class TokenScores(NamedTuple):
             size: V.
 
         Source: Szegedy et al. 2016 as in tensor2tensor, which the Transformer's authors used.
-        Deviation: none from there; PyTorch and older fairseq spread ε over all V tokens, the target included.
+        Deviation: none from there; PyTorch and older fairseq spread ε over all V tokens, the target included, which is
+        this with ``ε (V - 1) / V``.
         """
         others = epsilon / (size - 1)
         return (1.0 - epsilon - others) * self.nll + others * size * self.uniform
