@@ -30,6 +30,7 @@ from repro.nn.attention.local import LocalAttention
 from repro.nn.attention.relative.attention import RelativeAttention
 from repro.nn.attention.relative.shaw import ShawAttention
 from repro.nn.bidirectional import BidirectionalLSTM
+from repro.nn.fused import FusedLinear, parts_of
 from repro.nn.layers.feed_forward import FeedForward
 from repro.nn.layers.reversible import ReversibleStack
 from repro.nn.layers.stack import Blocks, ResidualStack
@@ -83,6 +84,7 @@ __all__ = [
     "EluPlusOne",
     "FeedForward",
     "FullAttention",
+    "FusedLinear",
     "Hashing",
     "InfusedAttention",
     "LSHAttention",
@@ -123,5 +125,6 @@ __all__ = [
     "WeightedPostNorm",
     "WeightedShortcut",
     "padded_scores",
+    "parts_of",
     "token_scores",
 ]

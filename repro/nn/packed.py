@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from repro.nn.fused import FusedLinear
 from repro.nn.vocabularies.embeddings import TokenEmbedding
 
 LEAST_NUMBERS = 1 << 16  # smaller weights gain little (measured: 64 · 64 to 512 · 32,768)
 LEAST_STEPS = 8  # fewer do not pay for laying the weights out anew
+_PLAIN = (nn.Linear, FusedLinear)  # another subclass may compute something else
 _EXPECTED_ROWS = 16  # the layout depends little on it
 
 _Product = Callable[[Tensor], Tensor]
@@ -47,7 +49,12 @@ def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Produ
     """The methods to stand in for, on the modules themselves."""
     found: list[tuple[nn.Module, str, _Product]] = []
     for module in modules:
-        if type(module) is nn.Linear and _worth(module.weight) and "forward" not in vars(module):
+        if (
+            isinstance(module, nn.Linear)
+            and type(module) in _PLAIN
+            and _worth(module.weight)
+            and "forward" not in vars(module)
+        ):
             found.append((module, "forward", _Packed(module.weight, module.bias)))
         elif (
             isinstance(module, TokenEmbedding)

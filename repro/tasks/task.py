@@ -13,10 +13,11 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from repro.batches import Batch, Data, Evaluation
 from repro.errors import UserError
+from repro.nn.fused import parts_of
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
 from repro.tasks.lightning_private import trainer_of
-from repro.tasks.optim.optimizers import RatesByName
+from repro.tasks.optim.optimizers import ClippedRAdam, RatesByName
 from repro.tasks.optim.profiling import profile, profiled
 from repro.tasks.optim.schedules import Plateau
 
@@ -130,8 +131,19 @@ class Task(LightningModule, Generic[Net]):
         maker = self.optimizer_maker
         return maker.groups(named) if isinstance(maker, RatesByName) else list(named.values())
 
-    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+    def make_optimizer(self) -> Optimizer:
+        """A new optimiser of the trained parameters; :class:`ClippedRAdam` clips the parts of fused ones apart.
+
+        Raises:
+            ValueError: a rate for a part that the network does not have.
+        """
         optimizer = self.optimizer_maker(self.trained_parameters())
+        if isinstance(optimizer, ClippedRAdam):
+            optimizer.clip_apart(parts_of(self))
+        return optimizer
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        optimizer = self.make_optimizer()
         schedule = self.schedule_maker(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

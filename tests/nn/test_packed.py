@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from repro.nn.fused import FusedLinear
 from repro.nn.idle import applied
 from repro.nn.packed import LEAST_NUMBERS, LEAST_STEPS, packed
 from repro.nn.vocabularies.vocabulary import Vocabulary
@@ -14,7 +15,7 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wide = nn.Linear(WIDTH, 4 * WIDTH)
+        self.wide = FusedLinear(WIDTH, [WIDTH] * 4)
         self.square = nn.Linear(4 * WIDTH, WIDTH, bias=False)
         self.small = nn.Linear(WIDTH, WIDTH)
         self.vocabulary = Vocabulary(WIDTH, WIDTH, LEAST_NUMBERS // WIDTH)

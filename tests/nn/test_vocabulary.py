@@ -55,6 +55,33 @@ def test_the_scale_is_of_the_model_and_not_of_a_narrower_token() -> None:
     assert torch.allclose(vocabulary.embed(IDS), 4.0 * vocabulary.embedding.table.weight[IDS])
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_a_bias_is_added_to_every_score_and_learns(tied: bool, chunk: int | None) -> None:
+    torch.manual_seed(0)
+    plain = Vocabulary(4, 4, size=6, tied=tied).double()
+    vocabulary = Vocabulary(4, 4, size=6, tied=tied, loss_chunk=chunk, bias=True).double()
+    (name,) = vocabulary.state_dict().keys() - plain.state_dict().keys()
+    bias = torch.randn(6, dtype=torch.float64)
+    vocabulary.load_state_dict({**plain.state_dict(), name: bias})
+    hidden = torch.randn(2, 3, 4, dtype=torch.float64)
+    scores = plain.logits(hidden) + bias
+    torch.testing.assert_close(vocabulary.logits(hidden), scores)
+    torch.testing.assert_close(vocabulary.log_probs(hidden), scores.log_softmax(-1))
+    nll = vocabulary.nll(hidden, IDS)
+    torch.testing.assert_close(nll, -scores.log_softmax(-1).gather(-1, IDS[..., None])[..., 0])
+    torch.testing.assert_close(vocabulary.score(hidden, IDS).nll, nll)
+    nll.sum().backward()
+    wanted = scores.softmax(-1).sum((0, 1)) - torch.bincount(IDS.flatten(), minlength=6)
+    torch.testing.assert_close(vocabulary.get_parameter(name).grad, wanted)
+
+
+def test_a_tied_bias_begins_at_zero() -> None:
+    bias = Vocabulary(4, 4, size=6, bias=True).bias
+    assert bias is not None
+    assert not bias.any()
+
+
 def test_tied_needs_equal_widths() -> None:
     with pytest.raises(ValueError, match=r"not 3.*4 out"):
         Vocabulary(3, 4, size=6)

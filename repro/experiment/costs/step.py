@@ -100,7 +100,7 @@ def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCos
         fused: attention by a GPU's fused kernel; False spells it out.
     """
     task = parts.task.train()
-    optimizer = task.optimizer_maker(task.trained_parameters())
+    optimizer = task.make_optimizer()
     begin(optimizer)
     with contextlib.ExitStack() as stack:
         if any(isinstance(module, CtcHead) for module in task.modules()):

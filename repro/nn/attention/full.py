@@ -8,6 +8,7 @@ from torch.nn import functional
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from repro.nn.cache import append, empty_cache
+from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -48,7 +49,7 @@ class FullAttention(nn.Module):
         self.n_heads = n_heads
         self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
         self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
-        self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.qkv = FusedLinear(d_model, self.widths, bias=bias)
         self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
         self.dropout = dropout
         self.fused = fused
@@ -113,7 +114,7 @@ class CrossAttention(nn.Module):
         self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
         self.widths = [n_heads * self.d_head, n_heads * self.d_value]
         self.q = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
-        self.kv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.kv = FusedLinear(d_model, self.widths, bias=bias)
         self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
         self.dropout = dropout
 

@@ -8,6 +8,7 @@ from torch.nn.functional import linear
 
 from repro.nn.attention.full import attend, head_widths, split_heads, valid_keys
 from repro.nn.cache import append, empty_cache
+from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.positions import leading, split_from_two
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
@@ -61,7 +62,7 @@ class InfusedAttention(nn.Module, Remembers):
         super().__init__()
         self.n_heads = n_heads
         self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
-        self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
+        self.qkv = FusedLinear(d_model, [n_heads * self.d_head] * 3, bias=bias)
         self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
         self.table = None if table is None else table(d_model)
         self.memory = MemorySettings(mem_len)

@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from repro.nn.attention.full import attend, head_widths, split_heads
 from repro.nn.attention.relative.past import empty_slots, recall, slot_distances, write
 from repro.nn.cache import append, empty_cache
+from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -65,7 +66,7 @@ class LocalAttention(nn.Module):
             )
         self.n_heads, self.chunk, self.before, self.after = n_heads, chunk, before, after
         self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
-        self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=bias)
+        self.qkv = FusedLinear(d_model, [n_heads * self.d_head] * 3, bias=bias)
         self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
         self.dropout = dropout
         self.wrap = wrap

@@ -27,6 +27,7 @@ class Vocabulary(nn.Module):
         scaled: multiply embeddings by ``sqrt(D)``.
         loss_chunk: tokens whose logits exist at a time in :meth:`nll` and :meth:`score`; with a gradient, they are
             computed again in the backward pass. None takes all at once.
+        bias: a number for each token that is added to its score; tied, it begins at 0, else as ``nn.Linear`` draws it.
 
     Raises:
         ValueError: tied, and the widths differ, or a loss_chunk below 1.
@@ -42,6 +43,7 @@ class Vocabulary(nn.Module):
         tied: bool = True,
         scaled: bool = True,
         loss_chunk: int | None = None,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         if loss_chunk is not None and loss_chunk < 1:
@@ -51,7 +53,8 @@ class Vocabulary(nn.Module):
             raise ValueError(f"a tied vocabulary needs equal widths, not {token_width} in and {d_model} out")
         self.size = size
         self.embedding = TokenEmbedding(token_width, size, math.sqrt(d_model) if scaled else 1.0)
-        self.head = None if tied else LinearHead(d_model, size)
+        self.head = None if tied else LinearHead(d_model, size, bias)
+        self.bias = nn.Parameter(torch.zeros(size)) if tied and bias else None
 
     def embed(self, ids: Tensor) -> Tensor:
         """Vectors ``(..., token_width)`` of token ids ``(...)``."""
@@ -60,7 +63,8 @@ class Vocabulary(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """``(..., D)`` to ``(..., V)``."""
         if self.head is None:
-            return self.embedding.scores(hidden)
+            scores = self.embedding.scores(hidden)
+            return scores if self.bias is None else scores + self.bias
         return self.head.logits(hidden)
 
     def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:

@@ -1,16 +1,20 @@
 """Optimisers of papers that torch lacks in this form, and learning rates by the names of parameters."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Adam, Optimizer, RAdam
 
 
 class ClippedRAdam(RAdam):
     """RAdam with decoupled weight decay that clips the gradient of every tensor by itself.
+
+    A tensor that holds several matrices on top of each other counts as so many tensors once :meth:`clip_apart` has
+    been told of it. A task does this for every :class:`~repro.nn.FusedLinear` when it makes the optimiser. The parts
+    belong to the network, not to the optimiser's state: no checkpoint holds them.
 
     Args:
         params: to optimise.
@@ -23,7 +27,8 @@ class ClippedRAdam(RAdam):
     Raises:
         ValueError: ``max_norm`` is not above 0.
 
-    Source: Katharopoulos et al. 2020, code of the experiments (copy task and images).
+    Source: Katharopoulos et al. 2020, code of the experiments (``radam.py`` of the copy task and of the images), whose
+    queries, keys and values have a matrix and a bias each.
     """
 
     def __init__(
@@ -39,6 +44,15 @@ class ClippedRAdam(RAdam):
             raise ValueError(f"max_norm must be above 0, not {max_norm}")
         super().__init__(params, lr, betas, eps, weight_decay, decoupled_weight_decay=True)
         self.max_norm = max_norm
+        self._parts: dict[nn.Parameter, list[int]] = {}
+
+    def clip_apart(self, parts: Mapping[nn.Parameter, Sequence[int]]) -> None:
+        """Clips the gradient of each part of a parameter by itself, from now on.
+
+        Args:
+            parts: for a parameter the sizes of its parts along the first axis, such as :func:`repro.nn.parts_of` gives.
+        """
+        self._parts = {parameter: list(sizes) for parameter, sizes in parts.items()}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -47,10 +61,19 @@ class ClippedRAdam(RAdam):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for parameter in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
-            nn.utils.clip_grad_norm_(parameter, self.max_norm)
+        for parameter in (p for group in self.param_groups for p in group["params"]):
+            if parameter.grad is not None:
+                sizes = self._parts.get(parameter)
+                for part in [parameter.grad] if sizes is None else parameter.grad.split(sizes):
+                    _clip(part, self.max_norm)
         super().step()
         return loss
+
+
+def _clip(gradient: Tensor, max_norm: float) -> None:
+    """Shortens a gradient in place to ``max_norm`` at most; a millionth is added to its length, as by torch."""
+    length = torch.linalg.vector_norm(gradient)
+    gradient.mul_((max_norm / (length + 1e-6)).clamp(max=1.0))
 
 
 class RatesByName:

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.tasks import ClippedRAdam
+from repro.nn import FusedLinear
+from repro.tasks import ClippedRAdam, Constant
+from repro.tasks.task import Task
 
 
 def parameters() -> list[nn.Parameter]:
@@ -40,6 +42,45 @@ def test_a_long_gradient_is_shortened_to_one_and_a_short_one_left() -> None:
     stepped(plain, theirs, [[long / long.norm(), short] for long, short in gradients()])
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=0)  # torch adds 1e-6 to a norm
+
+
+def test_told_parts_of_a_tensor_are_clipped_apart() -> None:
+    together, apart = parameters(), parameters()
+    whole = nn.Parameter(torch.cat([p.detach().flatten() for p in together]))
+    optimizer = ClippedRAdam([whole], lr=0.1)
+    optimizer.clip_apart({whole: [6, 4]})
+    stepped(optimizer, [whole], [[torch.cat([g.flatten() for g in grads])] for grads in gradients()])
+    stepped(ClippedRAdam(apart, lr=0.1), apart, gradients())
+    torch.testing.assert_close(whole, torch.cat([p.flatten() for p in apart]), rtol=1e-12, atol=0)
+    stepped(ClippedRAdam([whole], lr=0.1), [whole], [[torch.ones(10, dtype=torch.float64)]])
+    assert whole.grad is not None
+    torch.testing.assert_close(float(whole.grad.norm()), 1.0, rtol=1e-5, atol=0)  # not told: one tensor
+
+
+def test_a_task_tells_the_parts_and_a_checkpoint_does_not_change_them() -> None:
+    def new() -> tuple[Task, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        task = Task(nn.Sequential(FusedLinear(4, [3, 2]), nn.Linear(5, 1)).double(), ClippedRAdam, Constant)
+        return task, task.make_optimizer()
+
+    task, optimizer = new()
+    weight = task.module.get_parameter("0.weight")
+
+    def clipped(task: Task, optimizer: torch.optim.Optimizer) -> list[float]:
+        for parameter in task.parameters():
+            parameter.grad = torch.full_like(parameter, 2.0)
+        optimizer.step()
+        grad = task.module.get_parameter("0.weight").grad
+        assert grad is not None
+        return [float(part.norm()) for part in grad.split([3, 2])]
+
+    first = clipped(task, optimizer)
+    assert first == pytest.approx([1.0, 1.0], rel=1e-5)
+    other, resumed = new()
+    other.load_state_dict(task.state_dict())
+    resumed.load_state_dict(optimizer.state_dict())
+    assert clipped(other, resumed) == clipped(task, optimizer) == first
+    assert torch.equal(other.module.get_parameter("0.weight"), weight)
 
 
 def test_the_decay_is_decoupled() -> None:

@@ -16,6 +16,7 @@ from repro.nn.attention.hashed.hashing import Hashing, bucket_ids, draw_rotation
 from repro.nn.attention.hashed.windows import attend_in_windows
 from repro.nn.attention.relative.shared import attend_to_past, exact, key_scale
 from repro.nn.device import without_autocast
+from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, Hashes
 
@@ -82,7 +83,7 @@ class LSHAttention(nn.Module, Hashes):
         self.n_heads = n_heads
         self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
         self.widths = [n_heads * self.d_head, n_heads * self.d_value]
-        self.qk_v = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.qk_v = FusedLinear(d_model, self.widths, bias=bias)
         self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
         self.hashing = hashing
         self.dropout = dropout

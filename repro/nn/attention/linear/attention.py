@@ -9,6 +9,7 @@ from torch.nn.functional import linear
 from repro.nn.attention.full import head_widths, split_heads
 from repro.nn.attention.linear.causal_sums import causal_mean
 from repro.nn.device import without_autocast
+from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -67,7 +68,7 @@ class LinearAttention(nn.Module):
         self.n_heads = n_heads
         self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
         self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
-        self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.qkv = FusedLinear(d_model, self.widths, bias=bias)
         self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
         self.feature_map = feature_map()
         self.chunk = chunk

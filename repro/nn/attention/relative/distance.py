@@ -19,6 +19,7 @@ from repro.nn.attention.relative.past import (
     write,
 )
 from repro.nn.attention.relative.shift import Sight, attend_by_distance
+from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
@@ -58,7 +59,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         super().__init__()
         self.n_heads = n_heads
         self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
-        self.qkv = nn.Linear(d_model, 3 * n_heads * self.d_head, bias=False)
+        self.qkv = FusedLinear(d_model, [n_heads * self.d_head] * 3, bias=False)
         self.out = nn.Linear(n_heads * self.d_head, d_model, bias=False)
         self.dropout = dropout
         self.memory = MemorySettings(mem_len)
