@@ -1,13 +1,16 @@
 """The infinity-former: the committed recipes train as deep-spin/infinite-former does."""
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import Dropout
 
-from repro.batches import ExampleBatch, Examples
+from repro.batches import ExampleBatch, Examples, StreamBatch
+from repro.models.pretrained import translate
 from repro.nn.attention.relative.distance import DistanceAttention
 from tests.models import golden_adaptive, golden_continuous, golden_relative
 from tests.parity.golden import Golden, check, read
@@ -15,6 +18,7 @@ from tests.parity.training import Trained, difference, differences, make_task, t
 
 PAPER = "infinity-former"
 SORTING = "infinity-former_sorting"
+STICKY = "infinity-former_gpt2_sticky"
 UNUSED = ("qkv_net_", "proj_query")  # made by theirs, and never called
 
 
@@ -147,3 +151,101 @@ def test_dropout_of_sorting_is_where_theirs_is(point: str) -> None:
     assert dropped == wanted | {"dropout", "final_dropout"}
     mixers = [module for module in task.module.modules() if isinstance(module, DistanceAttention)]
     assert [(mixer.position_dropout, mixer.dropout) for mixer in mixers] == [(0.1, 0.0)] * 3
+
+
+# --- GPT-2 with sticky memories -------------------------------------------------------------------------------------
+
+
+class Drawn:
+    """Draws of sticky memories as a file has them, and what each was drawn from.
+
+    Attributes:
+        probabilities: ``(bins,)`` of each row for each update and layer, where one was drawn.
+    """
+
+    def __init__(self, golden: Golden) -> None:
+        self.layers = int(golden.meta["settings"]["layers"])
+        self.bins, self.calls = golden["bins"], self.layers  # the first update has no memory to draw for
+        self.probabilities: dict[tuple[int, int], Tensor] = {}
+
+    def __call__(self, mass: Tensor, counter: Tensor, samples: int, seed: Tensor) -> Tensor:
+        update, layer = divmod(self.calls, self.layers)
+        self.calls += 1
+        self.probabilities[update, layer] = mass / mass.sum(-1, keepdim=True).clamp(min=1e-300)
+        return self.bins[update, layer].clamp(min=0).sort(-1).values
+
+
+def ours_of_gpt2(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of the fork of transformers under our names."""
+    short = {name: value for name, value in theirs.items() if "long_term" not in name}
+    found = {
+        name.replace("mix.body.", "mix.body.short."): value for name, value in translate("gpt2", short).items()
+    }
+    for name, value in theirs.items():
+        if "long_term" in name and not any(part in name for part in UNUSED):
+            _, _, layer, _, _, rest = name.split(".", 5)
+            found[f"stack.layers.{layer}.{long_term(rest)}"] = value
+    return found
+
+
+def overrides_of_gpt2(settings: dict[str, Any]) -> dict[str, Any]:
+    """The overrides that shrink the recipe of GPT-2 to the file's settings."""
+    net, mixer = "model.net", "model.net.blocks.mixers.0"
+    return {
+        "model.schedule.steps": settings["total"],
+        "model.optimizer.rates.long": settings["lr_ltm"],
+        "model.optimizer.optimizer.lr": settings["lr"],
+        "model.protocol.seq_len": settings["T"],
+        f"{net}.d_model": settings["d"],
+        f"{net}.n_layers": settings["layers"],
+        f"{net}.dropout": 0.0,
+        f"{net}.vocabulary.size": settings["V"],
+        f"{net}.positions.table.max_length": settings["places"],
+        f"{mixer}.block": settings["T"],
+        f"{mixer}.short_term.n_heads": settings["heads"],
+        f"{mixer}.short_term.dropout": 0.0,
+        f"{mixer}.signal.basis": settings["basis"],
+        f"{mixer}.signal.kl_weight": settings["kl"],
+        f"{mixer}.signal.forget_after": settings["forget"],
+        f"{net}.blocks.feed_forward.d_ff": 4 * settings["d"],
+        f"{net}.blocks.sublayer.dropout": 0.0,
+    }
+
+
+def block(ids: Tensor, update: int, length: int) -> StreamBatch:
+    """One block ``(B, length)`` of a text; its first token is not predicted."""
+    inputs = ids[:, update * length : (update + 1) * length]
+    targets = torch.full_like(inputs, -1)
+    targets[:, :-1] = inputs[:, 1:]
+    scored = (targets >= 0).flatten().nonzero().squeeze(1)
+    return StreamBatch(inputs, targets, scored, torch.arange(len(ids)), update == 0, 0, scored.numel())
+
+
+def tuned_as(golden: Golden, **more: Any) -> tuple[Trained, Drawn]:
+    """The recipe of GPT-2 with sticky memories, shrunk, trained on a file's text with its draws."""
+    settings, drawn = golden.meta["settings"], Drawn(golden)
+    task, arguments = make_task(
+        "infinity-former/gpt2@infinity-former-sm-wikitext103", overrides_of_gpt2(settings) | more
+    )
+    golden_adaptive.fill(task.module, ours_of_gpt2(golden.first_weights))
+    steps = [[block(golden["ids"], update, settings["T"])] for update in range(golden.updates)]
+    with patch("repro.nn.attention.continuous.memory.draw_bins", drawn):
+        return train(task, arguments, steps), drawn
+
+
+def differences_of_gpt2(trained: Trained, drawn: Drawn, golden: Golden) -> dict[str, float]:
+    """Differences of the run, and of the probabilities wherever theirs drew from some."""
+    last = ours_of_gpt2(golden.last_weights)
+    rates = golden["lr"][:, 1:]  # theirs has two groups of GPT-2, with decay and without, whose rates are the same
+    assert torch.equal(golden["lr"][:, 0], golden["lr"][:, 1])
+    found = differences(trained, replace(golden, arrays={**golden.arrays, "lr": rates}), last)
+    drew = [update for update, happened in enumerate(golden.meta["drawn"]) if happened]
+    pairs = [(drawn.probabilities[u, layer], golden["probs"][u, layer]) for u in drew for layer in range(drawn.layers)]
+    return {**found, "evaluation": max(difference(ours, theirs) for ours, theirs in pairs)}
+
+
+def test_gpt2_with_sticky_memories() -> None:
+    golden = read(STICKY)
+    found = differences_of_gpt2(*tuned_as(golden), golden)
+    print(found)
+    check(PAPER, golden, found)
