@@ -131,8 +131,10 @@ def resumed_equals_whole(workshop: Workshop, recipe: Recipe, step: int) -> None:
         assert differences(found[part], whole[part], part) == []
 
 
-def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop) -> None:
-    recipe = load_recipe(stream(workshop, "{mix: 0.05}"), "cpu")
+@pytest.mark.parametrize("optimizer", ["torch.optim.Adam", "repro.tasks.EpsilonHatAdam"])
+def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop, optimizer: str) -> None:
+    swap = ("model.optimizer.optimizer.class_path", optimizer)
+    recipe = load_recipe(stream(workshop, "{mix: 0.05}"), "cpu", [swap])
     run(recipe, 1, "x")
     resumed_equals_whole(workshop, recipe, 4)
 
