@@ -80,8 +80,8 @@ class Normal:
         convolutions: whether convolutions are initialised, too; False keeps what torch drew for them.
 
     Source: Dai et al. 2019, code. The vectors u and v of its scores have two dimensions, one for the heads. The bias of
-    Shaw's encoding has two as well; it starts at zero. That code has no convolutions; the sorting code of Martins et al. 2022, which
-    initialises as it does, leaves those of its memories alone.
+    Shaw's encoding has two as well; it starts at zero. That code has no convolutions; the sorting code of Martins et
+    al. 2022, which initialises as it does, leaves those of its memories alone.
     """
 
     def __init__(self, std: float = 0.02, projection_std: float = 0.01, convolutions: bool = True) -> None:

@@ -19,6 +19,7 @@ from tests.parity.training import Trained, difference, differences, make_task, t
 PAPER = "infinity-former"
 SORTING = "infinity-former_sorting"
 STICKY = "infinity-former_gpt2_sticky"
+HEAD = "proj_output.weight"
 UNUSED = ("qkv_net_", "proj_query")  # made by theirs, and never called
 
 
@@ -45,9 +46,6 @@ def ours_of_sorting(theirs: dict[str, Tensor], settings: dict[str, Any]) -> dict
             _, layer, _, _, rest = name.split(".", 4)
             found[f"stack.layers.{layer}.{long_term(rest)}"] = value
     return found
-
-
-HEAD = "proj_output.weight"
 
 
 def overrides_of_sorting(settings: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +100,7 @@ def logits(trained: Trained, golden: Golden) -> Tensor:
 
 
 def differences_of_sorting(trained: Trained, golden: Golden) -> dict[str, float]:
+    """Differences of the run, and of the scores of an evaluation."""
     last = ours_of_sorting(golden.last_weights, golden.meta["settings"])
     score = difference(logits(trained, golden), golden["eval_logits"])
     return {**differences(trained, golden, last), "evaluation": score}
@@ -170,7 +169,7 @@ class Drawn:
 
     def __call__(self, mass: Tensor, counter: Tensor, samples: int, seed: Tensor) -> Tensor:
         update, layer = divmod(self.calls, self.layers)
-        self.calls += 1
+        self.calls += 1  # an update of a memory that is empty is asked for, too, and draws nothing
         self.probabilities[update, layer] = mass / mass.sum(-1, keepdim=True).clamp(min=1e-300)
         return self.bins[update, layer].clamp(min=0).sort(-1).values
 
@@ -179,7 +178,8 @@ def ours_of_gpt2(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights of the fork of transformers under our names."""
     short = {name: value for name, value in theirs.items() if "long_term" not in name}
     found = {
-        name.replace("mix.body.", "mix.body.short."): value for name, value in translate("gpt2", short).items()
+        name.replace("mix.body.", "mix.body.short."): value
+        for name, value in translate("gpt2", short).items()
     }
     for name, value in theirs.items():
         if "long_term" in name and not any(part in name for part in UNUSED):
@@ -236,16 +236,35 @@ def tuned_as(golden: Golden, **more: Any) -> tuple[Trained, Drawn]:
 def differences_of_gpt2(trained: Trained, drawn: Drawn, golden: Golden) -> dict[str, float]:
     """Differences of the run, and of the probabilities wherever theirs drew from some."""
     last = ours_of_gpt2(golden.last_weights)
-    rates = golden["lr"][:, 1:]  # theirs has two groups of GPT-2, with decay and without, whose rates are the same
+    rates = golden["lr"][
+        :, 1:
+    ]  # theirs has two groups of GPT-2, with decay and without, whose rates are the same
     assert torch.equal(golden["lr"][:, 0], golden["lr"][:, 1])
     found = differences(trained, replace(golden, arrays={**golden.arrays, "lr": rates}), last)
     drew = [update for update, happened in enumerate(golden.meta["drawn"]) if happened]
-    pairs = [(drawn.probabilities[u, layer], golden["probs"][u, layer]) for u in drew for layer in range(drawn.layers)]
-    return {**found, "evaluation": max(difference(ours, theirs) for ours, theirs in pairs)}
+    places = [(update, layer) for update in drew for layer in range(drawn.layers)]
+    off = [difference(drawn.probabilities[place], golden["probs"][place]) for place in places]
+    return {**found, "evaluation": max(off)}
 
 
 def test_gpt2_with_sticky_memories() -> None:
     golden = read(STICKY)
-    found = differences_of_gpt2(*tuned_as(golden), golden)
-    print(found)
-    check(PAPER, golden, found)
+    check(PAPER, golden, differences_of_gpt2(*tuned_as(golden), golden))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"model.optimizer.optimizer.class_path": "torch.optim.Adam"},
+        {"model.optimizer.optimizer.eps": 1e-5},
+        {"model.optimizer.wait_for_gradient": False},
+        {"model.schedule.steps": 13},
+        {"model.net.blocks.mixers.0.signal.forget_after": 30},
+        {"model.net.blocks.mixers.0.signal.kl_mean": None},
+    ],
+    ids=["torch's Adam", "epsilon", "empty block counts", "schedule", "memory forgets later", "divergence"],
+)
+def test_a_mistake_in_gpt2_shows(mistake: dict[str, Any]) -> None:
+    golden = read(STICKY)
+    found = differences_of_gpt2(*tuned_as(golden, **mistake), golden)
+    assert found["weights"] > 1e-5, found

@@ -139,8 +139,8 @@ def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop, optimizer: str)
     resumed_equals_whole(workshop, recipe, 4)
 
 
-def waiting(wait: bool, updates: int, begin: int, state: dict[str, Any] | None = None) -> list[float]:
-    """A weight ``long.w`` after each update; its gradients are zeros, as distributed training has them, before ``begin``."""
+def waiting(wait: bool, updates: int, begin: int) -> list[float]:
+    """A weight ``long.w`` after each update; before ``begin`` its gradients are the zeros of distributed training."""
     given = parameters("w", "long.w")
     maker = RatesByName(partial(torch.optim.AdamW, lr=0.5, weight_decay=0.1), {"long": 0.25}, wait)
     optimizer, found = maker(maker.groups(given)), []
@@ -167,8 +167,12 @@ def test_a_parameter_may_wait_for_its_first_gradient() -> None:
 
 @pytest.mark.parametrize("step", [1, 4], ids=["before the first block", "behind it"])
 def test_memories_that_wait_do_so_in_a_resumed_run_too(workshop: Workshop, step: int) -> None:
-    recipe = load_recipe(stream(workshop, "{long: 0.05}, wait_for_gradient: true", recipe=STICKY_RECIPE), "cpu")
+    recipe = load_recipe(
+        stream(workshop, "{long: 0.05}, wait_for_gradient: true", recipe=STICKY_RECIPE), "cpu"
+    )
     run(recipe, 1, "x")
     counts = [moved(read(path)) for path in checkpoints(recipe.run_dir(1) / "checkpoints")]
-    assert counts == [[1], [2], [1, 3], [2, 4], [3, 5], [4, 6]], "a block of 4 enters a memory behind 4 + 4 tokens"
+    assert counts == [[1], [2], [1, 3], [2, 4], [3, 5], [4, 6]], (
+        "a block of 4 enters a memory behind 4 + 4 tokens"
+    )
     resumed_equals_whole(workshop, recipe, step)

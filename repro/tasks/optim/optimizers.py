@@ -109,7 +109,6 @@ class RatesByName:
         rates = {part: {"lr": rate} for part, rate in self.rates.items()}
         return [{"params": chosen, **rates.get(part, {})} for part, chosen in parts.items()]
 
-
     def before_step(self, optimizer: Optimizer) -> None:
         """Takes the gradients of zeros away from parameters that wait, once those of all ranks are added up.
 

@@ -114,7 +114,9 @@ def test_a_cosine_that_moves_seldom_is_that_of_the_sorting_code() -> None:
 def test_a_cosine_that_moves_seldom_stands_at_the_peak_behind_its_growth() -> None:
     found = rates(WarmupCosine(optimizer(), steps=20, warmup_steps=3, every=5), 20)
     cosine = [0.5 * (1 + math.cos(math.pi * (n - 3) / 17)) for n in (5, 10, 15, 20)]
-    assert found == pytest.approx([0, 1 / 3, 2 / 3, 1] + [value for value in cosine[:3] for _ in range(5)] + cosine[3:])
+    assert found == pytest.approx(
+        [0, 1 / 3, 2 / 3, 1] + [value for value in cosine[:3] for _ in range(5)] + cosine[3:]
+    )
 
 
 @pytest.mark.parametrize(
