@@ -77,18 +77,24 @@ class Normal:
     Args:
         std: standard deviation.
         projection_std: of the projections of an adaptive vocabulary.
+        convolutions: whether convolutions are initialised, too; False keeps what torch drew for them.
 
     Source: Dai et al. 2019, code. The vectors u and v of its scores have two dimensions, one for the heads. The bias of
-    Shaw's encoding has two as well; it starts at zero.
+    Shaw's encoding has two as well; it starts at zero. That code has no convolutions; the sorting code of Martins et
+    al. 2022, which initialises as it does, leaves those of its memories alone.
     """
 
-    def __init__(self, std: float = 0.02, projection_std: float = 0.01) -> None:
+    def __init__(self, std: float = 0.02, projection_std: float = 0.01, convolutions: bool = True) -> None:
         self.std = std
         self.projection_std = projection_std
+        self.convolutions = convolutions
 
     def __call__(self, model: nn.Module) -> None:
         """Initialises in place."""
+        kept = set() if self.convolutions else set(_of_convolutions(model))
         for parameter in model.parameters():
+            if parameter in kept:
+                continue
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=self.std)
             else:
@@ -102,6 +108,11 @@ class Normal:
                 nn.init.zeros_(module.place_bias)
             if isinstance(module, WeightedShortcut):
                 module.reset()
+
+
+def _of_convolutions(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model's convolutions."""
+    return [p for module in model.modules() if isinstance(module, nn.Conv1d) for p in module.parameters()]
 
 
 def _neutral(model: nn.Module) -> None:

@@ -147,6 +147,11 @@ class Task(LightningModule, Generic[Net]):
         schedule = self.schedule_maker(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Lets parameters wait whose rates say so."""
+        if isinstance(self.optimizer_maker, RatesByName):
+            self.optimizer_maker.before_step(optimizer)
+
     def on_validation_end(self) -> None:
         """Passes the latest validation score to a schedule that depends on it."""
         schedule, training = self.lr_schedulers(), self.trainer.state.fn == "fit"

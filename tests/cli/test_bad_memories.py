@@ -5,7 +5,7 @@ import pytest
 from tests.workshop import STICKY_RECIPE, Workshop, call
 
 PAPER, SORTING = "infinity-former", "infinity-former/sort"
-SORTING_RECIPE = STICKY_RECIPE[: STICKY_RECIPE.index("data:")].replace("size: 5", "size: 6").replace(
+SORTING_RECIPE = STICKY_RECIPE[: STICKY_RECIPE.index("data:")].replace("size: 5", "size: 7").replace(
     "bins: 7, ", ""
 ).replace("LanguageModel", "SequenceModel").replace(
     """

@@ -36,7 +36,7 @@ model:
         d_model: 8
         n_layers: 2
         positions: repro.nn.NoPositions
-        vocabulary: {class_path: repro.nn.Vocabulary, init_args: {size: 5}}
+        vocabulary: {class_path: repro.nn.Vocabulary, init_args: {size: 6}}
         blocks:
           mixers:
             - class_path: repro.nn.ContinuousMemory

@@ -31,6 +31,16 @@ def test_dropout_stands_between_activation_and_second_projection() -> None:
     assert torch.allclose(seen[0][kept], 2 * plain[kept])
 
 
+def test_outputs_may_be_dropped_too() -> None:
+    torch.manual_seed(0)
+    layer = FeedForward(400, 6, output_dropout=0.5)
+    x = torch.randn(1, 1, 400)
+    plain, y = layer.eval()(x, None, LAYOUT).y, layer.train()(x, None, LAYOUT).y
+    kept = y != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    assert torch.allclose(y[kept], 2 * plain[kept])
+
+
 def test_it_hands_the_state_through() -> None:
     state = {"a": torch.ones(1)}
     assert FeedForward(4, 6)(torch.zeros(1, 1, 4), state, LAYOUT).state is state

@@ -118,3 +118,12 @@ def test_the_bias_of_shaws_encoding_starts_at_zero() -> None:
     assert not mixer.place_bias.any()
     assert mixer.place.all()
     assert mixer.content_bias.all()
+
+
+@pytest.mark.parametrize("convolutions", [True, False])
+def test_convolutions_may_keep_what_torch_drew(convolutions: bool) -> None:
+    model = nn.ModuleList([nn.Conv1d(D, D, 3), FeedForward(D, D)])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    Normal(convolutions=convolutions)(model)
+    same = {name for name, value in model.state_dict().items() if torch.equal(value, before[name])}
+    assert same == (set() if convolutions else {"0.weight", "0.bias"})

@@ -11,10 +11,10 @@ from repro.checkpoints import checkpoints, manifest_path, read, step_of
 from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.run import run
-from repro.recipe import load_recipe
+from repro.recipe import Recipe, load_recipe
 from repro.tasks import LinearDecay, RatesByName
 from tests.experiment.runner import differences
-from tests.workshop import STREAM, STREAM_RECIPE, Workshop
+from tests.workshop import STICKY_RECIPE, STREAM, STREAM_RECIPE, Workshop
 
 ADAM = "{class_path: torch.optim.Adam, init_args: {lr: 0.01}}"
 RATES = "{class_path: repro.tasks.RatesByName, init_args: {rates: RATES, optimizer: " + ADAM + "}}"
@@ -67,9 +67,11 @@ def test_rates_out_of_range_are_refused(rates: dict[str, float | None], said: st
         RatesByName(torch.optim.Adam, rates)
 
 
-def stream(workshop: Workshop, rates: str, name: str = "rates", steps: int = 6) -> str:
+def stream(
+    workshop: Workshop, rates: str, name: str = "rates", steps: int = 6, recipe: str = STREAM_RECIPE
+) -> str:
     """A recipe of a small language model whose optimiser has rates of its own."""
-    text = STREAM_RECIPE.replace(f"optimizer: {ADAM}", f"optimizer: {RATES.replace('RATES', rates)}")
+    text = recipe.replace(f"optimizer: {ADAM}", f"optimizer: {RATES.replace('RATES', rates)}")
     text = (
         text.replace("average_last: 2", "average_last: 1, keep: 9")
         .replace("max_steps: 2", f"max_steps: {steps}")
@@ -107,21 +109,70 @@ def test_rates_that_fit_no_network_are_one_line(workshop: Workshop, rates: str, 
     assert "\n" not in str(caught.value)
 
 
+def moved(checkpoint: dict[str, Any]) -> list[int]:
+    """The numbers of steps that parameters took."""
+    return sorted({int(state["step"]) for state in checkpoint["optimizer_states"][0]["state"].values()})
+
+
+def resumed_equals_whole(workshop: Workshop, recipe: Recipe, step: int) -> None:
+    """A run of 6 updates is resumed behind one of them and must end as it did."""
+    folder = recipe.run_dir(1)
+    paths = {step_of(path): path for path in checkpoints(folder / "checkpoints")}
+    whole = read(paths[6])
+    kept = {paths[step], manifest_path(paths[step])}
+    written = [*folder.rglob("*"), *(workshop.results / "runs").rglob("*")]
+    for path in [path for path in written if path.is_file() and path not in kept]:
+        path.unlink()
+    again = run(recipe, 1, "x")
+    found = read(paths[6])
+    assert again.steps == 6
+    assert len(whole["optimizer_states"][0]["param_groups"]) == 2
+    for part in ("state_dict", "optimizer_states", "lr_schedulers", "carried"):
+        assert differences(found[part], whole[part], part) == []
+
+
 @pytest.mark.parametrize("optimizer", ["torch.optim.Adam", "repro.tasks.EpsilonHatAdam"])
 def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop, optimizer: str) -> None:
     swap = ("model.optimizer.optimizer.class_path", optimizer)
     recipe = load_recipe(stream(workshop, "{mix: 0.05}"), "cpu", [swap])
     run(recipe, 1, "x")
-    folder = recipe.run_dir(1)
-    *_, fourth, _, last = checkpoints(folder / "checkpoints")
-    whole = read(last)
-    kept = {fourth, manifest_path(fourth)}
-    written = [*folder.rglob("*"), *(workshop.results / "runs").rglob("*")]
-    for path in [path for path in written if path.is_file() and path not in kept]:
-        path.unlink()
-    again = run(recipe, 1, "x")
-    found = read(last)
-    assert (step_of(fourth), again.steps) == (4, 6)
-    assert len(whole["optimizer_states"][0]["param_groups"]) == 2
-    for part in ("state_dict", "optimizer_states", "lr_schedulers", "carried"):
-        assert differences(found[part], whole[part], part) == []
+    resumed_equals_whole(workshop, recipe, 4)
+
+
+def waiting(wait: bool, updates: int, begin: int) -> list[float]:
+    """A weight ``long.w`` after each update; before ``begin`` its gradients are the zeros of distributed training."""
+    given = parameters("w", "long.w")
+    maker = RatesByName(partial(torch.optim.AdamW, lr=0.5, weight_decay=0.1), {"long": 0.25}, wait)
+    optimizer, found = maker(maker.groups(given)), []
+    for update in range(updates):
+        given["w"].grad = torch.ones(1)
+        given["long.w"].grad = torch.full((1,), 0.3 if update % 2 == begin % 2 and update >= begin else 0.0)
+        maker.before_step(optimizer)
+        optimizer.step()
+        found.append(float(given["long.w"].detach()))
+        if update == 1:  # as a run that is resumed: from what checkpoints hold
+            again = maker(maker.groups(given))
+            again.load_state_dict(optimizer.state_dict())
+            optimizer = again
+    return found
+
+
+def test_a_parameter_may_wait_for_its_first_gradient() -> None:
+    late, soon = waiting(True, 7, begin=3), waiting(True, 4, begin=0)
+    assert late[:3] == [1.0] * 3, "no step, no decay"
+    assert late[3:] == soon, "then as if training had begun there; later zeros are gradients"
+    assert waiting(False, 7, begin=3)[2] != 1.0
+    assert waiting(False, 4, begin=0) == soon
+
+
+@pytest.mark.parametrize("step", [1, 4], ids=["before the first block", "behind it"])
+def test_memories_that_wait_do_so_in_a_resumed_run_too(workshop: Workshop, step: int) -> None:
+    recipe = load_recipe(
+        stream(workshop, "{long: 0.05}, wait_for_gradient: true", recipe=STICKY_RECIPE), "cpu"
+    )
+    run(recipe, 1, "x")
+    counts = [moved(read(path)) for path in checkpoints(recipe.run_dir(1) / "checkpoints")]
+    assert counts == [[1], [2], [1, 3], [2, 4], [3, 5], [4, 6]], (
+        "a block of 4 enters a memory behind 4 + 4 tokens"
+    )
+    resumed_equals_whole(workshop, recipe, step)

@@ -36,7 +36,7 @@ def short(mem_len: int) -> Any:
     return partial(InfusedAttention, n_heads=2, mem_len=mem_len)
 
 
-def network(mixer: Any, symbols: int = SYMBOLS + 1, seed: int = 0) -> DecoderLM:
+def network(mixer: Any, symbols: int = SYMBOLS + 2, seed: int = 0) -> DecoderLM:
     torch.manual_seed(seed)
     blocks = Blocks([mixer], partial(FeedForward, d_ff=12), partial(PostNorm, dropout=0.0))
     return DecoderLM(8, 2, partial(Vocabulary, size=symbols), blocks, NoPositions, dropout=0.0).double()

@@ -100,13 +100,13 @@ class SortingData(GeneratedData):
         num_workers: processes that build batches ahead.
 
     Attributes:
-        vocab_size: ids there are, the separator among them.
+        vocab_size: ids there are: the symbols, the separator, and one that never occurs.
 
     Raises:
         UserError: a number below 1, or fewer than two symbols.
 
     Source: Martins et al. 2022, the sorting task, and the authors' code.
-    Deviation: no id stands for padding, which their code puts where no target is; here that is -1.
+    Deviation: their code puts the last id where no target is; here that is -1. The id is kept, as their models have it.
     """
 
     store_name = "sorting"
@@ -130,7 +130,7 @@ class SortingData(GeneratedData):
             raise UserError(f"symbols must be at least 2, not {symbols}: there is nothing to sort")
         self.table = Sorting("train", length, symbols, fixed)
         self.settings = {name: value for name, value in asdict(self.table).items() if name != "split"}
-        self.vocab_size = self.input_size = self.n_classes = symbols + 1
+        self.vocab_size = self.input_size = self.n_classes = symbols + 2
         self.seq_len = length + symbols
         self.n_targets = symbols
 

@@ -38,6 +38,7 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
         chunk: int | None = None,
+        output_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if chunk is not None and chunk < 1:
@@ -47,6 +48,7 @@ class FeedForward(nn.Module):
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
         self.outer = nn.Linear(d_ff, d_model, bias=bias)
+        self.output_dropout = nn.Dropout(output_dropout)
 
     def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         return None
@@ -67,4 +69,5 @@ class FeedForward(nn.Module):
         return MixerOutput(torch.cat([once(x[:, piece]) for piece in pieces], 1), state)
 
     def _piece(self, x: Tensor) -> Tensor:
-        return self.outer(applied(self.dropout, self.activation(self.inner(x))))
+        y = self.outer(applied(self.dropout, self.activation(self.inner(x))))
+        return applied(self.output_dropout, y)

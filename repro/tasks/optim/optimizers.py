@@ -86,13 +86,20 @@ class RatesByName:
         rates: learning rates by a dotted part of a parameter's name: ``long`` chooses
             ``net.stack.layers.0.mix.body.long.key.weight``. The first part that fits a name counts. None is no rate of
             its own, for a point of a recipe whose network does not have a part.
+        wait_for_gradient: a parameter with a rate of its own takes no step before its first gradient that is not zero:
+            no decay, and a bias correction that counts from there. So are parameters treated that a network leaves out
+            of its first updates where such parameters have no gradient; here they have zeros, because distributed
+            training needs a gradient of everything. The optimiser must keep a state of each parameter that it stepped.
 
     Raises:
         ValueError: no rates, or one that is not above 0.
     """
 
     def __init__(
-        self, optimizer: Callable[[Iterable[nn.Parameter]], Optimizer], rates: dict[str, float | None]
+        self,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        rates: dict[str, float | None],
+        wait_for_gradient: bool = False,
     ) -> None:
         self.rates = {part: rate for part, rate in rates.items() if rate is not None}
         if not self.rates:
@@ -101,6 +108,7 @@ class RatesByName:
             if not rate > 0:
                 raise ValueError(f"rates.{part} must be above 0, not {rate}")
         self.optimizer = optimizer
+        self.wait_for_gradient = wait_for_gradient
 
     def __call__(self, parameters: Iterable[Any]) -> Optimizer:
         """The optimiser of parameters, or of :meth:`groups` of them."""
@@ -123,6 +131,17 @@ class RatesByName:
                 )
         rates = {part: {"lr": rate} for part, rate in self.rates.items()}
         return [{"params": chosen, **rates.get(part, {})} for part, chosen in parts.items()]
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Takes the gradients of zeros away from parameters that wait, once those of all ranks are added up.
+
+        Args:
+            optimizer: made by this maker from :meth:`groups`.
+        """
+        waiting = optimizer.param_groups[1:] if self.wait_for_gradient else []
+        for parameter in (p for group in waiting for p in group["params"]):
+            if parameter.grad is not None and not optimizer.state.get(parameter) and not parameter.grad.any():
+                parameter.grad = None
 
 
 def _example(named: Mapping[str, nn.Parameter]) -> str:

@@ -71,12 +71,14 @@ class WarmupCosine(LambdaLR):
             starts it behind the growth.
         cycle: updates of a cosine, behind which the rate is at the peak again, for as long as training goes on; None
             takes one for all updates.
+        every: the rate moves along the cosine only at updates ``every``, ``2 every``, ..., counted from 1, and takes
+            there the cosine's value of that number; None moves it behind each update.
 
     Raises:
         ValueError: a value out of range.
 
-    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, ``cycle`` as in trax,
-    otherwise as fairseq's.
+    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, ``cycle`` as in trax, ``every``
+    as the sorting code of Martins et al. 2022, otherwise as fairseq's.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class WarmupCosine(LambdaLR):
         last: float = 0.0,
         from_start: bool = False,
         cycle: int | None = None,
+        every: int | None = None,
     ) -> None:
         if not 0 <= warmup_steps < steps:
             raise ValueError(f"warmup_steps must be at least 0 and below steps {steps}, not {warmup_steps}")
@@ -95,12 +98,15 @@ class WarmupCosine(LambdaLR):
             raise ValueError(f"first and last are shares of the peak in [0, 1], not {first} and {last}")
         if cycle is not None and cycle < 1:
             raise ValueError(f"cycle must be at least 1, not {cycle}")
+        if every is not None and every < 1:
+            raise ValueError(f"every must be at least 1, not {every}")
         begin = 0 if from_start else warmup_steps
 
         def share(done: int) -> float:
             if done < warmup_steps:
                 return first + (1.0 - first) * done / warmup_steps
-            passed = (done - begin) / (cycle or steps - begin)
+            at = done if every is None else max(begin, (done + 1) // every * every)
+            passed = (at - begin) / (cycle or steps - begin)
             angle = math.pi * (passed % 1.0 if cycle else min(1.0, passed))
             return last + (1.0 - last) * 0.5 * (1.0 + math.cos(angle))
 

@@ -77,7 +77,7 @@ def test_training_is_fixed_as_published_or_fresh() -> None:
 
 def test_the_published_data() -> None:
     module = SortingData(8)
-    assert (module.vocab_size, module.input_size, module.n_classes) == (21, 21, 21)
+    assert (module.vocab_size, module.input_size, module.n_classes) == (22, 22, 22)
     assert (module.seq_len, module.n_targets, module.steps_per_epoch) == (4_020, 20, 1_000)
     assert {split: counts["examples"] for split, counts in module.counts.items()} == {
         "train": 8_000,

@@ -1,6 +1,7 @@
 """Learning-rate schedules."""
 
 import math
+import warnings
 from typing import Any
 
 import pytest
@@ -90,10 +91,39 @@ def test_a_cosine_in_cycles_starts_again_at_the_peak() -> None:
     assert [n for n in range(20) if found[n] == 2.0] == [3, 8, 13, 18]
 
 
+def test_a_cosine_that_moves_seldom_is_that_of_the_sorting_code() -> None:
+    """deep-spin/infinite-former, sorting/train.py, lines 618 to 640: batches are counted from 1, and in those that
+    ``every`` divides the scheduler is set to the batch's number behind each segment; the last segment has the gradient.
+    """
+    steps, every, segments = 20, 6, 3
+    theirs = optimizer(2.0)
+    scheduler, found = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, steps), []
+    for batch in range(1, steps + 1):
+        for segment in range(segments):
+            if segment == segments - 1:
+                found.append(theirs.param_groups[0]["lr"])
+            theirs.step()
+            if batch % every == 0:
+                with warnings.catch_warnings():  # a number is deprecated
+                    warnings.simplefilter("ignore")
+                    scheduler.step(batch)
+    assert rates(WarmupCosine(optimizer(2.0), steps, every=every), steps) == pytest.approx(found, rel=1e-12)
+    assert found[4] == 2.0 > found[5], "moved in the sixth batch"
+
+
+def test_a_cosine_that_moves_seldom_stands_at_the_peak_behind_its_growth() -> None:
+    found = rates(WarmupCosine(optimizer(), steps=20, warmup_steps=3, every=5), 20)
+    cosine = [0.5 * (1 + math.cos(math.pi * (n - 3) / 17)) for n in (5, 10, 15, 20)]
+    assert found == pytest.approx(
+        [0, 1 / 3, 2 / 3, 1] + [value for value in cosine[:3] for _ in range(5)] + cosine[3:]
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [({"warmup_steps": 10}, "below steps 10, not 10"), ({"warmup_steps": -1}, "not -1"), ({"first": 2.0}, "shares of"),
-     ({"last": -0.1}, "shares of"), ({"cycle": 0}, "at least 1, not 0")],
+     ({"last": -0.1}, "shares of"), ({"cycle": 0}, "at least 1, not 0"),
+     ({"every": 0}, "every must be at least 1, not 0")],
 )  # fmt: skip
 def test_a_cosine_that_cannot_be(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
