@@ -71,12 +71,14 @@ class WarmupCosine(LambdaLR):
             starts it behind the growth.
         cycle: updates of a cosine, behind which the rate is at the peak again, for as long as training goes on; None
             takes one for all updates.
+        peak_first: the first update has the whole peak rate, whatever the growth says: where a rate is set behind each
+            update and none before the first.
 
     Raises:
         ValueError: a value out of range.
 
-    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, ``cycle`` as in trax,
-    otherwise as fairseq's.
+    Source: Loshchilov and Hutter 2017; ``from_start`` and ``peak_first`` as Transformer-XL's PyTorch code
+    (train.py:459-468), ``cycle`` as in trax, otherwise as fairseq's.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class WarmupCosine(LambdaLR):
         last: float = 0.0,
         from_start: bool = False,
         cycle: int | None = None,
+        peak_first: bool = False,
     ) -> None:
         if not 0 <= warmup_steps < steps:
             raise ValueError(f"warmup_steps must be at least 0 and below steps {steps}, not {warmup_steps}")
@@ -98,6 +101,8 @@ class WarmupCosine(LambdaLR):
         begin = 0 if from_start else warmup_steps
 
         def share(done: int) -> float:
+            if peak_first and done == 0:
+                return 1.0
             if done < warmup_steps:
                 return first + (1.0 - first) * done / warmup_steps
             passed = (done - begin) / (cycle or steps - begin)
