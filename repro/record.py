@@ -23,6 +23,13 @@ MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
 LEDGER = "LEDGER.tsv"  # below results/runs; see repro/report/results/record_ledger.py
 
+# The variable by which each library of a CPU run is given its vector instructions.
+INSTRUCTIONS = {
+    "torch": "ATEN_CPU_CAPABILITY",
+    "onednn": "ONEDNN_MAX_CPU_ISA",
+    "mkl": "MKL_ENABLE_INSTRUCTIONS",
+}
+
 
 @dataclass
 class Measurement:
@@ -61,7 +68,7 @@ class RunRecord:
     commit: str | None
     dirty: bool | None
     versions: dict[str, str]
-    hardware: dict[str, Any]  # {"device": "...", "count": 1, "nodes": 1, "threads": 2}
+    hardware: dict[str, Any]  # {"device": "...", "count": 1, "nodes": 1, "threads": 2, "instructions": {...}}
     precision: str
     data: dict[str, Any]  # name, manifest_sha256, counts
     parameters: int

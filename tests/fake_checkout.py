@@ -38,6 +38,7 @@ if start and f"{start}/{scale}/s{seed}" not in begun:
 commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
 record = json.loads(Path("template.json").read_text())
 seen = ("REPRO_DATA", "REPRO_CONFIGS", "REPRO_RUNS", "REPRO_RESULTS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+        "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS",
         "WANDB_MODE", "CUDA_VISIBLE_DEVICES")
 record["data"] |= {"begun": begun, "words": rest[2:], "seen": {name: os.environ.get(name) for name in seen}}
 record |= {"experiment": experiment, "scale": scale, "seed": seed, "finished": "2026-11-22T10:00:00Z"}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from repro.errors import Interrupted, ReproError, UserError
+from repro.record import INSTRUCTIONS
 from repro.verify import (
     BIT_EQUAL,
     DIFFERS,
@@ -73,12 +74,15 @@ def test_the_run_sees_our_data_and_the_threads_of_the_record_and_nothing_else_of
     monkeypatch.setenv("MKL_NUM_THREADS", "9")
     record = make_record(checkout.commits[0])
     record.hardware["threads"] = 3
+    record.hardware["instructions"] = {"torch": "AVX2", "onednn": "AVX2", "mkl": "default"}
+    monkeypatch.setenv("MKL_ENABLE_INSTRUCTIONS", "AVX512")
     made = replay(record, checkout.root, loud=False).record
     assert made is not None
     seen = made.data["seen"]
     assert (seen["REPRO_DATA"], seen["OMP_NUM_THREADS"]) == (str(temporary / "here"), "3")
     assert (seen["WANDB_MODE"], seen["CUDA_VISIBLE_DEVICES"]) == ("disabled", "")
     assert (seen["REPRO_CONFIGS"], seen["MKL_NUM_THREADS"]) == (None, None)
+    assert [seen[name] for name in INSTRUCTIONS.values()] == ["avx2", "AVX2", None]
     assert {Path(seen[name]).parent.parent for name in ("REPRO_RUNS", "REPRO_RESULTS")} == {temporary}
 
 

@@ -17,6 +17,12 @@ def register(verbs: Verbs) -> None:
     add_run(translate)
     translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
     translate.add_argument(
+        "--n-best",
+        type=int,
+        metavar="N",
+        help="print the N best of each line, each behind its score and a tab",
+    )
+    translate.add_argument(
         "--batch", type=int, default=32, metavar="N", help="lines translated at once (default 32)"
     )
     translate.add_argument(
@@ -63,7 +69,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def translate_lines(args: argparse.Namespace) -> int:
-    from repro.experiment.trained import draw_attention, load_trained, translate_batch
+    from repro.experiment.trained import best_translations, draw_attention, load_trained
 
     if args.beam is not None and args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
@@ -73,11 +79,11 @@ def translate_lines(args: argparse.Namespace) -> int:
     trained.require_encoder("translate")
     picture: Path | None = args.attention
     for lines in batches(args.batch):
-        translations = translate_batch(trained, lines, args.beam)
-        for text in translations:
-            print(text, flush=True)
+        translations = best_translations(trained, lines, args.beam, 1 if args.n_best is None else args.n_best)
+        for score, text in translations:
+            print(text if args.n_best is None else f"{score:.4f}\t{text}", flush=True)
         if picture is not None:
-            write_atomic(picture, draw_attention(trained, lines[0], translations[0]))
+            write_atomic(picture, draw_attention(trained, lines[0], translations[0][1]))
             picture = None
     return 0
 

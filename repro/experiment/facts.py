@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from repro.record import INSTRUCTIONS
 from repro.source import release
 
 PACKAGES = (
@@ -35,10 +36,18 @@ def versions() -> dict[str, str]:
 
 
 def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
-    """The model name of the device that was used, which a GPU in the machine need not be, and how many took part."""
+    """The model name of the device that was used, which a GPU in the machine need not be, and how many took part.
+
+    Results on a CPU depend on the vector instructions of the libraries: torch names those that it uses, the others use
+    the best of the machine (``default``) unless a variable of the environment limits them.
+    """
     if device.type == "cuda":
         return {"device": torch.cuda.get_device_name(), "count": devices, "nodes": nodes}
-    return {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
+    instructions = {"torch": torch.backends.cpu.get_cpu_capability()}
+    for library, variable in INSTRUCTIONS.items():
+        instructions.setdefault(library, os.environ.get(variable, "default"))
+    found = {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
+    return found | {"instructions": instructions}
 
 
 def _cpu_name() -> str:

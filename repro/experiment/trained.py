@@ -157,13 +157,27 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
 
 
 def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
-    """Translations of source lines by beam search, as the recipe searches in its test."""
+    """The best translation of each source line by beam search, as the recipe searches in its test."""
+    return [text for _, text in best_translations(trained, lines, beam)]
+
+
+def best_translations(
+    trained: Trained, lines: list[str], beam: int | None = None, n_best: int = 1
+) -> list[tuple[float, str]]:
+    """As :func:`translate_batch`, the N best of each line behind each other: scores and texts.
+
+    Raises:
+        UserError: N is not 1 to the beam.
+    """
     search: Search = trained.task.search if isinstance(trained.task, Translation) else Search(4, 0.6, 50)
     if beam is not None:
         search = search._replace(beam=beam)
+    if not 1 <= n_best <= search.beam:
+        raise UserError(f"--n-best must be 1 to the beam, which is {search.beam}, not {n_best}; give --beam")
     source, lengths = trained.sources(lines)
-    ids = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search)
-    return [one_line(trained.tokenizer.decode(row)) for row in ids]
+    found = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search._replace(n_best=n_best))
+    texts = [one_line(trained.tokenizer.decode(row)) for row in found.ids]
+    return list(zip(found.scores, texts, strict=True))
 
 
 def draw_attention(trained: Trained, line: str, translation: str) -> bytes:

@@ -54,7 +54,7 @@ class Decodable(Protocol):
 
 
 class Decoded(NamedTuple):
-    """One sequence for each row.
+    """One sequence for each row; of an n-best search N consecutive ones, so that B is N times as large.
 
     Attributes:
         ids: ``(B, L)``, the end symbol included where it was reached; zeros behind ``lengths``.
@@ -133,13 +133,17 @@ def store(results: Rows, rows: Tensor, values: Rows) -> None:
         result.index_copy_(0, rows, values[name])
 
 
-def decoded(results: Rows) -> Decoded:
+def decoded(results: Rows, n_best: int = 1) -> Decoded:
     """The finished result.
 
+    Args:
+        results: by the names of :class:`Decoded`.
+        n_best: consecutive sequences that belong together, best first.
+
     Raises:
-        FloatingPointError: a score is not a number: the model's outputs are broken.
+        FloatingPointError: a best score is not a number: the model's outputs are broken.
     """
-    broken = ~results["scores"].isfinite()
+    broken = ~results["scores"][::n_best].isfinite()
     if broken.any():
         raise FloatingPointError(
             f"the model gives no finite log-probabilities in row {int(broken.int().argmax())}"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from repro.models.decodable import Decodable, Decoded, Search, evaluating
 from repro.models.sampling import greedy, sample
-from repro.models.search import beam_search
+from repro.models.search import LengthForm, beam_search
 from repro.nn.mixer import MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -21,6 +21,7 @@ __all__ = [
     "Decoded",
     "Hypotheses",
     "LanguageModel",
+    "LengthForm",
     "Search",
     "Translator",
     "beam_search",
@@ -79,11 +80,12 @@ class _Bound:
 
 
 class Hypotheses(NamedTuple):
-    """The best hypothesis for each input.
+    """The best hypothesis for each input; of an n-best search N consecutive ones, best first.
 
     Attributes:
         ids: new token ids, special symbols left out.
-        scores: log-probability in nats over the length penalty, where the search has one.
+        scores: log-probability in nats over the length penalty, where the search has one; -inf where fewer than
+            N hypotheses were found.
     """
 
     ids: list[list[int]]
@@ -100,8 +102,12 @@ def translate(
     beam: int = 4,
     alpha: float = 0.6,
     max_extra: int = 50,
+    max_ratio: float = 1.0,
+    length_form: LengthForm = "vaswani",
+    min_length: int = 0,
+    n_best: int = 1,
 ) -> Hypotheses:
-    """Translates by beam search.
+    """Translates by beam search; padding is never chosen.
 
     Args:
         model: in any mode; dropout is off meanwhile.
@@ -112,26 +118,32 @@ def translate(
         pad: fills up rows; like ``bos`` and ``eos`` left out of the result.
         beam: hypotheses that live at a time, at least 1.
         alpha: strength of the length penalty, at least 0.
-        max_extra: a target has at most as many tokens as its source and these, the end symbol counted; but
-            one token in any case.
+        max_extra: a target has at most ``max_ratio`` times the tokens of its source and these, rounded down,
+            the end symbols counted; but one token in any case.
+        max_ratio: at least 0.
+        length_form, min_length, n_best: as for :func:`beam_search`.
 
     Raises:
         ValueError: a source is empty, or an argument is out of range.
         FloatingPointError: the model's outputs are not numbers.
 
-    Source: Vaswani et al. 2017, section 6.1.
+    Source: Vaswani et al. 2017, section 6.1; ``max_len_a`` of fairseq is ``max_ratio`` here, and ``max_len_b``,
+        which does not count the end symbol, is ``max_extra - 1``.
+    Deviation: fairseq multiplies the length of the longest source of the batch; here each has its own limit.
     """
+    if not 0 <= max_ratio < float("inf"):
+        raise ValueError(f"max_ratio must be at least 0 and finite, not {max_ratio}")
     if not source.shape[0]:
         return Hypotheses([], [])
-    sizes = source.new_full((source.shape[0],), source.shape[1]) if lengths is None else lengths
-    shortest, longest = (int(edge) for edge in torch.stack([sizes.amin(), sizes.amax()]).tolist())
-    if shortest < 1:
-        raise ValueError(f"source {int(sizes.argmin())} has length {shortest}; leave empty sources out")
+    sizes = [source.shape[1]] * source.shape[0] if lengths is None else lengths.tolist()
+    if min(sizes) < 1:
+        raise ValueError(f"source {sizes.index(min(sizes))} has length {min(sizes)}; leave empty sources out")
+    limits = [max(int(size * max_ratio + max_extra), 1) for size in sizes]
     with evaluating(model):
-        state = model.start(source, lengths, capacity=max(longest + max_extra, 1))
-        first = source.new_full((source.shape[0],), bos)
-        max_new = (sizes + max_extra).clamp(min=1)
-        return _texts(beam_search(model, state, first, max_new, eos, beam, alpha), {bos, eos, pad})
+        state = model.start(source, lengths, capacity=max(limits))
+        first, max_new = source.new_full((source.shape[0],), bos), source.new_tensor(limits)
+        options = (beam, alpha, length_form, min_length, (pad,), n_best)
+        return _texts(beam_search(model, state, first, max_new, eos, *options), {bos, eos, pad})
 
 
 def continue_prompt(

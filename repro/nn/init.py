@@ -4,7 +4,7 @@ import math
 
 from torch import nn
 
-from repro.nn.attention.full import CrossAttention
+from repro.nn.attention.full import CrossAttention, FullAttention
 from repro.nn.attention.relative.shaw import ShawAttention
 from repro.nn.layers.sublayer import WeightedShortcut
 from repro.nn.vocabularies.adaptive import Projection
@@ -36,6 +36,21 @@ def glorot_fused(model: nn.Module) -> None:
             fan = module.q.in_features + module.q.out_features + module.kv.out_features
             for part in (module.q, module.kv):
                 nn.init.uniform_(part.weight, -math.sqrt(6.0 / fan), math.sqrt(6.0 / fan))
+
+
+def glorot_separate(model: nn.Module) -> None:
+    """:func:`glorot_fused`, whose q, k, v have biases ``U(-1/sqrt(D), 1/sqrt(D))``.
+
+    Source: fairseq 0.9, ``MultiheadAttention.reset_parameters``: the three are linear layers of torch there, and it
+    leaves their biases as torch draws them.
+    """
+    glorot_fused(model)
+    for module in model.modules():
+        if isinstance(module, FullAttention | CrossAttention):
+            for part in (module.qkv,) if isinstance(module, FullAttention) else (module.q, module.kv):
+                if part.bias is not None:
+                    bound = 1.0 / math.sqrt(part.in_features)
+                    nn.init.uniform_(part.bias, -bound, bound)
 
 
 def normal_002(model: nn.Module, std: float = 0.02) -> None:

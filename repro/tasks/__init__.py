@@ -8,7 +8,7 @@ from repro.tasks.costs.slowdown import Slowdown
 from repro.tasks.dialogue import DialogueModel
 from repro.tasks.language.protocols import Protocol
 from repro.tasks.language_model import LanguageModel
-from repro.tasks.optim.optimizers import ClippedRAdam, RatesByName
+from repro.tasks.optim.optimizers import ClippedRAdam, EpsilonHatAdam, RatesByName, WaitingRAdam
 from repro.tasks.optim.schedules import Constant, InverseSquareRoot, LinearDecay, Noam, Plateau, WarmupCosine
 from repro.tasks.parsing import Parsing
 from repro.tasks.picture_model import PictureModel, Timing
@@ -22,6 +22,7 @@ __all__ = [
     "ClippedRAdam",
     "Constant",
     "DialogueModel",
+    "EpsilonHatAdam",
     "InverseSquareRoot",
     "LanguageModel",
     "LayerCosts",
@@ -40,5 +41,6 @@ __all__ = [
     "Timing",
     "Transcription",
     "Translation",
+    "WaitingRAdam",
     "WarmupCosine",
 ]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
-from repro.models.generate import Translator, translate
+from repro.models.generate import Hypotheses, LengthForm, Translator, translate
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.divergence import diverged, failed
@@ -33,13 +33,27 @@ class Search(NamedTuple):
 
     Attributes:
         beam: hypotheses kept; 1 is greedy.
-        length_penalty: α of the length penalty ``((5 + length) / 6)^α``.
-        max_extra: longest output less the length of its source, in tokens.
+        length_penalty: α of the length penalty.
+        max_extra: an output has at most ``max_ratio`` times the tokens of its source and these, end symbols counted.
+        length_form: ``vaswani``: ``((5 + length) / 6)^α``; ``power``, fairseq's: ``length^α``.
+        min_length: tokens that must come before the end symbol.
+        max_ratio: see max_extra.
+        n_best: hypotheses of each source that are returned, 1 to beam.
     """
 
     beam: int
     length_penalty: float
     max_extra: int
+    length_form: LengthForm = "vaswani"
+    min_length: int = 0
+    max_ratio: float = 1.0
+    n_best: int = 1
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What a record says: a setting with a default only where it differs, as older records lack it."""
+        usual = self._field_defaults
+        return {name: value for name, value in self._asdict().items() if value != usual.get(name)}
 
 
 class PairData(Data, Protocol):
@@ -67,11 +81,11 @@ class Translation(EvaluatedTask[PairNetwork]):
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
         label_smoothing: ε in [0, 1); reported likelihoods are without it.
+        smoothing_over_all: every token has ``ε / V`` of it, the target included; else each other one ``ε / (V - 1)``.
         divergence: the smoothed loss is a Kullback-Leibler divergence in which padding has no share of ε
             (:class:`~repro.nn.PaddedScores`); else a cross-entropy over all tokens.
         beam: hypotheses kept in the test; validation during training is greedy.
-        length_penalty: α.
-        max_extra: longest output less the length of its source, in tokens.
+        length_penalty, max_extra, length_form, min_length, max_ratio: of the search; see :class:`Search`.
 
     Source: Vaswani et al. 2017, sections 5.4 and 6.1.
     """
@@ -89,13 +103,20 @@ class Translation(EvaluatedTask[PairNetwork]):
         length_penalty: float = 0.6,
         max_extra: int = 50,
         divergence: bool = False,
+        smoothing_over_all: bool = False,
+        length_form: LengthForm = "vaswani",
+        min_length: int = 0,
+        max_ratio: float = 1.0,
     ) -> None:
         super().__init__(net, optimizer, schedule)
         if not 0.0 <= label_smoothing < 1.0:
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
+        if divergence and smoothing_over_all:
+            raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
         self.label_smoothing = label_smoothing
+        self.smoothing_over_all = smoothing_over_all
         self.divergence = divergence
-        self.search = Search(beam, length_penalty, max_extra)
+        self.search = Search(beam, length_penalty, max_extra, length_form, min_length, max_ratio)
         self.scores: dict[Evaluation, SentenceScores] = {}  # of the last evaluations
         self._predicted: dict[int, str] = {}
 
@@ -129,7 +150,8 @@ class Translation(EvaluatedTask[PairNetwork]):
             scores = vocabulary.score(hidden, batch.target_out)
         steps = torch.arange(batch.target_out.shape[1], device=hidden.device)
         valid = steps < batch.target_lengths[:, None]
-        smooth = scores.smoothed(self.label_smoothing, vocabulary.size)
+        others = 1.0 - 1.0 / vocabulary.size if self.smoothing_over_all else 1.0
+        smooth = scores.smoothed(self.label_smoothing * others, vocabulary.size)
         return scores.nll * valid, smooth * valid
 
     # --- evaluation ---------------------------------------------------------------------------------------------
@@ -147,7 +169,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         data, split = self.data, self.data.split(evaluation.kind)
         search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
         nll, smooth = self._losses(batch)
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search)
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search).ids
         references = data.references(split)
         (scores,) = metrics.values()
         scores.update(
@@ -168,7 +190,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         if len(batch.indices) == 0:
             return {}
         tokenizer = self.data.tokenizer
-        ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, self.search)
+        ids = decode_batch(self.net, batch.source, batch.source_lengths, tokenizer, self.search).ids
         translations = {i: tokenizer.decode(row) for i, row in zip(batch.indices.tolist(), ids, strict=True)}
         self._predicted.update(translations)
         return translations
@@ -196,7 +218,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """How hypotheses were searched, or how a likelihood is measured."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
-        return {**self.search._asdict(), **self.signature(metric, scored.evaluation)}
+        return {**self.search.stated, **self.signature(metric, scored.evaluation)}
 
     def signature(self, metric: str, evaluation: Evaluation) -> dict[str, str]:
         """How a BLEU was counted."""
@@ -223,7 +245,8 @@ class Translation(EvaluatedTask[PairNetwork]):
         """How a likelihood is measured."""
         smoothing = self.label_smoothing if metric == "loss" else 0.0
         protocol = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
-        return protocol | ({"divergence": True} if self.divergence and metric == "loss" else {})
+        ways = {"divergence": self.divergence, "smoothing_over_all": self.smoothing_over_all}
+        return protocol | {way: True for way, taken in ways.items() if taken and metric == "loss"}
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first sentences of the test with their translations: column names and rows."""
@@ -245,9 +268,10 @@ class Translation(EvaluatedTask[PairNetwork]):
 
 def decode_batch(
     net: Translator, source: Tensor, lengths: Tensor, tokenizer: Tokenizer, search: Search
-) -> list[list[int]]:
-    """Best hypothesis of each source ``(B, S)``, as token ids without the end symbol."""
+) -> Hypotheses:
+    """The ``n_best`` best hypotheses of each source ``(B, S)``, without the end symbol."""
     return translate(
         net, source, lengths, bos=tokenizer.bos_id, eos=tokenizer.eos_id, pad=tokenizer.pad_id,
-        beam=search.beam, alpha=search.length_penalty, max_extra=search.max_extra,
-    ).ids  # fmt: skip
+        beam=search.beam, alpha=search.length_penalty, max_extra=search.max_extra, max_ratio=search.max_ratio,
+        length_form=search.length_form, min_length=search.min_length, n_best=search.n_best,
+    )  # fmt: skip

@@ -1,5 +1,6 @@
-"""Ending training early, where a validation metric has been good enough often enough."""
+"""Ending training early, by a validation metric: it is good enough, or no longer improves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -13,22 +14,39 @@ from repro.training.loops import validated
 class StopRule:
     """The recipe's ``stop`` section; ``trainer.max_steps`` bounds a training that never meets it.
 
+    Training ends where the metric is good enough (``at_least``), or where it no longer improves (``patience``).
+
     Args:
-        metric: a validation metric where more is better, like ``val/accuracy``.
+        metric: a validation metric; more is better with ``at_least``, less with ``patience``.
         at_least: the value that is good enough.
         validations: how many validations in a row must reach it.
+        patience: validations in a row without a new smallest value.
 
     Raises:
-        ValueError: fewer than one validation.
+        ValueError: not exactly one of ``at_least`` and ``patience``, or a number of validations below 1.
+
+    Source of ``patience``: fairseq, ``should_stop_early``.
     """
 
     metric: str
-    at_least: float
+    at_least: float | None = None
     validations: int = 1
+    patience: int | None = None
 
     def __post_init__(self) -> None:
-        if self.validations < 1:
-            raise ValueError(f"stop.validations must be at least 1, not {self.validations}")
+        if (self.at_least is None) == (self.patience is None):
+            raise ValueError("stop needs one of at_least and patience")
+        for name, value in (("validations", self.validations), ("patience", self.patience)):
+            if value is not None and value < 1:
+                raise ValueError(f"stop.{name} must be at least 1, not {value}")
+
+    def met(self, values: Sequence[float]) -> bool:
+        """Whether training ends after these validations, oldest first."""
+        if self.patience is not None:
+            best = min(range(len(values)), key=values.__getitem__, default=0)  # the first of equal values
+            return len(values) - 1 - best >= self.patience
+        least, latest = self.at_least, values[-self.validations :]
+        return least is not None and len(latest) == self.validations and min(latest) >= least
 
 
 class EarlyStop(Callback):
@@ -53,10 +71,7 @@ class EarlyStop(Callback):
         """Whether the latest validations meet the rule."""
         if self.rule is None:
             return False
-        latest = self.curves.curves.get(self.rule.metric, [])[-self.rule.validations :]
-        return len(latest) == self.rule.validations and all(
-            value >= self.rule.at_least for _, value in latest
-        )
+        return self.rule.met([value for _, value in self.curves.curves.get(self.rule.metric, [])])
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.rule is None or trainer.state.fn != "fit":

@@ -17,7 +17,7 @@ from typing import Any
 
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Interrupted, ReproError, UserError
 from repro.paths import data_dir
-from repro.record import RunRecord, read_records
+from repro.record import INSTRUCTIONS, RunRecord, read_records
 from repro.source import git
 
 LAST_LINES = 10
@@ -204,6 +204,10 @@ def environment(record: RunRecord, tree: Path) -> dict[str, str]:
     }
     if "threads" in record.hardware:
         env["OMP_NUM_THREADS"] = str(record.hardware["threads"])
+    for library, value in record.hardware.get("instructions", {}).items():
+        env.pop(INSTRUCTIONS[library], None)
+        if value != "default":
+            env[INSTRUCTIONS[library]] = value.lower() if library == "torch" else value
     count = int(record.hardware.get("count", 1)) if record.on_gpu else 0
     visible = env.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
     env["CUDA_VISIBLE_DEVICES"] = ",".join(visible.split(",")[:count])

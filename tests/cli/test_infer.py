@@ -9,6 +9,7 @@ from repro.checkpoints import read
 from repro.experiment import checkpoint
 from repro.experiment.build import build_task
 from repro.experiment.trained import load_trained, translate_batch
+from repro.models.generate import Hypotheses
 from repro.recipe import load_recipe
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
@@ -40,7 +41,7 @@ def test_the_beam_is_the_recipes_unless_given(trained: TrainedRun, monkeypatch: 
     seen: list[int] = []
     real = module.decode_batch
 
-    def spy(*arguments: object) -> list[list[int]]:
+    def spy(*arguments: object) -> Hypotheses:
         seen.append(arguments[-1].beam)  # type: ignore[attr-defined]
         return real(*arguments)  # type: ignore[arg-type]
 
@@ -48,6 +49,21 @@ def test_the_beam_is_the_recipes_unless_given(trained: TrainedRun, monkeypatch: 
     assert call("translate", TINY, stdin=b"one\n").code == 0
     assert call("translate", TINY, "--beam", "3", stdin=b"one\n").code == 0
     assert seen == [1, 3]
+
+
+def test_the_n_best_stand_behind_their_scores(trained: TrainedRun) -> None:
+    words = ("translate", TINY, "--beam", "3")
+    best = call(*words, stdin=LINES.encode()).out.splitlines()
+    lines = call(*words, "--n-best", "3", "--batch", "3", stdin=LINES.encode()).out.splitlines()
+    rows = [line.split("\t") for line in lines]
+    assert [text for _, text in rows[::3]] == best
+    scores = [float(score) for score, _ in rows]
+    for at in range(0, 12, 3):
+        assert scores[at : at + 3] == sorted(scores[at : at + 3], reverse=True)
+        assert len({text for _, text in rows[at : at + 3]}) > 1
+    assert call(*words, "--n-best", "1", stdin=LINES.encode()).out.splitlines() == lines[::3]
+    for n in ("4", "0"):
+        call(*words, "--n-best", n, stdin=b"one\n").refused("--n-best", n, "3", "--beam")
 
 
 def test_translations_are_those_of_the_test(trained: TrainedRun) -> None:

@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 # Settings of a model that decide no more than sizes, probabilities, updates and what follows the training.
 _NUMBERS = re.compile(
     r".*init_args\.(optimizer|schedule|timings|sampled|generation)\b.*"
-    r"|.*\.(unit|label_smoothing|beam|length_penalty|max_extra|train_limit|drawn|rows|lr|std|eps)"
+    r"|.*\.(unit|label_smoothing|beam|length_penalty|max_extra|max_ratio|min_length|length_form|train_limit|drawn|rows|lr|std|eps)"
     r"|.*\.(tokens|repeats|longest|shortest|memory|fitted_from|draws)"
     r"|.*\.(\w*dropout|d_model|d_head|d_value|d_ff|n_heads|\w+_layers|size|shape|widths|n_classes|n_read)"
 )

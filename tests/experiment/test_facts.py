@@ -27,5 +27,13 @@ def test_a_cpu_run_on_a_machine_with_a_gpu_names_the_cpu(monkeypatch: pytest.Mon
     assert (cpu["device"] != "NVIDIA A100", cpu["threads"]) == (True, torch.get_num_threads())
 
 
+def test_a_cpu_run_names_the_instructions_of_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MKL_ENABLE_INSTRUCTIONS", raising=False)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert facts.hardware(1, 1, CPU)["instructions"] == {
+        "torch": torch.backends.cpu.get_cpu_capability(), "onednn": "AVX2", "mkl": "default",
+    }  # fmt: skip
+
+
 def test_peak_is_in_bytes() -> None:
     assert 50e6 < facts.peak_bytes() < 1e12

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from repro.models.generate import (
     Hypotheses,
+    LengthForm,
     Search,
     beam_search,
     continue_prompt,
@@ -17,7 +18,7 @@ from repro.models.generate import (
 )
 from repro.nn import State
 from repro.nn.settings import AS_BUILT, CallSettings
-from tests.models.tiny import beam_by_hand, greedy_by_hand, language_model, translator
+from tests.models.tiny import PENALTIES, beams_by_hand, greedy_by_hand, language_model, translator
 
 PAD, BOS, EOS, SIZE = 0, 1, 2, 12
 LENGTHS = [7, 3, 5, 1, 6, 4]
@@ -30,16 +31,23 @@ def batch() -> tuple[Tensor, Tensor]:
     return source.masked_fill(torch.arange(7) >= lengths[:, None], PAD), lengths
 
 
-def test_translate_is_the_papers_search_without_special_symbols() -> None:
+@pytest.mark.parametrize(("form", "least", "n"), [("vaswani", 0, 1), ("power", 2, 3)])
+def test_translate_is_the_papers_search_without_special_symbols(form: LengthForm, least: int, n: int) -> None:
     model = translator(SIZE, seed=5)
     source, lengths = batch()
-    found = translate(model, source, lengths, BOS, EOS, PAD, beam=3, alpha=0.6, max_extra=4)
+    found = translate(
+        model, source, lengths, BOS, EOS, PAD, beam=3, alpha=0.6, max_extra=4, length_form=form, min_length=least,
+        n_best=n,
+    )  # fmt: skip
+    assert len(found.ids) == len(found.scores) == n * len(LENGTHS)
     raw = []
-    for row, n in enumerate(LENGTHS):
-        score, new = beam_by_hand(model, source[row, :n].tolist(), BOS, n + 4, EOS, 3, 0.6)
-        raw.append(new)
-        assert found.ids[row] == [token for token in new if token not in {PAD, BOS, EOS}]
-        assert found.scores[row] == pytest.approx(score, abs=1e-10)
+    for row, size in enumerate(LENGTHS):
+        words = source[row, :size].tolist()
+        plain = beams_by_hand(model, words, BOS, size + 4, EOS, 3, PENALTIES[form], 0.6, least, [PAD])
+        for at, (score, new) in enumerate(plain[:n], n * row):
+            raw.append(new)
+            assert found.ids[at] == [token for token in new if token not in {BOS, EOS}]
+            assert found.scores[at] == pytest.approx(score, abs=1e-10)
     assert any(new[-1] == EOS for new in raw)
     assert any(new[-1] != EOS for new in raw)
     assert model.training  # dropout was off meanwhile and is on again
@@ -73,6 +81,29 @@ def test_the_longest_length_is_the_sources_and_max_extra() -> None:
         assert [len(new) for new in found] == [n + extra for n in LENGTHS]
     found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5).ids
     assert [len(new) for new in found] == [2, 1, 1, 1, 1, 1]
+
+
+def test_the_longest_length_is_a_multiple_of_the_sources_and_max_extra() -> None:
+    model = _favouring(5)
+    source, lengths = batch()  # of 7, 3, 5, 1, 6, 4 tokens
+    for ratio, extra, wanted in [
+        (1.2, 1, [9, 4, 7, 2, 8, 5]),
+        (0.0, 3, [3] * 6),
+        (0.5, 0, [3, 1, 2, 1, 3, 2]),
+    ]:
+        found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra, max_ratio=ratio).ids
+        assert [len(new) for new in found] == wanted
+    with pytest.raises(ValueError, match=r"max_ratio.*-0.5"):
+        translate(model, source, lengths, BOS, EOS, PAD, max_ratio=-0.5)
+
+
+def test_padding_is_never_chosen() -> None:
+    model = _favouring(PAD)
+    model.vocabulary.head.proj.weight.data[5] = 0.199  # nearly as likely
+    source, lengths = batch()
+    for beam in (1, 3):
+        found = translate(model, source, lengths, BOS, EOS, PAD, beam=beam, max_extra=0)
+        assert found.ids == [[5] * n for n in LENGTHS]
 
 
 def test_nothing_to_translate_and_empty_sources() -> None:

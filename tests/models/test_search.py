@@ -1,14 +1,24 @@
 """Beam search against exhaustive search, and against a plain one over lists that never stops early."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from repro.models.decodable import Decoded, step
 from repro.models.sampling import greedy
-from repro.models.search import beam_search
+from repro.models.search import LengthForm, beam_search, length_penalty
 from repro.nn import MixerOutput, State
-from tests.models.tiny import beam_by_hand, every_sequence, language_model, log_probs_of, translator
+from tests.models.tiny import (
+    PENALTIES,
+    beam_by_hand,
+    beams_by_hand,
+    every_sequence,
+    language_model,
+    log_probs_of,
+    translator,
+)
 
 BOS, EOS, SIZE = 1, 2, 12
 LENGTHS = [7, 3, 5, 1, 6, 4, 7, 2]
@@ -20,7 +30,7 @@ def sources(vocab_size: int = SIZE) -> tuple[Tensor, Tensor]:
     return torch.randint(vocab_size, (len(LENGTHS), 7), generator=generator), lengths
 
 
-def search(model: nn.Module, rows: slice = slice(None), extra: int = 5, **options: float) -> Decoded:
+def search(model: nn.Module, rows: slice = slice(None), extra: int = 5, **options: Any) -> Decoded:
     source, lengths = (t[rows] for t in sources())
     source = source[:, : int(lengths.max())]
     with torch.inference_mode():
@@ -63,6 +73,82 @@ def test_equals_a_plain_search_that_never_stops_early(beam: int, alpha: float) -
     ended = [new[-1] == EOS for new in tokens(found)]
     assert any(ended)
     assert not all(ended)
+
+
+FORMS = pytest.mark.parametrize("form", ["vaswani", "power"])
+
+
+@FORMS
+def test_penalties(form: LengthForm) -> None:
+    lengths = torch.arange(1, 8, dtype=torch.float64)
+    for alpha in (0.0, 0.6, 1.0, 2.5):
+        wanted = [PENALTIES[form](length, alpha) for length in range(1, 8)]
+        assert length_penalty(lengths, alpha, form).tolist() == pytest.approx(wanted, abs=1e-12)
+
+
+@FORMS
+@pytest.mark.parametrize(("least", "forbidden", "n"), [(0, (), 7), (2, (), 5), (1, (3,), 11), (9, (0,), 16)])
+def test_the_n_best_of_a_large_beam_are_the_best_of_everything(
+    form: LengthForm, least: int, forbidden: tuple[int, ...], n: int
+) -> None:
+    model, longest, source, alpha = translator(4, seed=3), 4, [3, 0, 1], 1.3
+    with torch.inference_mode():
+        state = model.eval().start(torch.tensor([source]), None, capacity=longest)
+    found = beam_search(
+        model, state, torch.tensor([BOS]), longest, EOS, 3**longest, alpha, form, least, forbidden, n
+    )
+    allowed = [
+        (total / PENALTIES[form](len(new), alpha), new)
+        for total, new in every_sequence(model, source, [BOS], longest, EOS)
+        if not set(new) & set(forbidden) and (new[-1] != EOS or len(new) > least)
+    ]
+    allowed = sorted(allowed, reverse=True)[:n]
+    assert tokens(found) == [new for _, new in allowed]
+    assert found.scores.tolist() == pytest.approx([score for score, _ in allowed], abs=1e-10)
+
+
+@FORMS
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize(
+    ("beam", "n", "least", "forbidden"), [(3, 3, 0, ()), (5, 4, 2, (0,)), (4, 2, 6, (9, 3))]
+)
+def test_the_n_best_equal_a_plain_search_that_never_stops_early(
+    form: LengthForm, alpha: float, beam: int, n: int, least: int, forbidden: tuple[int, ...]
+) -> None:
+    model = translator(SIZE, seed=5).eval()
+    options = {"length_form": form, "min_length": least, "forbidden": forbidden}
+    found = search(model, beam=beam, alpha=alpha, n_best=n, **options)
+    best = search(model, beam=beam, alpha=alpha, **options)
+    news = tokens(found)
+    assert tokens(best) == news[::n]
+    torch.testing.assert_close(best.scores, found.scores[::n], rtol=0, atol=1e-12)
+    source, lengths = sources()
+    for row, size in enumerate(lengths.tolist()):
+        words = source[row, :size].tolist()
+        plain = beams_by_hand(
+            model, words, BOS, size + 5, EOS, beam, PENALTIES[form], alpha, least, forbidden
+        )[:n]
+        here = slice(n * row, n * row + n)
+        assert news[here] == [new for _, new in plain]
+        assert found.scores[here].tolist() == pytest.approx([score for score, _ in plain], abs=1e-10)
+        penalties = [PENALTIES[form](len(new), alpha) for new in news[here]]
+        assert (found.log_probs / found.scores)[here].tolist() == pytest.approx(penalties, abs=1e-10)
+    # This means little unless hypotheses end at different times, and without the limits other ones are best.
+    assert len({len(new) for new in news if new[-1] == EOS}) >= 2
+    assert not least or tokens(search(model, beam=beam, alpha=alpha, n_best=n, length_form=form)) != news
+
+
+def test_ranks_that_nothing_fills_are_empty() -> None:
+    table = torch.tensor([[0.2, 0.3, 0.5], [0.45, 0.45, 0.1], [0.3, 0.3, 0.4]])
+    model = Table(table)
+    options = {"beam": 6, "n_best": 6, "forbidden": [1], "alpha": 0.0}
+    found = beam_search(model, model.start(2), torch.tensor([0, 1]), torch.tensor([3, 2]), EOS, **options)
+    # After 0: the end, 0 and the end, 0 0 and the end, 0 0 0. After 1: 0 and the end, 0 0, the end.
+    assert tokens(found)[:4] == [[2], [0, 2], [0, 0, 2], [0, 0, 0]]
+    assert tokens(found)[4:] == [[], [], [0, 2], [2], [0, 0], [], [], []]
+    assert found.scores.isneginf().tolist() == [not new for new in tokens(found)]
+    wanted = torch.tensor([0.5, 0.2 * 0.5, 0.2 * 0.2 * 0.5, 0.2**3]).log()
+    torch.testing.assert_close(found.scores[:4], wanted)
 
 
 def test_a_beam_of_one_is_greedy() -> None:
@@ -119,6 +205,16 @@ def test_stops_as_soon_as_nothing_better_can_come() -> None:
         model.calls = 0
         found = beam_search(model, model.start(1), torch.tensor([0]), 100, EOS, beam=2, alpha=alpha)
         assert (tokens(found), model.calls) == ([[EOS]], calls)
+
+
+def test_the_nth_best_decides_when_to_stop() -> None:
+    model = Table(torch.tensor([[0.2, 0.3, 0.5], [0.45, 0.45, 0.1], [0.3, 0.3, 0.4]]))
+    for n, calls, ended in [(1, 1, [[EOS]]), (2, 3, [[EOS], [1, 0, EOS]])]:
+        # Likeliest are the end at once, 0.5; then 1 0 and 1 1, 0.135 each; 1 0 and the end, 0.0675. All that lives
+        # behind these has 0.0608 at most.
+        model.calls = 0
+        found = beam_search(model, model.start(1), torch.tensor([0]), 100, EOS, beam=2, alpha=0.0, n_best=n)
+        assert (tokens(found), model.calls) == (ended, calls)
 
 
 def test_a_longer_better_hypothesis_is_not_cut_off_by_an_early_end() -> None:
@@ -186,11 +282,15 @@ def test_a_step_equals_the_full_forward_pass() -> None:
         ({"beam": -2}, "beam must be at least 1, not -2"),
         ({"alpha": -0.1}, "alpha must be at least 0 and finite, not -0.1"),
         ({"alpha": float("nan")}, "alpha must be at least 0 and finite, not nan"),
+        ({"min_length": -1}, "min_length must be at least 0, not -1"),
+        ({"n_best": 0}, "n_best must be 1 to beam, which is 4, not 0"),
+        ({"n_best": 3, "beam": 2}, "n_best must be 1 to beam, which is 2, not 3"),
+        ({"length_form": "gnmt"}, "length_form must be one of vaswani, power, not 'gnmt'"),
         ({"extra": -7}, "max_new must be at least 1, not -6"),
     ],
 )
-def test_bad_arguments(options: dict[str, float], message: str) -> None:
-    extra = int(options.pop("extra", 5))
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    extra = options.pop("extra", 5)
     model = translator(SIZE)
     source, lengths = sources()
     with pytest.raises(ValueError, match=message):
@@ -203,6 +303,9 @@ def test_outputs_that_are_not_numbers_are_an_error() -> None:
     model = Table(torch.full((3, 3), torch.nan))
     with pytest.raises(FloatingPointError, match=r"log-probabilities.*0"):
         beam_search(model, model.start(1), torch.tensor([0]), 4, EOS)
+    model = Table(torch.full((3, 3), 1 / 3))
+    with pytest.raises(FloatingPointError, match=r"log-probabilities.*0"):
+        beam_search(model, model.start(1), torch.tensor([0]), 4, EOS, forbidden=[0, 1, 2])
 
 
 class Table(nn.Module):

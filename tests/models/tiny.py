@@ -1,12 +1,14 @@
 """Tiny float64 models with random weights for tests of decoding, and slow, obvious searches to compare."""
 
 import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from repro.models import DecoderLM, EncoderDecoder
+from repro.models.search import LengthForm
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, PostNorm, Vocabulary
 from repro.nn.init import glorot
 
@@ -88,7 +90,33 @@ def greedy_by_hand(
 def beam_by_hand(
     model: EncoderDecoder, source: list[int], bos: int, longest: int, eos: int, beam: int, alpha: float
 ) -> tuple[float, list[int]]:
-    """Beam search over lists, by plain passes, that never stops early: score and tokens of the best."""
+    """The best of :func:`beams_by_hand` with the usual penalty."""
+    return beams_by_hand(model, source, bos, longest, eos, beam, PENALTIES["vaswani"], alpha)[0]
+
+
+PENALTIES: dict[LengthForm, Callable[[int, float], float]] = {
+    "vaswani": lambda length, alpha: ((5 + length) / 6) ** alpha,
+    "power": lambda length, alpha: length**alpha,
+}
+
+
+def beams_by_hand(
+    model: EncoderDecoder,
+    source: list[int],
+    bos: int,
+    longest: int,
+    eos: int,
+    beam: int,
+    penalty: Callable[[int, float], float],
+    alpha: float,
+    min_length: int = 0,
+    forbidden: Sequence[int] = (),
+    enough: int | None = None,
+) -> list[tuple[float, list[int]]]:
+    """Beam search over lists, by plain passes: score and tokens of all that finished, best first.
+
+    It never stops early, but with ``enough`` as soon as so many are finished, like fairseq.
+    """
     live: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[tuple[float, list[int]]] = []
     for length in range(1, longest + 1):
@@ -97,9 +125,12 @@ def beam_by_hand(
             (total + score, [*new, token])
             for (total, new), row in zip(live, scores, strict=True)
             for token, score in enumerate(row)
+            if token not in forbidden and not (token == eos and length <= min_length)
         ]
         grown.sort(key=lambda pair: -pair[0])
-        penalty = ((5 + length) / 6) ** alpha
-        finished += [(p / penalty, new) for p, new in grown[:beam] if new[-1] == eos or length == longest]
+        over = penalty(length, alpha)
+        finished += [(p / over, new) for p, new in grown[:beam] if new[-1] == eos or length == longest]
         live = [(p, new) for p, new in grown if new[-1] != eos][:beam]
-    return max(finished, key=lambda pair: pair[0])
+        if enough is not None and len(finished) >= enough:
+            break
+    return sorted(finished[:enough], key=lambda pair: -pair[0])

@@ -15,7 +15,7 @@ from repro.nn import (
     TokenEmbedding,
     WeightedPostNorm,
 )
-from repro.nn.init import Normal, glorot, glorot_fused, normal_002
+from repro.nn.init import Normal, glorot, glorot_fused, glorot_separate, normal_002
 
 D = 256
 
@@ -54,7 +54,18 @@ def test_cross_attention_may_count_as_one_matrix_too() -> None:
     assert uniform_within(feed_forward.inner.weight, math.sqrt(6 / (4 * D)))
 
 
-@pytest.mark.parametrize("init", [glorot, glorot_fused, normal_002, Normal()])
+def test_biases_of_separate_projections_are_those_of_torch() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleList([CrossAttention(D, 4), FullAttention(D, 4), FullAttention(D, 4, bias=False)])
+    glorot_separate(model)
+    cross, full, _ = model
+    for part in (cross.q, cross.kv, full.qkv):
+        assert uniform_within(part.weight, math.sqrt(6 / (4 * D)))
+        assert 0.97 / math.sqrt(D) < float(part.bias.detach().abs().max()) <= 1 / math.sqrt(D)
+    assert torch.equal(cross.out.bias, torch.zeros_like(cross.out.bias))
+
+
+@pytest.mark.parametrize("init", [glorot, glorot_fused, glorot_separate, normal_002, Normal()])
 def test_weighted_shortcuts_begin_as_ones_or_with_what_they_are_given(init: Any) -> None:
     for omega in (None, 2.5):
         model = WeightedPostNorm(FeedForward(D, D), D, omega=omega)

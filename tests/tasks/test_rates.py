@@ -107,8 +107,10 @@ def test_rates_that_fit_no_network_are_one_line(workshop: Workshop, rates: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop) -> None:
-    recipe = load_recipe(stream(workshop, "{mix: 0.05}"), "cpu")
+@pytest.mark.parametrize("optimizer", ["torch.optim.Adam", "repro.tasks.EpsilonHatAdam"])
+def test_a_resumed_run_ends_as_the_whole_one(workshop: Workshop, optimizer: str) -> None:
+    swap = ("model.optimizer.optimizer.class_path", optimizer)
+    recipe = load_recipe(stream(workshop, "{mix: 0.05}"), "cpu", [swap])
     run(recipe, 1, "x")
     folder = recipe.run_dir(1)
     *_, fourth, _, last = checkpoints(folder / "checkpoints")

@@ -9,9 +9,11 @@ from torch.nn.functional import cross_entropy
 
 from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
+from repro.models.generate import translate
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
 from repro.tasks.metrics.sentences import Sentence, TranslationScores, one_line
+from repro.tasks.translation import decode_batch
 from tests.nn.reference import smoothed_divergence
 
 SIZE = 11
@@ -95,10 +97,59 @@ def test_padding_changes_nothing() -> None:
     assert padded == pytest.approx(narrow, rel=1e-12)
 
 
+def test_the_target_may_have_its_share_of_the_smoothing() -> None:
+    module, other, pairs = (
+        task(label_smoothing=0.2, smoothing_over_all=True),
+        task(label_smoothing=0.2),
+        batch(),
+    )
+    hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
+    logits, valid = module.net.vocabulary.logits(hidden), pairs.target_out != 0
+    wanted = cross_entropy(logits[valid], pairs.target_out[valid], label_smoothing=0.2, reduction="sum")
+    found, usual = (float(m.training_step(pairs, 0)["sums"]["loss"]) for m in (module, other))
+    assert found == pytest.approx(wanted.item(), rel=1e-12)
+    assert abs(usual - found) > 0.01
+    assert module.forced("loss") == other.forced("loss") | {"smoothing_over_all": True}
+    assert module.forced("nll") == other.forced("nll")
+    with pytest.raises(ValueError, match=r"smoothing_over_all.*divergence"):
+        task(divergence=True, smoothing_over_all=True)
+
+
 @pytest.mark.parametrize("epsilon", [-0.1, 1.0])
 def test_smoothing_out_of_range(epsilon: float) -> None:
     with pytest.raises(ValueError, match="label_smoothing"):
         task(label_smoothing=epsilon)
+
+
+def test_a_record_states_settings_of_the_search_that_are_not_the_usual() -> None:
+    search = task(beam=5, length_penalty=1.0, max_extra=7).search
+    assert search.stated == {"beam": 5, "length_penalty": 1.0, "max_extra": 7}
+    more = {"length_form": "power", "min_length": 1, "max_ratio": 0.0}
+    assert task(beam=5, length_penalty=1.0, max_extra=7, **more).search.stated == search.stated | more
+
+
+def test_hypotheses_are_searched_as_the_task_says() -> None:
+    pairs, tokenizer = batch(), SimpleNamespace(bos_id=1, eos_id=2, pad_id=0)
+    for more in ({}, {"length_form": "power", "min_length": 3, "max_ratio": 2.0}):
+        module = task(beam=3, length_penalty=0.4, max_extra=4, **more).eval()
+        found = decode_batch(
+            module.net, pairs.source, pairs.source_lengths, tokenizer, module.search._replace(n_best=2)
+        )
+        wanted = translate(
+            module.net,
+            pairs.source,
+            pairs.source_lengths,
+            1,
+            2,
+            0,
+            beam=3,
+            alpha=0.4,
+            max_extra=4,
+            n_best=2,
+            **more,
+        )
+        assert found == wanted
+        assert len(found.ids) == 4
 
 
 def test_scores_weigh_tokens_and_sentences() -> None:

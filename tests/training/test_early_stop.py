@@ -7,10 +7,9 @@ from repro.training.early_stop import EarlyStop, StopRule
 from tests.tasks.toy import train
 
 
-def last_step(validations: int, values: list[float], at_least: float = 2.0) -> int:
+def last_step(rule: StopRule, values: list[float]) -> int:
     """The last of 8 updates, each validated to one of these values."""
     curves = Curves()
-    rule = StopRule("val/loss", at_least, validations)
 
     class Values(Curves):
         def on_validation_end(self, trainer, pl_module):  # type: ignore[no-untyped-def]
@@ -32,9 +31,30 @@ def last_step(validations: int, values: list[float], at_least: float = 2.0) -> i
 def test_training_ends_where_enough_validations_in_a_row_are_good(
     validations: int, values: list[float], step: int
 ) -> None:
-    assert last_step(validations, values) == step
+    assert last_step(StopRule("val/loss", 2.0, validations), values) == step
+
+
+@pytest.mark.parametrize(
+    ("patience", "values", "step"),
+    [
+        (1, [5, 4, 4, 0, 0, 0, 0, 0], 3),  # an equal value is no improvement
+        (2, [5, 4, 6, 3, 4, 3, 0, 0], 6),
+        (3, [5, 6, 6, 4, 6, 6, 3, 9], 8),
+        (7, [1, 2, 2, 2, 2, 2, 2, 2], 8),
+    ],
+)
+def test_training_ends_where_it_no_longer_improves(patience: int, values: list[float], step: int) -> None:
+    assert last_step(StopRule("val/loss", patience=patience), values) == step
 
 
 def test_a_rule_without_a_validation_is_refused() -> None:
     with pytest.raises(ValueError, match="0"):
         StopRule("val/accuracy", 99.9, 0)
+    with pytest.raises(ValueError, match="patience"):
+        StopRule("val/loss", patience=0)
+
+
+def test_a_rule_has_one_reason_to_stop() -> None:
+    for rule in ({}, {"at_least": 1.0, "patience": 2}):
+        with pytest.raises(ValueError, match="at_least"):
+            StopRule("val/loss", **rule)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from repro.batches import PairBatch, SourceBatch
-from repro.data.core.draws import Int64s, order_of, stream
+from repro.data.core.draws import Int64s, order_of, shuffled, stream
 from repro.data.core.shares import Share
 from repro.errors import UserError
 
@@ -50,12 +50,7 @@ def token_batches(
     Raises:
         UserError: nothing fits.
     """
-    used = fitting(lengths, budget_tokens, max_length)
-    if used.size == 0:
-        raise UserError(
-            f"no training pair fits: every one is longer than max_length {max_length} or "
-            f"batch_tokens {budget_tokens}"
-        )
+    used = _used(lengths, budget_tokens, max_length)
     random = stream(seed, epoch)
     longer = lengths[used].max(axis=1)
     skew = (lengths[used, 0] - lengths[used, 1]) // _SHORTER_SIDE_BUCKET
@@ -64,6 +59,46 @@ def token_batches(
     used = used[order]  # batches are views of it: one array instead of two
     batches = [used[start:end] for start, end in pairwise(edges)]
     return [batches[i] for i in order_of(random.random_raw(len(batches)))]
+
+
+def _used(lengths: Lengths, budget_tokens: int, max_length: int | None) -> Int64s:
+    """:func:`fitting`, which must not be empty."""
+    used = fitting(lengths, budget_tokens, max_length)
+    if used.size == 0:
+        raise UserError(
+            f"no training pair fits: every one is longer than max_length {max_length} or "
+            f"batch_tokens {budget_tokens}"
+        )
+    return used
+
+
+def shuffled_batches(
+    lengths: Lengths, budget_tokens: int, seed: int, epoch: int, max_length: int | None = None
+) -> list[Int64s]:
+    """Plans the batches of one epoch as fairseq does; arguments and errors of :func:`token_batches`.
+
+    Pairs are sorted by source, then by target; the list is cut so that rows x longest side stays within the budget, in
+    multiples of eight rows. Batches are made once and have another order in every epoch.
+
+    Source: fairseq, ``LanguagePairDataset.ordered_indices``, ``batch_by_size``, ``EpochBatchIterator``.
+    """
+    used = _used(lengths, budget_tokens, max_length)
+    order = np.lexsort((stream(seed, 0).random_raw(used.size), lengths[used, 1], lengths[used, 0]))
+    used = used[order]
+    edges = _cut_in_eights(lengths[used].max(axis=1).tolist(), budget_tokens)
+    batches = [used[start:end] for start, end in pairwise(edges)]
+    return [batches[i] for i in shuffled(len(batches), seed, epoch + 1)]
+
+
+def _cut_in_eights(widths: Sequence[int], budget: int) -> list[int]:
+    """Bounds of batches of at most so many slots; a full one of eight rows or more ends at a multiple of eight."""
+    edges, widest = [0], 0
+    for end, width in enumerate(widths):
+        rows, widest = end - edges[-1], max(widest, width)
+        if rows and (rows + 1) * widest > budget:
+            edges.append(edges[-1] + (rows - rows % 8 or rows))
+            widest = max(widths[edges[-1] : end + 1])
+    return [*edges, len(widths)]
 
 
 def _cut(widths: Lengths, budget: int) -> list[int]:
@@ -94,6 +129,16 @@ def rank_rows(batch: Int64s, share: Share, micro_batch: int = 0) -> Int64s:
             f"micro-batches; raise batch_tokens, or use at most {len(batch)} of them"
         )
     return batch[share.examples(len(batch), micro_batch)]
+
+
+def rank_part(batches: Sequence[Int64s], share: Share, micro_batch: int = 0) -> Int64s:
+    """The rows of one rank and micro-batch where the global batch has been planned as several batches.
+
+    Whole batches, where these can be shared evenly; else rows, by :func:`rank_rows`.
+    """
+    if len(batches) % (share.world * share.micro_batches) == 0:
+        return np.concatenate(batches[share.examples(len(batches), micro_batch)])
+    return rank_rows(np.concatenate(batches), share, micro_batch)
 
 
 def eval_batches(lengths: Lengths, budget_tokens: int) -> list[Int64s]:

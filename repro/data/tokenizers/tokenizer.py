@@ -15,11 +15,13 @@ from repro.errors import UserError
 
 if TYPE_CHECKING:
     from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
+    from repro.data.tokenizers.merges import MergedWords
     from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 SPECIALS = 4
 GPT2_KIND = "gpt2-bpe"
+MERGED_KIND = "merged-words"
 MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
 
 
@@ -210,7 +212,7 @@ class SentencePiece(_Special):
 
 
 Subwords = ByteBpe | SentencePiece
-AnyTokenizer = Union[Subwords, "Gpt2Bpe", Words, Bytes, Chars, "WordsAndSymbols"]
+AnyTokenizer = Union[Subwords, "Gpt2Bpe", Words, Bytes, Chars, "MergedWords", "WordsAndSymbols"]
 
 
 def _read_json(content: bytes) -> AnyTokenizer:
@@ -223,6 +225,10 @@ def _read_json(content: bytes) -> AnyTokenizer:
         from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 
         return WordsAndSymbols(content)
+    if named == MERGED_KIND:
+        from repro.data.tokenizers.merges import MergedWords
+
+        return MergedWords(content)
     if named == GPT2_KIND:
         from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 

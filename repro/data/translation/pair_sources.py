@@ -7,6 +7,7 @@ is learned from the raw text; no word is unknown, and what is decoded needs no d
 """
 
 from repro.data.store.data_set import Hub
+from repro.data.translation.given_subwords import GivenSubwords
 from repro.data.translation.pairs import GeneratedNumbers, SentencePairs
 from repro.data.translation.parallel import Documents, ParallelCorpus
 from repro.data.translation.parallel_cleaning import Cleaning
@@ -140,4 +141,58 @@ _NUMBERS = GeneratedNumbers(
     parts=("en", "de"),
     vocab_size=512,
 )
-PAIRS = (_MULTI30K, _WMT14_EN_DE, _WMT14_EN_FR, _IWSLT14, _NUMBERS)
+# data/multi30k-en-de and data/multi30k-en-fr of LividWo/Revisit-MMT, commit dc368d0
+_GIVEN_SPLITS = ("train", "valid", "test.2016", "test.2017", "test.coco")
+_MULTI30K_BPE_EN_DE = GivenSubwords(
+    name="multi30k-bpe-en-de",
+    title="Multi30k, English-German, lower-cased, tokenised and cut into subwords by Wu et al. 2021",
+    licence=_MULTI30K.licence,
+    size="3 MB, 29,000 training pairs",
+    parts=("en", "de"),
+    splits=_GIVEN_SPLITS,
+    optional=("test.2017", "test.coco"),
+    aliases={"val": "valid", "test": "test.2016"},
+    prefix="en-de.",
+    merges=("en-de.codes", "code"),
+    sha256={
+        "train.en": "0ffe3e3bac16e6aa33ef0dd6a7dca81587479b0d18dff0db2a92ac3f32b00c86",
+        "train.de": "b2c74def7ec129f7ea7023a51501c77174c377ef06c6ccc2f031adcfb5cfadbd",
+        "valid.en": "193d0d18fef5d1bc9d1cddafa13a644de3c5d6a24b45ac44476dcc5e96bfac6e",
+        "valid.de": "eeb95680d6a06eafb13e3494eed9f9fa99783b892f4a3c72dd36e7ce2e000b68",
+        "test.2016.en": "13b5fe3f92f78c54446d66afcaaa0a00a33ab653a8411f16812c9c5ca3795d6d",
+        "test.2016.de": "375c20d50f4c486149a78dfcfb161a430a04ddabe2b7d150f0c7811dc455ac60",
+        "test.2017.en": "5252390a58d57bce8d6a69a973e4908e98c7b70d3fc7ccc9c3963747ae8b177d",
+        "test.2017.de": "9deefbe5705b60c3b5a790146e232b411a0da0420fd194ed6f6ad3a2674340a0",
+        "test.coco.en": "82d825317109d12260cfd637a23d2bf7c564308546f56e341047b2067c0dba8b",
+        "test.coco.de": "5cfc9d5e6511565c53c390598d7a69d14dd302c1a374a16c56959224c5a54d99",
+        "merges": "5b545f318e49f24367c7399019c9aeb5e3720b6379a08f887c2792af71c37f2a",
+    },
+)
+_MULTI30K_BPE_EN_FR = GivenSubwords(
+    name="multi30k-bpe-en-fr",
+    title="Multi30k, English-French, lower-cased, tokenised and cut into subwords by Wu et al. 2021",
+    licence=_MULTI30K.licence,
+    size="3 MB, 29,000 training pairs",
+    parts=("en", "fr"),
+    splits=_GIVEN_SPLITS,
+    optional=("test.2017", "test.coco"),
+    aliases={"val": "valid", "test": "test.2016"},
+    prefix="en-fr.",
+    merges=("en-fr.codes", "code"),
+    sha256={
+        "train.en": "a253fe5a3e61a0d356f23814db8a1acca19385057b0d4b97aff21987e3d373a2",
+        "train.fr": "6b3fdb2e9347ee2e6c817487138d4e691b4698093d4e4ddca26de20fb1454a23",
+        "valid.en": "4160f60e73cdf91b36c4c10c4be638f5989c9b8ebce01a76d7c963dfcbd03165",
+        "valid.fr": "5595032da1ce18598a2b6177b2546a33930314422e77e687a859220dd85765b3",
+        "test.2016.en": "df33d29aaada0076b9fcfc0c9b89eaab6887ff134e6e940a037ee1ce7e112e3a",
+        "test.2016.fr": "d9026dc67ef35c054c102fe61c0c5e1d5c71d2d960ae0967b3f39a8b9f86f580",
+        "test.2017.en": "272e9a95028296592fe40f099c5d2a1083a9a671a0f422b52a0d48d7220973fc",
+        "test.2017.fr": "76f1579b8b2e1313c5034a1ec8e900a7d5434b89b29ad36f02c7495c9ee3cdd6",
+        "test.coco.en": "b8ff691459e4288f3ded5cd91fa2e0e03ab88b1a8266d09157f169c3a330774d",
+        "test.coco.fr": "b85e1a69eaf4f3fdcb7f06d3adf592e26ba2518393e24860151c4539a6aab22b",
+        "merges": "10d33e184381e776cf1bfe863734673de7539164041dafd915363697d49f00e6",
+    },
+)
+PAIRS = (
+    _MULTI30K, _MULTI30K_BPE_EN_DE, _MULTI30K_BPE_EN_FR, _WMT14_EN_DE, _WMT14_EN_FR, _IWSLT14, _NUMBERS,
+)  # fmt: skip

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from repro.batches import Evaluation, PairBatch
-from repro.data.core.batches import Lengths, eval_batches, fitting, pair_batch, rank_rows, token_batches
+from repro.data.core.batches import (
+    Lengths,
+    eval_batches,
+    fitting,
+    pair_batch,
+    rank_part,
+    shuffled_batches,
+    token_batches,
+)
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
@@ -91,7 +99,8 @@ class TranslationData(TokenStoreDataModule, DataModule):
         store: ``multi30k``, or with a variant, ``multi30k/sp16000-1a2b3c4d``,
             ``numbers-en-de/bpe512-n17200``.
         vocab_size: size of the shared vocabulary, specials included.
-        batch_tokens: slots of the global batch on its longer side, padding counted.
+        batch_tokens: slots of the global batch on its longer side, padding counted. A list states the equal batches
+            that make a global batch, of different lengths each, as on so many devices of fairseq.
         max_length: longer pairs (tokens on either side, eos counted) are left out in training, and refused as
             input to translate; evaluation uses every pair.
         source_language: part to translate from.
@@ -110,7 +119,7 @@ class TranslationData(TokenStoreDataModule, DataModule):
         self,
         store: str,
         vocab_size: int,
-        batch_tokens: int,
+        batch_tokens: int | list[int],
         max_length: int = 256,
         source_language: str = "en",
         target_language: str = "de",
@@ -125,7 +134,11 @@ class TranslationData(TokenStoreDataModule, DataModule):
         self.store_name, _, variant = store.partition("/")
         self.variant = variant or Variant(vocab_size).name
         self.vocab_size = vocab_size
-        self.batch_tokens = batch_tokens
+        self.batches = batch_tokens if isinstance(batch_tokens, list) else [batch_tokens]
+        if len(set(self.batches)) != 1:
+            raise ValueError(f"batch_tokens {batch_tokens}: the batches of an update must be equally large")
+        self.batch_tokens = sum(self.batches)
+        self.planner = shuffled_batches if isinstance(batch_tokens, list) else token_batches
         self.max_length = max_length
         self.source_language = source_language
         self.target_language = target_language
@@ -171,17 +184,16 @@ class TranslationData(TokenStoreDataModule, DataModule):
         return counts
 
     def _fitting(self) -> Int64s:
-        return fitting(self.table(self.train_split).lengths, self.batch_tokens, self.max_length)
+        return fitting(self.table(self.train_split).lengths, self.batches[0], self.max_length)
 
     def plan_epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
-        table, share = self.table(self.train_split), self.share
+        table, share, size = self.table(self.train_split), self.share, len(self.batches)
+        batches = self.planner(table.lengths, self.batches[0], self.seed, epoch, self.max_length)
         planned = []
-        for batch in token_batches(table.lengths, self.batch_tokens, self.seed, epoch, self.max_length):
-            step = table.target_tokens(batch)
-            planned += [
-                Rows(rank_rows(batch, share, micro_batch), step) for micro_batch in range(share.micro_batches)
-            ]
+        for update in (batches[i : i + size] for i in range(0, len(batches), size)):
+            step = sum(map(table.target_tokens, update))
+            planned += [Rows(rank_part(update, share, part), step) for part in range(share.micro_batches)]
         return planned
 
     def training_loader(self) -> PlannedLoader[Rows, PairBatch]:

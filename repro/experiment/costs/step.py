@@ -35,6 +35,9 @@ FREE = (
     "beam",
     "length_penalty",
     "max_extra",
+    "length_form",
+    "min_length",
+    "max_ratio",
 )
 
 

@@ -8,6 +8,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "bleu": {},
     "bleu_intl": {"tokenize": "intl"},
     "bleu_intl_uncased": {"tokenize": "intl", "lowercase": True},
+    "bleu_given": {"tokenize": "none", "smooth_method": "none", "force": True},
     "bleu_tokenised": {"tokenize": "none", "smooth_method": "none", "force": True},
     "bleu_compound_split": {"tokenize": "none", "smooth_method": "none", "force": True},
 }
@@ -17,13 +18,14 @@ _HYPHEN = re.compile(r"(\S)-(\S)")
 def bleu(
     hypotheses: list[str], references: list[str], way: str = "bleu", language: str = "de"
 ) -> tuple[float, str]:
-    """Corpus BLEU of detokenised text; cased but for ``bleu_intl_uncased``.
+    """Corpus BLEU; cased but for ``bleu_intl_uncased``.
 
+    ``bleu_given`` splits at blanks only, for text that is tokenised already, as fairseq's own scorer does.
     ``bleu_tokenised`` is what Moses' ``multi-bleu.perl`` counts behind its ``tokenizer.perl``; for
     ``bleu_compound_split`` every hyphen within a word becomes a token of its own in between.
 
     Args:
-        hypotheses: one a line.
+        hypotheses: one a line; detokenised but for ``bleu_given``.
         references: as many.
         way: one of ``WAYS``.
         language: of the text, for Moses' rules.

@@ -1,11 +1,12 @@
 """Optimisers of papers that torch lacks in this form, and learning rates by the names of parameters."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer, RAdam
+from torch.optim import Adam, Optimizer, RAdam
 
 
 class ClippedRAdam(RAdam):
@@ -104,3 +105,118 @@ class RatesByName:
 def _example(named: Mapping[str, nn.Parameter]) -> str:
     """A dotted part of some parameter's name."""
     return next(iter(named), "net").rpartition(".")[0].rpartition(".")[2] or "net"
+
+
+class _ByAge(Optimizer):
+    """A part of optimisers some of whose settings depend on how many updates a parameter has had.
+
+    For the time of an update, every group is divided into parts whose parameters have had equally many, and each part
+    has its own settings. Nothing is kept but what torch keeps, so a run that is resumed goes on as it would have.
+    """
+
+    def _settings(self, part: dict[str, Any], update: int) -> dict[str, Any]:
+        """What is different for a part of a group.
+
+        Args:
+            part: the group with some of its parameters.
+            update: number of their coming update, from 1.
+        """
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Updates each part with its own settings."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        groups = self.param_groups
+        self.param_groups = [part for group in groups for part in self._parts(group)]
+        try:
+            super().step()
+        finally:
+            self.param_groups = groups
+        return loss
+
+    def _parts(self, group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        parameters: dict[int, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                done = self.state[parameter].get("step", 0)
+                parameters.setdefault(int(done) + 1, []).append(parameter)
+        for update, chosen in parameters.items():
+            part = {**group, "params": chosen}
+            yield part | self._settings(part, update)
+
+
+class EpsilonHatAdam(_ByAge, Adam):
+    """Adam whose ``eps`` is added to the root of the second mean before that mean's bias is corrected.
+
+    Update ``t`` is ``-lr · sqrt(1 - β2^t) / (1 - β1^t) · m / (sqrt(v) + eps)``. Torch's own Adam is the same with
+    ``eps / sqrt(1 - β2^t)``, which is what it is given here.
+
+    Args:
+        params: to optimise.
+        lr: learning rate.
+        betas: decay of both means.
+        eps: the paper's ε̂.
+        weight_decay: decoupled; times the learning rate, before the update.
+
+    Source: Kingma and Ba 2015, end of section 2, with ε̂ for ε; so fairseq, transformers' ``AdamW`` up to version 4,
+    TensorFlow.
+    Deviation: transformers decays weights after the update; the difference is the decay of one update.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, decoupled_weight_decay=True)
+
+    def _settings(self, part: dict[str, Any], update: int) -> dict[str, Any]:
+        return {"eps": part["eps"] / math.sqrt(1.0 - part["betas"][1] ** update)}
+
+
+class WaitingRAdam(_ByAge, RAdam):
+    """RAdam that does not move weights as long as the variance of its step is unknown; only the decay acts.
+
+    With ``β2`` 0.98 these are updates 1 to 5. Both means are kept from the first update on.
+
+    Args:
+        params: to optimise.
+        lr: learning rate.
+        betas: decay of both means.
+        eps: added to the root of the second one.
+        weight_decay: decoupled; times the learning rate.
+
+    Raises:
+        ValueError: a second decay of 2/3 or less, with which the variance is never known.
+
+    Source: Liu et al. 2020, code (``radam_fairseq/radam.py``). Torch's RAdam takes steps of plain momentum there, as
+    algorithm 2 of the paper on RAdam does.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        if not betas[1] > 2 / 3:
+            raise ValueError(f"betas.1 must be above 2/3, not {betas[1]}: no update would move a weight")
+        super().__init__(params, lr, betas, eps, weight_decay, decoupled_weight_decay=True)
+
+    def _settings(self, part: dict[str, Any], update: int) -> dict[str, Any]:
+        decay = part["betas"][1]
+        seen = 2.0 / (1.0 - decay) - 1.0 - 2.0 * update * decay**update / (1.0 - decay**update)
+        if seen > 5.0:
+            return {}
+        for parameter in part["params"]:  # a rate of 0 would not decay
+            parameter.mul_(1.0 - part["lr"] * part["weight_decay"])
+        return {"lr": 0.0}

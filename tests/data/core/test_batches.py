@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from repro.data.core.batches import eval_batches, fitting, pair_batch, rank_rows, source_batch, token_batches
+from repro.data.core.batches import (
+    eval_batches,
+    fitting,
+    pair_batch,
+    rank_part,
+    rank_rows,
+    shuffled_batches,
+    source_batch,
+    token_batches,
+)
 from repro.data.core.shares import Share
 from repro.errors import UserError
 
@@ -115,6 +124,50 @@ def test_ranks_and_micro_batches_share_every_row_evenly(world: int, micro_batche
         assert sorted(np.concatenate(shares).tolist()) == sorted(batch.tolist())
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
         assert min(map(len, shares)) >= 1
+
+
+def batched(order: list[int], widths: list[int], budget: int) -> list[list[int]]:
+    """fairseq's ``batch_by_size_fast`` in multiples of eight, pair by pair."""
+    batches: list[list[int]] = []
+    batch: list[int] = []
+    for i in order:
+        if batch and (len(batch) + 1) * max(widths[j] for j in [*batch, i]) > budget:
+            full = max(8 * (len(batch) // 8), len(batch) % 8)
+            batches.append(batch[:full])
+            batch = batch[full:]
+        batch.append(i)
+    return [*batches, batch]
+
+
+@pytest.mark.parametrize("n", [1, 7, 63, 400])
+def test_batches_made_once_are_those_of_a_loop(n: int) -> None:
+    lengths = some_lengths(5, n)
+    plans = [shuffled_batches(lengths, BUDGET, 3, epoch) for epoch in (0, 1)]
+    made = [sorted(batch.tolist() for batch in plan) for plan in plans]
+    assert made[0] == made[1]  # in another order
+    assert n < 400 or [b.tolist() for b in plans[0]] != [b.tolist() for b in plans[1]]
+    batches = sorted(plans[0], key=lambda batch: tuple(lengths[batch[0]]))
+    order = [i for batch in batches for i in batch.tolist()]
+    assert sorted(order) == list(range(n))
+    assert [tuple(row) for row in lengths[order]] == sorted(map(tuple, lengths.tolist()))
+    widths = lengths.max(axis=1).tolist()
+    assert sorted(map(sorted, batched(order, widths, BUDGET))) == sorted(sorted(b.tolist()) for b in batches)
+    other = [sorted(batch.tolist()) for batch in shuffled_batches(lengths, BUDGET, 4, 0)]
+    assert n < 400 or sorted(other) != sorted(map(sorted, made[0]))  # pairs of equal lengths go by the seed
+
+
+@pytest.mark.parametrize(("world", "micro_batches"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)])
+def test_a_rank_takes_whole_batches_where_these_can_be_shared(world: int, micro_batches: int) -> None:
+    batches = [np.arange(0, 5), np.arange(5, 9), np.arange(9, 12), np.arange(12, 20)]
+    parts = [
+        rank_part(batches, Share(rank, world, micro_batches), part)
+        for rank in range(world)
+        for part in range(micro_batches)
+    ]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(20))
+    if 4 % len(parts) == 0:
+        assert all({*part.tolist()} >= {*batches[i].tolist()} for i, part in enumerate(parts))
+    assert rank_part(batches[:1], Share(1, 2)).tolist() == [1, 3]  # the last of an epoch
 
 
 def test_too_few_rows_for_the_ranks() -> None:

@@ -11,7 +11,8 @@ LARGE = [one for one in PAIRS if isinstance(one, ParallelCorpus)]
 
 def test_every_data_set_of_pairs_is_registered() -> None:
     assert [one.name for one in PAIRS] == [
-        "multi30k", "wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en", "numbers-en-de",
+        "multi30k", "multi30k-bpe-en-de", "multi30k-bpe-en-fr", "wmt14-en-de", "wmt14-en-fr",
+        "iwslt14-de-en", "numbers-en-de",
     ]  # fmt: skip
     assert all(DATA_SETS[one.name] is one for one in PAIRS)
     assert {one.name for one in LARGE} == {"wmt14-en-de", "wmt14-en-fr", "iwslt14-de-en"}

@@ -42,6 +42,17 @@ def test_the_ways_differ_in_case_and_in_what_a_token_is() -> None:
     assert bleu(*dots)[0] < 100.0
 
 
+def test_given_tokens_are_split_at_blanks_only() -> None:
+    tokens = "ein mann , der im park sitzt ."
+    assert bleu([tokens], [tokens], "bleu_given")[0] == pytest.approx(100.0)
+    score, signature = bleu(
+        ["a b c d ,"], ["a b c d, e"], "bleu_given"
+    )  # 3/5, 2/4, 1/3, none of 2: not smoothed
+    assert score == 0.0
+    assert "tok:none" in signature
+    assert "smooth:none" in signature
+
+
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
