@@ -14,8 +14,8 @@ from tests.parity.training import Trained, difference, differences, make_task, t
 
 PAPER, NAME = "shortformer", "shortformer_staged"
 UNUSED_CLUSTERS = (
-    "A cluster that no token of a batch belongs to has no gradient in fairseq, and its velocity rests; here its gradient "
-    "is zero and the velocity goes on. Every cluster has a token in every update here."
+    "A cluster that no token of a batch belongs to has no gradient in fairseq, and its velocity rests; ours is zero, "
+    "and the velocity goes on. In these batches every cluster has a token."
 )
 
 

@@ -1,4 +1,4 @@
-"""Transformer-XL's baselines with half losses: the committed recipes train as the attention types 2 and 3 of its code."""
+"""Transformer-XL's baselines with half losses: their committed recipes train as attention types 2 and 3 of its code."""
 
 from typing import Any
 
