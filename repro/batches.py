@@ -60,6 +60,7 @@ class StreamBatch(NamedTuple):
             evaluation, those of this batch.
         lengths: tokens of each row, ``(B,)`` int64, padding is on the right; None means all T, in every batch.
         begins: rows in which a document begins, so that their memory is emptied, ``(B,)`` bool; None means none.
+        reread: how many of the last tokens of each row the next batch reads again, so that no memory may hold them.
     """
 
     ids: Tensor
@@ -71,6 +72,7 @@ class StreamBatch(NamedTuple):
     step_targets: int
     lengths: Tensor | None = None
     begins: Tensor | None = None
+    reread: int = 0
 
 
 class Examples(NamedTuple):

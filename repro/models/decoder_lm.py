@@ -108,7 +108,8 @@ def place(
 
 
 def advance_stream(past: State, layout: Layout, mixed_state: State) -> State:
-    """The stream after a call: its start moved on by the tokens that were valid."""
+    """The stream after a call: its start moved on by the tokens that were valid and are not read again."""
     assert layout.positions is not None  # set by place
     steps = layout.positions.shape[-1] if layout.lengths is None else layout.lengths
+    steps = steps - layout.settings.reread
     return {"start": past["start"] + steps, "mix": mixed_state["mix"]}

@@ -48,11 +48,14 @@ class CallSettings:
         hashing: for mixers that hash (:class:`Hashes`); others ignore it.
         first_draw: added to the numbers of random draws, for mixers whose draws are numbered (sticky memories); others
             ignore it. May differ from call to call.
+        reread: how many of the last tokens of this call the next one reads again; the state does not hold them. Only
+            for mixers that say so (``Remembers.rereads``). May differ from call to call.
     """
 
     memory: MemorySettings | None = None
     hashing: Hashing | None = None
     first_draw: int = 0
+    reread: int = 0
 
 
 AS_BUILT = CallSettings()
@@ -63,9 +66,11 @@ class Remembers:
 
     Attributes:
         memory: the settings it was built with.
+        rereads: whether it knows ``CallSettings.reread``.
     """
 
     memory: MemorySettings
+    rereads: bool = False
 
 
 class Hashes:
@@ -86,6 +91,12 @@ def has_memory(model: nn.Module) -> bool:
 def knows_memory(model: nn.Module) -> bool:
     """Whether any mixer of the model has memory settings at all."""
     return any(isinstance(module, Remembers) for module in model.modules())
+
+
+def rereads(model: nn.Module) -> bool:
+    """Whether every mixer that keeps earlier tokens as built can leave out those that are read again."""
+    found = (module for module in model.modules() if isinstance(module, Remembers))
+    return all(module.rereads for module in found if module.memory.mem_len > 0)
 
 
 def knows_hashing(model: nn.Module) -> bool:

@@ -10,7 +10,7 @@ from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
 from repro.nn.mixer import State, detach, reset_rows, tree_map
 from repro.nn.positions.positions import longest_window
-from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory
+from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory, rereads
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.language.protocols import Protocol
 from repro.tasks.metrics.errors import Accuracy
@@ -24,6 +24,8 @@ IN_BITS = {"character": "bpc", "byte": "bpb"}  # all others are given as a perpl
 
 class StreamsData(Data, Interface):
     """The attributes of the datamodule that a language model uses."""
+
+    context: int
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -103,12 +105,17 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             )
 
     def setup(self, stage: str) -> None:
-        """Refuses a protocol whose memory is longer than the split that it reads.
+        """Refuses a protocol whose memory is longer than the split that it reads, and a memory of what is read again.
 
         Raises:
             UserError: there is one.
         """
         super().setup(stage)
+        if self.data is not None and self.data.context and not rereads(self.net):
+            raise UserError(
+                f"context {self.data.context} reads tokens again, which the memory of a mixer of this network would "
+                "hold already; set its mem_len or data.context to 0"
+            )
         for evaluation in (self.validation(), *self.tests()) if self.data is not None else ():
             mem_len, split = protocol_of(evaluation).mem_len, self.data.split(evaluation.kind)
             tokens = self.data.counts[split]["tokens"]
@@ -132,7 +139,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
 
     def training_step(self, batch: StreamBatch, batch_idx: int) -> StepResult:
         """One micro-batch."""
-        settings = CallSettings(first_draw=self.first_draw)
+        settings = CallSettings(first_draw=self.first_draw, reread=batch.reread)
         if self.memory_as_input and self.carries:
             settings = replace(settings, memory=MemorySettings(batch.ids.shape[1]))
         mixed = self.net(batch.ids, self._recall(batch, settings), batch.lengths, settings)

@@ -143,6 +143,30 @@ def test_memory_grows_to_its_length_and_holds_the_last_inputs(kind: str, lengths
         assert state["length"].tolist() == [size, size]
 
 
+@pytest.mark.parametrize("reread", [1, 3, 4])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_tokens_that_are_read_again_are_not_remembered(kind: str, reread: int) -> None:
+    made, given = mixer(kind, mem_len=5), torch.stack(rows([12, 12]))
+    state, plain = made.init_state(2), made.init_state(2)
+    again = Layout(True, positions=torch.arange(4), settings=CallSettings(reread=reread))
+    end = 0
+    for _ in range(3):  # the next call begins with what is read again
+        x = given[:, end : end + 4]
+        y, state, *_ = made(x, state, again)
+        assert torch.equal(y, made(x, plain, layout(4)).y)
+        plain = made(x[:, : 4 - reread], plain, layout(4 - reread)).state if reread < 4 else plain
+        end += 4 - reread
+        assert torch.equal(state["memory"], plain["memory"])
+        assert state["length"].tolist() == plain["length"].tolist()
+    with pytest.raises(ValueError, match="read again"):
+        made(
+            x,
+            state,
+            Layout(True, None, torch.tensor([4, 4]), torch.arange(4), settings=CallSettings(reread=1)),
+        )
+
+
 @pytest.mark.parametrize("capacity", [None, 100])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()

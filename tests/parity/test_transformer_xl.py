@@ -12,14 +12,16 @@ from tests.parity.golden import Golden, check, read
 from tests.parity.training import Trained, differences, make_task, train
 
 PAPER = "transformer-xl"
-WT103 = "transformer-xl_wt103"
+WT103, LM1B = "transformer-xl_wt103", "transformer-xl_lm1b"
+RECIPES = {WT103: "transformer-xl/wt103-standard", LM1B: "transformer-xl/lm1b@base"}
 
 
 def overrides(settings: dict[str, Any]) -> dict[str, Any]:
     """The overrides that shrink a recipe with relative positions to a file's settings."""
     net, mixer = "model.net", "model.net.blocks.mixers.0"
-    evaluation = settings["eval"]
-    return {
+    evaluation, clamp_len = settings["eval"], settings["eval"]["clamp_len"]
+    warmup = {"model.schedule.warmup_steps": settings["warmup"]} if settings["warmup"] else {}
+    return warmup | {
         "model.schedule.steps": settings["max_step"],
         "model.optimizer.lr": settings["lr"],
         f"{net}.d_model": settings["d_model"],
@@ -37,7 +39,7 @@ def overrides(settings: dict[str, Any]) -> dict[str, Any]:
         f"{net}.blocks.sublayer.dropout": 0.0,
         "model.protocol.seq_len": evaluation["tgt_len"],
         "model.protocol.mem_len": evaluation["mem_len"],
-        "model.protocol.clamp_len": evaluation["clamp_len"],
+        "model.protocol.clamp_len": None if clamp_len < 0 else clamp_len,
     }
 
 
@@ -72,15 +74,16 @@ def evaluated(trained: Trained, ids: Tensor) -> float:
 
 
 def trained_as(golden: Golden, **more: Any) -> Trained:
-    """The recipe of WikiText-103, shrunk, trained on a file's stream."""
-    task, arguments = make_task("transformer-xl/wt103-standard", overrides(golden.meta["settings"]) | more)
+    """A file's recipe, shrunk, trained on its stream."""
+    task, arguments = make_task(RECIPES[golden.name], overrides(golden.meta["settings"]) | more)
     settings = golden.meta["settings"]
     golden_adaptive.fill(task.module, golden_relative.ours(golden.first_weights, settings))
     return train(task, arguments, stream(golden["ids"], settings["tgt_len"], golden.updates))
 
 
-def test_wt103() -> None:
-    golden = read(WT103)
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_training_and_evaluation(name: str) -> None:
+    golden = read(name)
     trained = trained_as(golden)
     found = differences(trained, golden, golden_relative.ours(golden.last_weights, golden.meta["settings"]))
     score = abs(evaluated(trained, golden["eval_ids"]) - float(golden["eval_loss"]))
@@ -88,12 +91,19 @@ def test_wt103() -> None:
 
 
 @pytest.mark.parametrize(
-    "mistake",
-    [{"model.schedule.steps": 15}, {"model.optimizer.eps": 1e-4}, {"model.net.blocks.mixers.0.mem_len": 0}],
-    ids=["schedule", "epsilon", "memory"],
+    ("name", "mistake"),
+    [
+        (WT103, {"model.schedule.steps": 15}),
+        (WT103, {"model.optimizer.eps": 1e-4}),
+        (WT103, {"model.net.blocks.mixers.0.mem_len": 0}),
+        (LM1B, {"model.schedule.peak_first": False}),
+        (LM1B, {"model.schedule.warmup_steps": 5}),
+        (LM1B, {"model.net.blocks.mixers.0.mem_len": 0}),
+    ],
+    ids=["schedule", "epsilon", "memory", "lm1b-first-rate", "lm1b-warmup", "lm1b-memory"],
 )
-def test_a_mistake_shows(mistake: dict[str, Any]) -> None:
-    golden = read(WT103)
+def test_a_mistake_shows(name: str, mistake: dict[str, Any]) -> None:
+    golden = read(name)
     found = differences(
         trained_as(golden, **mistake),
         golden,

@@ -2,7 +2,7 @@
 
 Token ``i + 1`` is *target* ``i``: it is predicted from the tokens up to ``i``, so N tokens have N - 1 targets and the
 first token is never one. A *segment* is a table of targets, ``(rows, length)``; planning is arithmetic on their
-numbers and holds no tokens (:mod:`repro.data.core.streams` for training, :mod:`repro.data.core.cuts` for evaluation).
+numbers and holds no tokens (:mod:`repro.data.core.orders` for training, :mod:`repro.data.core.cuts` for evaluation).
 """
 
 from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ class Segment:
         step_targets: scored targets of the whole global batch; None counts those of this batch.
         lengths: how many columns of each row are tokens, the others are padding, ``(B,)``; None means all.
         begins: in which rows a document begins, ``(B,)``; None means in none.
+        reread: how many of the last tokens of each row the next batch reads again.
     """
 
     targets: Int64s
@@ -44,6 +45,7 @@ class Segment:
     step_targets: int | None = None
     lengths: Int64s | None = None
     begins: Bools | None = None
+    reread: int = 0
 
 
 class Lazy(Sequence[Item], Generic[Item]):
@@ -98,6 +100,7 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         begins=torch.from_numpy(segment.begins)
         if segment.begins is not None and segment.begins.any()
         else None,
+        reread=segment.reread,
     )
 
 

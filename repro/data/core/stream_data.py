@@ -13,8 +13,9 @@ from repro.data.core.datamodule import DataModule
 from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
+from repro.data.core.orders import InWindows, overlapping, rows_per_batch, steps_per_epoch
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
-from repro.data.core.streams import OrderName, plan_epoch, rows_per_batch, steps_per_epoch
+from repro.data.core.streams import OrderName, plan_epoch
 from repro.errors import UserError
 
 
@@ -95,7 +96,8 @@ class StreamData(DataModule):
         order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``sentences``, or ``documents`` (streams whose
             rows stop at the end of a document, see :class:`repro.data.core.documents.DocumentRows`).
         stages: the first epochs, at other lengths.
-        context: leading targets of every row of training that are read, but do not count.
+        context: leading targets of every row of training that are read, but do not count. Windows then overlap, so
+            that every target counts once an epoch; only with order ``stream`` and without stages.
         shards: an epoch is one of so many equal parts of the training text, in turn: where a stage is shorter than the
             whole text.
         seed: of the order of training; `repro run` sets it to the run's.
@@ -127,8 +129,12 @@ class StreamData(DataModule):
         self.context = context
         if shards < 1 or (shards > 1 and order in ("sentences", "documents")):
             raise UserError(f"shards must be at least 1, and 1 with order {order}, not {shards}")
-        if order == "documents" and (stages or context):
-            raise UserError("order documents goes with neither stages nor context; leave them out")
+        if order == "documents" and stages:
+            raise UserError("order documents goes without stages; leave them out")
+        if context and (stages or order != "stream"):
+            raise UserError(
+                f"context {context} goes with order stream, not {order}, and without stages; leave it out"
+            )
         self.shards = shards
         self._columns: dict[str, Column] = {}
         for length in (seq_len, *(stage.seq_len for stage in self.stages)):
@@ -143,7 +149,7 @@ class StreamData(DataModule):
         return None
 
     def sentences(self, split: str) -> Int64s | None:
-        """First tokens of sentences (see :func:`repro.data.core.streams.sentence_order`); None if not known."""
+        """First tokens of sentences (see :func:`repro.data.core.orders.sentence_order`); None if not known."""
         return None
 
     def documents(self, split: str) -> Int64s:
@@ -179,7 +185,13 @@ class StreamData(DataModule):
         """
         if self.order == "documents":
             return self._training_documents.steps
+        if self.context:
+            return self._windows.steps
         return steps_per_epoch(self._epoch_targets, self.batch_tokens)
+
+    @property
+    def _windows(self) -> InWindows:
+        return overlapping(self._epoch_targets, self.batch_tokens, self.seq_len, self.context)
 
     @cached_property
     def _training_documents(self) -> DocumentRows:
@@ -206,6 +218,8 @@ class StreamData(DataModule):
         """Targets of an epoch over the whole training text."""
         if self.order == "documents":
             return self._training_documents.n_targets
+        if self.context:
+            return self.shards * rows_per_batch(self.batch_tokens, self.seq_len) * self._windows.length
         return self.shards * self.steps_per_epoch * self.batch_tokens
 
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:

@@ -67,7 +67,7 @@ class EchoData(StreamData):
         batch_tokens: targets of the global batch.
         seq_len: targets of a row, T, after all stages.
         stages: the first epochs, at other lengths.
-        context: leading targets of every row of training that are read, but do not count.
+        context: leading targets of every row of training that are read, but do not count; windows then overlap.
         seed: unused by streams; `repro run` sets it to the run's.
         num_workers: processes that build batches ahead.
     """

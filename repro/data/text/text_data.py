@@ -24,7 +24,8 @@ class TextData(TokenStoreDataModule, StreamData):
         order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``sentences`` (One Billion Word) or
             ``documents``.
         stages: the first epochs, at other lengths.
-        context: leading targets of every row of training that are read, but do not count.
+        context: leading targets of every row of training that are read, but do not count. Windows then overlap, so
+            that every target counts once an epoch; only with order ``stream`` and without stages.
         shards: an epoch is one of so many equal parts of the training text, in turn.
         val_split: name of the validation split.
         test_split: name of the test split.

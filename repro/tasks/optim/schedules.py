@@ -73,12 +73,15 @@ class WarmupCosine(LambdaLR):
             takes one for all updates.
         every: the rate moves along the cosine only at updates ``every``, ``2 every``, ..., counted from 1, and takes
             there the cosine's value of that number; None moves it behind each update.
+        peak_first: the first update has the whole peak rate, whatever the growth says: where a rate is set behind each
+            update and none before the first.
 
     Raises:
         ValueError: a value out of range.
 
-    Source: Loshchilov and Hutter 2017; ``from_start`` as Transformer-XL's PyTorch code, ``cycle`` as in trax, ``every``
-    as the sorting code of Martins et al. 2022, otherwise as fairseq's.
+    Source: Loshchilov and Hutter 2017; ``from_start`` and ``peak_first`` as Transformer-XL's PyTorch code
+    (train.py:459-468), ``cycle`` as in trax, ``every`` as the sorting code of Martins et al. 2022, otherwise as
+    fairseq's.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class WarmupCosine(LambdaLR):
         from_start: bool = False,
         cycle: int | None = None,
         every: int | None = None,
+        peak_first: bool = False,
     ) -> None:
         if not 0 <= warmup_steps < steps:
             raise ValueError(f"warmup_steps must be at least 0 and below steps {steps}, not {warmup_steps}")
@@ -103,6 +107,8 @@ class WarmupCosine(LambdaLR):
         begin = 0 if from_start else warmup_steps
 
         def share(done: int) -> float:
+            if peak_first and done == 0:
+                return 1.0
             if done < warmup_steps:
                 return first + (1.0 - first) * done / warmup_steps
             at = done if every is None else max(begin, (done + 1) // every * every)

@@ -74,11 +74,28 @@ def test_shards_are_read_in_turn(order: Any) -> None:
 def test_a_context_is_read_and_not_scored(mask: bool) -> None:
     module = data(context=5)
     module.mask = mask
-    for batch in list(module.train_dataloader())[:3]:
+    batches = list(module.train_dataloader())
+    assert len(batches) == module.steps_per_epoch == 18, "124 targets in each of 4 streams, 7 at a time"
+    assert bool((batches[0].ids[:, 0] == torch.arange(4) * 125).all())
+    for batch in batches[1:]:
         assert bool((batch.targets[:, :5] == -1).all())
         assert batch.step_targets == int((batch.targets >= 0).sum()) > 0
         assert torch.equal(batch.ids[:, 1:], batch.ids[:, :-1] + 1), "it is read"
-    assert mask or batch.step_targets == 4 * 7
+    assert mask or batches[1].step_targets == 4 * 7
+    seen = torch.cat([batch.targets[batch.targets >= 0] for batch in batches]).tolist()
+    assert len(set(seen)) == len(seen) == (124 if mask else 496)
+    assert module.counts["train"]["dropped"] == 499 - 496
+
+
+def test_a_context_goes_with_shards() -> None:
+    module = data(context=6, shards=3)
+    loader = module.train_dataloader()
+    for epoch in range(4):
+        seen = torch.cat([b.targets[b.targets >= 0] for b in loader]).tolist()
+        first = epoch % 3 * 166
+        assert len(set(seen)) == len(seen) == 4 * 40
+        assert first < min(seen) <= max(seen) <= first + 166
+    assert module.counts["train"]["dropped"] == 499 - 3 * 160
 
 
 @pytest.mark.parametrize(
@@ -101,7 +118,9 @@ def test_without_a_cut_a_split_is_one_stream() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [({"shards": 0}, "shards must be at least 1"), ({"shards": 2, "order": "sentences"}, "shards must be at least 1"),
-     ({"context": 12}, "context 12"), ({"context": -1}, "context -1")],
+     ({"context": 12}, "context 12"), ({"context": -1}, "context -1"),
+     ({"context": 6, "order": "shuffled"}, "context 6"),
+     ({"context": 6, "stages": [Stage(1, 6)]}, "context 6")],
 )  # fmt: skip
 def test_shards_and_contexts_that_cannot_be(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
@@ -196,6 +215,19 @@ def test_workers_build_the_same_batches() -> None:
     for ours, theirs in zip(data().train_dataloader(), data(num_workers=1).train_dataloader(), strict=True):
         assert isinstance(theirs, StreamBatch)
         assert same(ours, theirs)
+
+
+@pytest.mark.parametrize(("micro_batches", "cut"), [(1, 3), (1, 18), (2, 41)])
+def test_a_resumed_training_goes_on_with_windows(tmp_path: Path, micro_batches: int, cut: int) -> None:
+    checkpoint = tmp_path / "x.ckpt"
+
+    def seen(**how: Any) -> list[tuple[Any, ...]]:
+        how |= {"max_steps": 25, "max_epochs": -1, "accumulate_grad_batches": micro_batches}
+        return train(data(context=5), lambda b: (b.ids.tolist(), b.targets.tolist(), b.reread), **how).seen
+
+    whole = seen(callbacks=[SaveAt(cut, checkpoint)])
+    assert len(whole) == 25 * micro_batches
+    assert whole[:cut] + seen(resume=checkpoint) == whole
 
 
 @pytest.mark.parametrize(("micro_batches", "cut"), [(1, 7), (1, 10), (2, 26)])

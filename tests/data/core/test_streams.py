@@ -5,16 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repro.data.core.orders import overlapping, rows_per_batch, steps_per_epoch
 from repro.data.core.segments import Segment, build_batch
 from repro.data.core.shares import Share
-from repro.data.core.streams import (
-    OrderName,
-    dropped_in_training,
-    plan_epoch,
-    rows_per_batch,
-    steps_per_epoch,
-)
+from repro.data.core.streams import OrderName, dropped_in_training, plan_epoch
 from repro.errors import UserError
+from tests.parity.golden import Golden, read
 
 N, BATCH = 1003, 48  # 20 batches of 48, 43 targets dropped
 ORDERS: list[OrderName] = ["stream", "shuffled", "sentences"]
@@ -37,9 +33,16 @@ def plan(
     epoch: int = 0,
     seed: int = 3,
     scored: Any = None,
+    context: int = 0,
 ) -> list[Segment]:
     offsets = sentence_offsets(n) if order == "sentences" else None
-    return list(plan_epoch(n, BATCH, seq_len, order, (seed, epoch), share, scored, offsets))
+    return list(plan_epoch(n, BATCH, seq_len, order, (seed, epoch), share, scored, offsets, context))
+
+
+def targets_of(segments: list[Segment]) -> Any:
+    """The targets that count, in order."""
+    skips = [0 if s.skip is None else int(s.skip[0]) for s in segments]
+    return np.concatenate([s.targets[:, skip:].ravel() for s, skip in zip(segments, skips, strict=True)])
 
 
 @pytest.mark.parametrize("seq_len", [1, 2, 3, 6, 16, 48])
@@ -131,6 +134,86 @@ def test_masked_targets_are_counted_over_the_global_batch() -> None:
         total = sum(int((b.targets >= 0).sum()) for b in four)
         assert {b.step_targets for b in four} == {total}
         assert 0 < total < BATCH
+
+
+@pytest.mark.parametrize("name", ["transformer-xl_al-rfou_half", "transformer-xl_vaswani_half"])
+def test_windows_with_a_context_are_those_of_the_official_iterator(name: str) -> None:
+    golden: Golden = read(name)
+    sizes = golden.meta["settings"]["order"]
+    rows, segment, tokens = sizes["batch"], sizes["segment"], sizes["tokens"]
+    inputs, targets = golden["order_half/inputs"].numpy(), golden["order_half/targets"].numpy()
+    for epoch in range(2):
+        plan = plan_epoch(
+            tokens - 1, rows * segment, segment, "stream", (0, epoch), Share(), context=targets.shape[2]
+        )
+        assert len(plan) == len(inputs)
+        for ours, read_, counted in zip(plan, inputs, targets, strict=True):
+            batch = build_batch(np.arange(tokens), ours)
+            assert batch.ids.flatten().tolist() == read_[read_ >= 0].tolist()
+            assert batch.targets[batch.targets >= 0].tolist() == counted[counted >= 0].tolist()
+            assert ours.step_targets == np.count_nonzero(counted >= 0)
+
+
+def test_without_a_context_short_segments_are_all_that_the_official_iterator_has_more() -> None:
+    golden = read("transformer-xl_vaswani_half")
+    sizes = golden.meta["settings"]["order"]
+    theirs = golden["order_plain/targets"].numpy()
+    plan_ = plan_epoch(
+        sizes["tokens"] - 1, sizes["batch"] * sizes["segment"], sizes["segment"], "stream", (0, 0), Share()
+    )
+    ours = targets_of(list(plan_)) + 1
+    assert (len(ours), np.count_nonzero(theirs >= 0)) == (216, 234)
+    assert len(ours) == np.count_nonzero(theirs[(theirs >= 0).all((1, 2))])
+
+
+@pytest.mark.parametrize(("seq_len", "context"), [(6, 3), (6, 5), (6, 1), (16, 8), (12, 8), (48, 24)])
+def test_with_a_context_every_target_counts_once(seq_len: int, context: int) -> None:
+    segments, rows = plan("stream", seq_len, context=context), BATCH // seq_len
+    seen = targets_of(segments)
+    assert len(np.unique(seen)) == len(seen) == sum(s.step_targets or 0 for s in segments)
+    assert len(seen) >= N - 2 * rows, "all but the first token of each stream and what rows do not share"
+    assert len(segments) == overlapping(N, BATCH, seq_len, context).steps
+    ahead = [s.skip[0] if s.skip is not None else 0 for s in segments]
+    assert ahead == [min(context, step * (seq_len - context)) for step in range(len(segments))]
+    assert [s.reread for s in segments] == [*ahead[1:], 0], "of a window, as much as the next one reads again"
+    assert {s.targets.shape[1] for s in segments[3 * context :][:-1]} <= {seq_len}
+    assert [s.reset_memory for s in segments] == [True] + [False] * (len(segments) - 1)
+
+
+def test_windows_that_do_not_overlap_count_half_of_the_text_only() -> None:
+    """What was done before: it must show that the test above can fail."""
+    before = np.concatenate([s.targets[:, 3:].ravel() for s in plan("stream", 6)])
+    assert len(np.unique(before)) == 480 < N - 16
+
+
+@pytest.mark.parametrize(("world", "micro_batches"), [(1, 2), (2, 1), (2, 2), (8, 1)])
+def test_ranks_share_the_rows_of_windows(world: int, micro_batches: int) -> None:
+    whole = plan("stream", 6, context=4)
+    ranks = [plan("stream", 6, Share(rank, world, micro_batches), context=4) for rank in range(world)]
+    for step, alone in enumerate(whole):
+        rebuilt = np.full_like(alone.targets, -1)
+        for rank, segments in enumerate(ranks):
+            mine = segments[step * micro_batches : (step + 1) * micro_batches]
+            assert {(s.step_targets, s.reread, s.reset_memory) for s in mine} == {
+                (alone.step_targets, alone.reread, alone.reset_memory)
+            }
+            rows = np.stack([s.targets for s in mine], axis=1)
+            rebuilt[rank::world] = rows.reshape(-1, alone.targets.shape[1])
+        assert (rebuilt == alone.targets).all()
+
+
+def test_masked_targets_of_windows_count_once() -> None:
+    scored = np.arange(N + 1) % 5 == 0
+    batches = [build_batch(np.arange(N + 1), s, scored) for s in plan("stream", 6, scored=scored, context=3)]
+    seen = np.concatenate([b.targets[b.targets >= 0].numpy() for b in batches])
+    assert len(np.unique(seen)) == len(seen) == sum(b.step_targets for b in batches)
+    assert (seen % 5 == 0).all()
+
+
+@pytest.mark.parametrize("order", ["shuffled", "sentences"])
+def test_a_context_needs_streams(order: OrderName) -> None:
+    with pytest.raises(UserError, match=rf"context 3.*stream.*{order}"):
+        plan(order, 6, context=3)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,13 @@ def test_a_cosine_from_the_start_is_only_cut_off_by_the_growth() -> None:
     assert whole == pytest.approx([0.5 * (1 + math.cos(math.pi * step / 10)) for step in range(10)])
 
 
+def test_a_growth_that_is_set_behind_the_first_update() -> None:
+    settings: dict[str, Any] = {"steps": 10, "warmup_steps": 4, "from_start": True}
+    found = rates(WarmupCosine(optimizer(2.0), **settings, peak_first=True), 10)
+    assert found[0] == 2.0
+    assert found[1:] == rates(WarmupCosine(optimizer(2.0), **settings), 10)[1:]
+
+
 def test_a_cosine_in_cycles_starts_again_at_the_peak() -> None:
     found = rates(WarmupCosine(optimizer(2.0), steps=20, warmup_steps=3, cycle=5), 20)
     trax = [2 * min(1, n / 3) * 0.5 * (1 + math.cos(math.pi * (max(0, n - 3) / 5 % 1))) for n in range(20)]

@@ -57,6 +57,8 @@ class CompressiveAttention(RelativeAttention):
     memories begin full of zeros, ours empty. Its calls have a multiple of c inputs, so that none wait.
     """
 
+    rereads = False
+
     def __init__(
         self,
         d_model: int,

@@ -39,6 +39,8 @@ class DistanceAttention(nn.Module, Remembers, ABC):
     State with a capacity: ``{"slots": {"k": (B, S, H, E), "v": ...}, "length"}``, keys and values of the last tokens,
     used as a ring; see :mod:`repro.nn.attention.relative.past`. A capacity below ``mem_len`` is a shorter memory.
 
+    Tokens that the next call reads again (``CallSettings.reread``) are not remembered; only in training.
+
     Without a memory (``mem_len`` 0) a call sees nothing before itself, and so a token that is fed alone sees only
     itself.
 
@@ -54,6 +56,8 @@ class DistanceAttention(nn.Module, Remembers, ABC):
 
     Source: Dai et al. 2019, section 3; the memory in front of a norm: the authors' code (``pre_lnorm``).
     """
+
+    rereads = True
 
     def __init__(self, d_model: int, n_heads: int, d_head: int | None, mem_len: int, dropout: float) -> None:
         super().__init__()

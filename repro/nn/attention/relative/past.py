@@ -21,15 +21,20 @@ def remember(state: State, x: Tensor, layout: Layout, mem_len: int) -> State:
     Args:
         state: ``{"memory": (B, M, D), "length": (B,)}``; the valid entries of row b are the last ``length[b]``.
         x: inputs of this call, ``(B, T, D)``.
-        layout: its ``lengths`` say how many of the T tokens of each row are kept.
-        mem_len: the most entries; the new state has ``min(M + T, mem_len)``.
+        layout: its ``lengths`` say how many of the T tokens of each row are kept; ``settings.reread`` of the last ones
+            are left out.
+        mem_len: the most entries; the new state has ``min(M + T - reread, mem_len)``.
     """
+    reread = layout.settings.reread
+    x = x[:, : x.shape[1] - reread] if reread else x
     memory, steps = state["memory"], x.shape[1]
     size = min(memory.shape[1] + steps, mem_len)
     if layout.lengths is None:
         length = (state["length"] + steps).clamp(max=size)
         entries = x[:, steps - size :] if size <= steps else torch.cat([memory[:, steps - size :], x], dim=1)
         return {"memory": entries, "length": length}
+    if reread:
+        raise ValueError("tokens of rows with lengths cannot be read again")
     both = torch.cat([memory, x], dim=1)
     last = memory.shape[1] + layout.lengths - size
     # A row that took few tokens reaches back beyond the oldest entry: what is found there is not valid.
