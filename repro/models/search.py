@@ -83,6 +83,7 @@ def beam_search(
         penalty = length_penalty(lengths, alpha, length_form)
         search = _Beams(limits, penalty, beam, n_best, -1 if eos is None else eos)
         while True:
+            # in place: nothing else reads what a step has made
             log_probs.index_fill_(1, early if search.length < min_length else never, -torch.inf)
             parents, keep = search.advance(log_probs)
             if search.done:
