@@ -1,4 +1,4 @@
-"""Verbs about results: list, tables, completion."""
+"""Verbs about results: list, parity, tables, completion."""
 
 import argparse
 import json
@@ -20,6 +20,13 @@ def register(verbs: Verbs) -> None:
     completed(lister.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_rows)
+
+    parity = verbs.add_parser(
+        "parity", help="what was compared with the official codes, and how large the differences are"
+    )
+    completed(parity.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
+    parity.add_argument("--json", action="store_true")
+    parity.set_defaults(handler=show_parity)
 
     tables = verbs.add_parser("tables", help="regenerate results/ from the records")
     tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
@@ -55,9 +62,7 @@ def list_rows(args: argparse.Namespace) -> int:
     from repro.report.formats.listing import list_rows as rows_of
     from repro.report.results.compare import compare
 
-    if args.paper and args.paper not in complete_papers(""):
-        raise UserError(f"unknown paper {args.paper!r}{nearest(args.paper, complete_papers(''))}")
-    comparison = compare(args.paper)
+    comparison = compare(_known(args.paper))
     rows = rows_of(comparison)
     if args.json:
         print(json.dumps(rows, indent=1))
@@ -66,6 +71,27 @@ def list_rows(args: argparse.Namespace) -> int:
 
         print(rows_table(rows))
     return name_damaged(comparison.damaged)
+
+
+def show_parity(args: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from repro.report.formats.terminal import parity_table
+    from repro.report.parity import altered, read_parity
+
+    found = read_parity(_known(args.paper))
+    print(json.dumps([asdict(met) for met in found], indent=1) if args.json else parity_table(found))
+    problems = altered(found)
+    for line in problems:
+        print(clean(line), file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _known(paper: str | None) -> str | None:
+    """A paper that has published numbers; None stays None."""
+    if paper and paper not in complete_papers(""):
+        raise UserError(f"unknown paper {paper!r}{nearest(paper, complete_papers(''))}")
+    return paper
 
 
 def name_damaged(damaged: list[Damage]) -> int:

@@ -1,5 +1,6 @@
 """Every generated file: computed in memory, then written or compared with what is there."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from repro import paths
@@ -8,14 +9,16 @@ from repro.files import alone
 from repro.paths import files_in, records_dirs, results_dir, results_dirs
 from repro.recipe import forget_files
 from repro.record import write_atomic
+from repro.report import parity
 from repro.report.crossover import crossover
 from repro.report.crossover import document as crossover_document
 from repro.report.crossover import picture as crossover_picture
 from repro.report.formats import latex, markdown
-from repro.report.formats.blocks import Document, Heading
+from repro.report.formats.blocks import Document, Heading, Paragraph
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document, runs_document
 from repro.report.formats.headline import headline, summary
+from repro.report.parity import read_parity
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
@@ -70,6 +73,8 @@ def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bo
         files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
     files[tables / "README.md"] = markdown.render(_overview(comparison, claims)).encode()
     files[tables / "claims.md"] = markdown.render(claims_document(claims)).encode()
+    if met := read_parity():
+        files[tables / "parity.md"] = markdown.render(parity.document(met, _titles(comparison))).encode()
     if (study := crossover(comparison)) is not None:
         files[tables / "crossover.md"] = markdown.render(crossover_document(study)).encode()
     files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
@@ -91,7 +96,15 @@ def render_headline() -> str:
 
 
 def _block(comparison: Comparison, claims: list[Claim]) -> str:
-    return markdown.render(summary(comparison, claims), "results/plots", notice=False)
+    document = summary(comparison, claims)
+    if met := read_parity():
+        document = [Paragraph(parity.SAYS), parity.summary(met, _titles(comparison)), *document]
+    return markdown.render(document, "results/plots", notice=False)
+
+
+def _titles(comparison: Comparison) -> Callable[[str], str]:
+    """Titles of papers by their keys."""
+    return {paper.key: paper.title for paper in comparison.papers}.__getitem__
 
 
 def render_overview() -> str:

@@ -111,7 +111,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             UserError: there is one.
         """
         super().setup(stage)
-        if self.data is not None and self.data.context and not rereads(self.net):
+        if self.data is not None and self.data.context and not rereads(self.module):
             raise UserError(
                 f"context {self.data.context} reads tokens again, which the memory of a mixer of this network would "
                 "hold already; set its mem_len or data.context to 0"

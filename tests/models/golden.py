@@ -37,7 +37,7 @@ def read(name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with np.load(path) as file:
         arrays = {key: torch.from_numpy(file[key]) for key in file.files if file[key].dtype.kind != "U"}
         meta = json.loads(str(file["meta"]))
-    return arrays, meta | {"tolerance": tolerances(path, meta["source"], meta["tolerance"])}
+    return arrays, meta | {"tolerance": tolerances(path, meta["source"], meta.get("tolerance", {}))}
 
 
 def under(prefix: str, arrays: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord
 from repro.report.formats import text
 from repro.report.formats.documents import commit
+from repro.report.parity import Met, summary
 from repro.report.results.published import Paper, load_paper
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -49,6 +50,25 @@ def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
             rows.append((*labels, text.number(m.value), m.unit, m.split, beside))
     table = _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
     return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
+
+
+def parity_table(found: list[Met]) -> str:
+    """The comparisons of `repro parity`: a line for each file, what differs by design, and a line for each paper."""
+    lines = []
+    for met in found:
+        kinds = ", ".join(f"{kind} {value:.0e}" for kind, value in met.differences.items())
+        lines.append((met.paper, met.file, met.source, str(met.updates or ""), kinds))
+    table = _table(
+        lines,
+        ("paper", "file", "official code", "updates", "largest differences"),
+        [None, None, 40, None, 34],
+    )
+    designed = dict.fromkeys(f"{met.paper}: {line}" for met in found for line in met.by_design)
+    by_design = "\n".join(["differs by design:", *designed]) if designed else ""
+    whole = summary(found)
+    return "\n\n".join(
+        filter(None, [table, by_design, _table(whole.rows, whole.header, [None, 40, *[None] * 7])])
+    )
 
 
 def rows_table(rows: list[dict[str, Any]]) -> str:
