@@ -235,6 +235,7 @@ def trained(golden: Golden, eps: float = 1e-9, clip: float = 1.0, late: int = 0)
         losses.append(loss.detach())
         norms.append(nn.utils.clip_grad_norm_(model.parameters(), clip))
         optimizer.step()
+    report.keep_curve(golden.path, golden["loss"], torch.stack(losses))
     return {
         "losses": difference(torch.stack(losses), golden["loss"]),
         "norms": difference(torch.stack(norms), golden["norm"]),
