@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from repro.batches import Evaluation
 from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.nn import Blocks, FullAttention, LearnedPositions, NoPositions, Vocabulary
@@ -249,6 +250,8 @@ def test_a_token_too_few_is_noticed() -> None:
         ({"seq_len": 4, "tokens": 0}, "tokens must be at least 1, not 0"),
         ({"seq_len": 4, "stride": 5}, "stride must be between 1 and seq_len 4, not 5"),
         ({"seq_len": 4, "stride": 4, "mem_len": 3}, "windows stand alone: leave out mem_len 3"),
+        ({"seq_len": 4, "batches": 2, "mem_len": 3}, "leave out mem_len 3, or leave out batches 2"),
+        ({"seq_len": 4, "batches": 2, "stride": 4}, "batches 2 are drawn at random"),
         ({"seq_len": 4, "mem_len": -1}, "mem_len must be at least 0, not -1"),
         ({"seq_len": 4, "same_length": True}, "mem_len must be at least 1"),
         ({"seq_len": 4, "mem_len": 4, "clamp_len": 0}, "clamp_len must be at least 1, not 0"),
@@ -272,3 +275,19 @@ def test_a_protocol_may_be_called_validation() -> None:
     made = task(network(4), WITH_MEMORY, protocols={"validation": Protocol(seq_len=6, rows=2)})
     assert made.protocols["validation"].seq_len == 6
     assert made.validation_protocol == WITH_MEMORY
+
+
+def test_a_sample_is_scored_beside_the_whole_split() -> None:
+    exact, sampled = Protocol(seq_len=6, stride=6), Protocol(seq_len=6, rows=3, batches=4)
+    made = score(network(0), protocol=exact, protocols={"sampled": sampled})
+    found = {m.name: m for m in made.measurements()}
+    assert found["val/loss_sampled"].protocol == {"seq_len": 6, "rows": 3, "batches": 4}
+    assert found["val/loss"].protocol == {"seq_len": 6, "rows": 1, "stride": 6}
+    losses = []
+    for batch in data().evaluation_loader(Evaluation("val", "sampled", sampled)):
+        counts = batch.targets >= 0
+        with torch.no_grad():
+            nll = made.net.vocabulary.nll(made.net(batch.ids).y, batch.targets.clamp(min=0))
+        losses += nll[counts].tolist()
+    assert found["val/loss_sampled"].count == len(losses)
+    assert found["val/loss_sampled"].value == pytest.approx(np.mean(losses), rel=1e-9)

@@ -11,7 +11,7 @@ from repro.nn.settings import CallSettings, MemorySettings
 class Protocol(TextCut):
     """The cut of a split into inputs, and the length of the past that each sees.
 
-    Without a stride the model's memory goes from segment to segment; with a stride, every window stands alone.
+    Without a stride the model's memory goes from segment to segment; with a stride, or drawn, windows stand alone.
 
     Args:
         seq_len: tokens of a segment or window, L.
@@ -35,11 +35,12 @@ class Protocol(TextCut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mem_len and (self.stride is not None or self.batches is not None):
-            raise ValueError(
-                f"windows stand alone: leave out mem_len {self.mem_len}, or leave out stride {self.stride} and "
-                f"batches {self.batches}"
-            )
+        for name in ("stride", "batches"):
+            value = getattr(self, name)
+            if self.mem_len and value is not None:
+                raise ValueError(
+                    f"windows stand alone: leave out mem_len {self.mem_len}, or leave out {name} {value}"
+                )
         _ = self.settings
 
     @property
