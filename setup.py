@@ -7,7 +7,15 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 # What MANIFEST.in lists, too.
-SHARED = ("configs", "results/parity.json", "results/plots", "results/published", "results/runs", "slurm", "requirements.lock")
+SHARED = (
+    "configs",
+    "results/parity.json",
+    "results/plots",
+    "results/published",
+    "results/runs",
+    "slurm",
+    "requirements.lock",
+)
 
 
 class BuildWithShared(build_py):

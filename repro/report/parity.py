@@ -10,9 +10,11 @@ from pathlib import Path
 from repro.errors import UserError
 from repro.paths import SHARED, results_dirs
 from repro.report.formats import text
-from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph
+from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
+from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.plot import HEADLINES, Plot
 
-FILE = "parity.json"
+FILE, PICTURE = "parity.json", "parity.svg"
 GOLDEN = SHARED / "tests" / "golden"  # of a checkout
 REGENERATE = "`python -m tests.parity.write` compares again and writes the summary"
 TITLE = "The same function, the same training"
@@ -22,6 +24,7 @@ SAYS = (
     "weights. Cells are largest differences, relative where numbers exceed 1, without dropout, in float64 (one kernel "
     "of the linear transformers' code exists in float32 only). A deliberate mistake gives 1e-5 or more."
 )
+CAPTION = "Losses of training by the official codes and by ours"
 HEADER = (
     "Paper",
     "Official code",
@@ -50,6 +53,7 @@ class Met:
         updates: of training; 0 for a single pass.
         differences: the largest by kind: ``outputs``, ``gradients``, ``losses``, ``norms``, ``rates``, ``weights``, ...
         by_design: what differs on purpose and was left out of the comparison.
+        curve: loss of every update, theirs and ours; empty for a single pass.
     """
 
     paper: str
@@ -59,6 +63,7 @@ class Met:
     updates: int
     differences: dict[str, float]
     by_design: tuple[str, ...]
+    curve: list[list[float]]
 
     @property
     def codes(self) -> list[str]:
@@ -72,7 +77,7 @@ def read_parity(paper: str | None = None) -> list[Met]:
     Raises:
         UserError: the file is damaged.
     """
-    path = next((found for folder in results_dirs() if (found := folder / FILE).is_file()), None)
+    path = next((file for folder in results_dirs() if (file := folder / FILE).is_file()), None)
     if path is None:
         return []
     try:
@@ -117,9 +122,39 @@ def summary(found: Sequence[Met], title: Callable[[str], str] = str) -> Grid:
     return Grid(HEADER, tuple(rows), _EXACT)
 
 
+def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | None:
+    """For each paper the losses of one training run, theirs and ours; None where there is none.
+
+    Args:
+        found: comparisons.
+        papers: keys and titles, in their order.
+    """
+    panels = []
+    for key, title in papers:
+        mine = [met for met in found if met.paper == key and met.curve]
+        if mine:
+            panels.append(_panel(max(mine, key=lambda met: len(met.curve[0])), title))
+    if not panels:
+        return None
+    chart = Chart(TITLE, ["official code", "ours"], panels)
+    return Plot(
+        PICTURE,
+        HEADLINES,
+        f"losses of every update, theirs and ours, of {text.plural(len(panels), 'paper')}",
+        chart,
+    )
+
+
+def _panel(met: Met, title: str) -> Panel:
+    theirs, ours = ([(n, loss) for n, loss in enumerate(losses, 1)] for losses in met.curve)
+    differences = ", ".join(f"{kind} {_number(met.differences[kind])}" for kind in ("losses", "weights"))
+    words = f"{title}\n\n{met.codes[0]}\nlargest difference: {differences}"
+    return Panel("update", "loss", [Line(0, theirs), Line(1, ours)], words)
+
+
 def document(found: Sequence[Met], title: Callable[[str], str] = str) -> Document:
     """Every comparison, and what differs by design."""
-    blocks: Document = [Heading(1, TITLE), Paragraph(SAYS), summary(found, title)]
+    blocks: Document = [Heading(1, TITLE), Paragraph(SAYS), Figure(PICTURE, CAPTION), summary(found, title)]
     for paper in sorted({met.paper for met in found}):
         mine = [met for met in found if met.paper == paper]
         rows = tuple((met.file, met.source, str(met.updates or ""), _kinds(met)) for met in mine)

@@ -14,7 +14,7 @@ from repro.report.crossover import crossover
 from repro.report.crossover import document as crossover_document
 from repro.report.crossover import picture as crossover_picture
 from repro.report.formats import latex, markdown
-from repro.report.formats.blocks import Document, Heading, Paragraph
+from repro.report.formats.blocks import Document, Figure, Heading, Paragraph
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document, runs_document
 from repro.report.formats.headline import headline, summary
@@ -22,7 +22,7 @@ from repro.report.parity import read_parity
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
-from repro.report.plots.headlines import headlines
+from repro.report.plots.headlines import headlines, in_order, short_title
 from repro.report.plots.plot import Plot
 from repro.report.results import csv_table as sheet
 from repro.report.results.claims import Claim, claims
@@ -86,6 +86,9 @@ def _figures(comparison: Comparison, claims: list[Claim]) -> list[Plot]:
     """Every figure; nothing is drawn yet."""
     study = crossover(comparison)
     ours = [crossover_picture(study)] if study and study.cells else []
+    titles = [(paper.key, short_title(paper)) for paper in in_order(comparison.papers)]
+    trained = parity.picture(read_parity(), titles)
+    ours += [trained] if trained else []
     return [*headlines(comparison.papers, claims), *ours, *plots(comparison, *records_dirs())]
 
 
@@ -98,7 +101,12 @@ def render_headline() -> str:
 def _block(comparison: Comparison, claims: list[Claim]) -> str:
     document = summary(comparison, claims)
     if met := read_parity():
-        document = [Paragraph(parity.SAYS), parity.summary(met, _titles(comparison)), *document]
+        document = [
+            Figure(parity.PICTURE, parity.CAPTION),
+            Paragraph(parity.SAYS),
+            parity.summary(met, _titles(comparison)),
+            *document,
+        ]
     return markdown.render(document, "results/plots", notice=False)
 
 

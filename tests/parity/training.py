@@ -17,6 +17,7 @@ from repro.experiment.build import AnyTask, build_task
 from repro.experiment.trainer import make_trainer, quiet
 from repro.recipe import load_recipe
 from tests.parity.golden import Golden
+from tests.parity.report import keep_curve
 
 Steps = Sequence[Sequence[Batch]]
 
@@ -132,6 +133,7 @@ def differences(trained: Trained, golden: Golden, last: dict[str, Tensor]) -> di
         golden: by theirs.
         last: their final weights under our names, tied ones once.
     """
+    keep_curve(golden.path, golden["loss"], trained.loss)
     rates = golden["lr"] if golden["lr"].dim() == 2 else golden["lr"][:, None]
     return {
         "losses": difference(trained.loss, golden["loss"]),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.report import COMPARISONS
+from tests.parity.report import COMPARISONS, CURVES
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "results" / "parity.json"
@@ -22,6 +22,8 @@ def main() -> int:
         (asdict(item) for item in COMPARISONS.values()), key=lambda row: (row["paper"], row["file"])
     )
     for row in rows:
+        curve = CURVES.get(Path(row["file"]).name, ())
+        row["curve"] = [[float(f"{loss:.6g}") for loss in losses] for losses in curve]
         row["differences"] = {kind: float(f"{value:.1e}") for kind, value in row["differences"].items()}
     FILE.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
     print(f"{FILE.relative_to(ROOT)}: {len(rows)} comparisons")

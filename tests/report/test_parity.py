@@ -10,6 +10,7 @@ import pytest
 from repro.report import parity
 from repro.report.formats.text import NOTHING
 from repro.report.parity import FILE, GOLDEN, Met, altered, document, read_parity, summary
+from repro.report.plots.chart import Chart
 from tests.report.fakes import House
 from tests.workshop import PROJECT, call
 
@@ -17,7 +18,10 @@ from tests.workshop import PROJECT, call
 def met(file: str, paper: str = "toy", updates: int = 0, **differences: float) -> Met:
     digest = hashlib.sha256(file.encode()).hexdigest()
     source = "some/code@0123456789 train.py; torch 2.13.0+cpu"
-    return Met(paper, file, digest, source, updates, differences, ("theirs rounds",) if updates else ())
+    curve = [[3.0, 2.0], [3.0, 2.0]] if updates else []
+    return Met(
+        paper, file, digest, source, updates, differences, ("theirs rounds",) if updates else (), curve
+    )
 
 
 FOUND = [
@@ -44,6 +48,17 @@ def test_the_document_names_every_file_and_what_differs_by_design() -> None:
     for one in FOUND:
         assert one.file in said
     assert said.count("theirs rounds") == 1
+
+
+def test_the_picture_has_a_panel_for_each_paper_with_a_training_run() -> None:
+    plot = parity.picture(FOUND, [("other", "Other"), ("toy", "Toy")])
+    assert plot is not None
+    assert isinstance(plot.content, Chart)
+    (panel,) = plot.content.panels
+    assert [line.points for line in panel.lines] == [[(1, 3.0), (2, 2.0)]] * 2
+    assert "some/code@0123456" in panel.title
+    assert "weights 7e-13" in panel.title
+    assert parity.picture(FOUND[:2], [("toy", "Toy")]) is None
 
 
 def test_the_file_is_read_by_paper(house: House) -> None:

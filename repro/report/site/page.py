@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from repro.recipe import SCALES
 from repro.report import crossover as study
+from repro.report import parity
 from repro.report.formats import text
 from repro.report.formats.claims_document import basis
 from repro.report.plots.files import size
@@ -50,10 +51,25 @@ def render(comparison: Comparison, claims: list[Claim], plots: list[Plot], drawn
         "page.html",
         overview=overview(material),
         papers=[_paper(material, paper) for paper in comparison.papers],
+        parity=_parity(material),
         study=_study(material),
         scales=_scales(material),
         shown=_figures(material, drawn),
     )
+
+
+def _parity(material: Material) -> dict[str, Any] | None:
+    """Comparisons with the official codes, where there are any."""
+    found = parity.read_parity()
+    if not found:
+        return None
+    titles = {paper.key: paper.title for paper in material.comparison.papers}
+    return {
+        "title": parity.TITLE,
+        "says": parity.SAYS,
+        "plot": next((plot for plot in material.plots if plot.name == parity.PICTURE), None),
+        "grid": parity.summary(found, titles.__getitem__),
+    }
 
 
 def _study(material: Material) -> dict[str, Any] | None:
