@@ -29,6 +29,7 @@ SIZES: dict[str, Any] = {
     "n_mixtures": 2,
     "shape": [2, 4],
     "widths": [2, 6],
+    "batches": 2,
 }
 LENGTHS = (
     "seq_len", "stride", "mem_len", "clamp_len", "context", "max_distance", "max_length", "block", "forget_after",
