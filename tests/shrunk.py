@@ -151,8 +151,9 @@ def _sequence_model(config: Config) -> None:
     data = {"batch_size": 4, "length": length, "symbols": symbols, "train_examples": 8, "eval_examples": 6}
     copying = config["data"]["class_path"] == "repro.data.CopyData"
     config["data"]["init_args"] = data | ({"shortest": 3, "longest": 6} if copying else {})
+    size = symbols + (2 if config["data"]["class_path"] == "repro.data.SortingData" else 1)
     segments = {"segment": 8, "mem_len": 8, "compressed_len": 4, "block": 8}
-    _resize(config["model"], SIZES | segments | {"size": symbols + 1, "max_length": length, "width": 4})
+    _resize(config["model"], SIZES | segments | {"size": size, "max_length": length, "width": 4})
 
 
 def _picture_model(config: Config) -> None:
