@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repro.batches import PairBatch
+from repro.nn import CrossAttention, FullAttention
 from tests.models import golden_adaptive, golden_weighted
 from tests.parity.golden import Golden, check, read
 from tests.parity.pairs import overrides
@@ -57,16 +58,30 @@ def valid_loss(trained: Trained, micro_batches: list[PairBatch]) -> Tensor:
 def test_training_and_validation() -> None:
     golden = read("transformer_multi30k")
     clipped = golden["norm"] > LONGEST
-    assert clipped.any() and not clipped.all()
+    assert clipped.any()
+    assert not clipped.all()
     trained = trained_as(golden)
     met = differences(trained, golden, fused(golden.last_weights))
     met["evaluation"] = difference(valid_loss(trained, batches(golden)[-1]), golden["valid_loss"])
     check(PAPER, golden, met, by_design=[BEGIN])
 
 
-def test_the_recipe_clips_where_they_do() -> None:
-    _, arguments = make_task(EN_DE, overrides(read("transformer_multi30k").meta["settings"]))
-    assert arguments["gradient_clip_val"] == LONGEST
+def test_dropout_is_where_they_have_it() -> None:
+    """On the sums of embeddings and on every sublayer's output; not on attention weights or within feed-forwards."""
+    task, _ = make_task(EN_DE, {})
+    dropped = {
+        name.removesuffix(".dropout"): module.p
+        for name, module in task.module.named_modules()
+        if isinstance(module, nn.Dropout) and module.p
+    }
+    parts = {"encoder": ("mix", "feed_forward"), "decoder": ("mix", "cross", "feed_forward")}
+    sublayers = [
+        f"{stack}.layers.{layer}.{part}" for stack in parts for layer in range(4) for part in parts[stack]
+    ]
+    assert dropped == dict.fromkeys(["dropout", *sublayers], 0.3)
+    attentions = [m for m in task.module.modules() if isinstance(m, FullAttention | CrossAttention)]
+    assert len(attentions) == 12
+    assert all(module.dropout == 0.0 for module in attentions)
 
 
 @pytest.mark.parametrize(
