@@ -126,7 +126,7 @@ class TextCut:
 
     Without a stride the split is laid into ``rows`` contiguous streams, read segment by segment. With a stride, windows
     of ``seq_len`` tokens begin every ``stride`` tokens, each alone; the last ``stride`` tokens of a window are scored
-    (of the first one, all). Every token is scored once.
+    (of the first one, all). Every token is scored once. With ``batches`` the split is sampled instead.
 
     Args:
         seq_len: tokens of a segment or window, L.
@@ -135,9 +135,12 @@ class TextCut:
         tokens: only so many tokens at the beginning of the split are scored; None for all.
         documents: read document by document, each with an empty memory. A segment ends where its document ends, and
             the first token of a document is not scored.
+        batches: only so many random batches of ``rows`` windows are scored, each window alone and all of its tokens.
+            They are drawn with replacement from the run's seed. The score is noisy, for comparison with one that was
+            measured so. None scores every token once.
 
     Raises:
-        ValueError: a number out of range, or documents with a stride.
+        ValueError: a number out of range, documents with a stride, or ``batches`` with any other way to cut.
     """
 
     seq_len: int
@@ -145,15 +148,23 @@ class TextCut:
     stride: int | None = None
     tokens: int | None = None
     documents: bool = False
+    batches: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("seq_len", self.seq_len), ("rows", self.rows), ("tokens", self.tokens)):
+        for name in ("seq_len", "rows", "tokens", "batches"):
+            value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if self.stride is not None and not 1 <= self.stride <= self.seq_len:
             raise ValueError(f"stride must be between 1 and seq_len {self.seq_len}, not {self.stride}")
         if self.stride is not None and self.documents:
             raise ValueError(f"documents are read in streams: leave out stride {self.stride}, or documents")
+        if self.batches is not None and (
+            self.stride is not None or self.tokens is not None or self.documents
+        ):
+            raise ValueError(
+                f"batches {self.batches} are drawn at random: leave out stride, tokens and documents"
+            )
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ MEASURED_OTHERWISE = {
 SYMBOLS = {
     "wikitext-103/words": 267735, "enwik8/bytes-nonl": 204, "enwik8/bytes": 205, "text8/chars": 27,
     "lm1b/words": 793471, "wikitext-103-raw/gpt2": 50257, "pg19-2000/gpt2": 50257,
+    "tinyshakespeare/chars": 65,
 }  # fmt: skip
 MEASURED = ("test/", "val/", "train/", "parameters/", "draw/", "cost/")
 OTHER_SIZE = (

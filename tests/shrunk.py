@@ -29,6 +29,7 @@ SIZES: dict[str, Any] = {
     "n_mixtures": 2,
     "shape": [2, 4],
     "widths": [2, 6],
+    "batches": 2,
 }
 LENGTHS = (
     "seq_len", "stride", "mem_len", "clamp_len", "context", "max_distance", "max_length", "block", "forget_after",
@@ -150,8 +151,9 @@ def _sequence_model(config: Config) -> None:
     data = {"batch_size": 4, "length": length, "symbols": symbols, "train_examples": 8, "eval_examples": 6}
     copying = config["data"]["class_path"] == "repro.data.CopyData"
     config["data"]["init_args"] = data | ({"shortest": 3, "longest": 6} if copying else {})
+    size = symbols + (2 if config["data"]["class_path"] == "repro.data.SortingData" else 1)
     segments = {"segment": 8, "mem_len": 8, "compressed_len": 4, "block": 8}
-    _resize(config["model"], SIZES | segments | {"size": symbols + 1, "max_length": length, "width": 4})
+    _resize(config["model"], SIZES | segments | {"size": size, "max_length": length, "width": 4})
 
 
 def _picture_model(config: Config) -> None:

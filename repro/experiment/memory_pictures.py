@@ -85,7 +85,7 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
     cut = evaluation.selection
     if isinstance(cut, TextCut):
         tokens = min(SEGMENTS * cut.seq_len, cut.tokens or SEGMENTS * cut.seq_len)
-        evaluation = replace(evaluation, selection=replace(cut, rows=1, tokens=tokens))
+        evaluation = replace(evaluation, selection=replace(cut, rows=1, tokens=tokens, batches=None))
     elif FirstExamples in data.selections:
         evaluation = replace(evaluation, selection=FirstExamples(1))
     else:

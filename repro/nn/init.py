@@ -6,6 +6,8 @@ from torch import nn
 
 from repro.nn.attention.full import CrossAttention, FullAttention
 from repro.nn.attention.relative.shaw import ShawAttention
+from repro.nn.layers.feed_forward import FeedForward
+from repro.nn.layers.stack import ResidualStack
 from repro.nn.layers.sublayer import WeightedShortcut
 from repro.nn.vocabularies.adaptive import Projection
 
@@ -62,6 +64,29 @@ def normal_002(model: nn.Module, std: float = 0.02) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=std)
     _neutral(model)
+
+
+def normal_002_by_depth(model: nn.Module, std: float = 0.02) -> None:
+    """:func:`normal_002`, where the output matrix of each of the n branches of a stack is ``N(0, std / sqrt(n))``.
+
+    Raises:
+        ValueError: a branch is neither full attention nor a feed-forward layer.
+
+    Source: Radford et al. 2019 (GPT-2), section 2.3, in the form of nanoGPT, whose n is twice the number of layers.
+    """
+    normal_002(model, std)
+    for stack in (module for module in model.modules() if isinstance(module, ResidualStack)):
+        bodies = [sublayer.body for layer in stack.each() for sublayer in layer.values()]
+        for body in bodies:
+            nn.init.normal_(_output_of(body).weight, std=std / math.sqrt(len(bodies)))
+
+
+def _output_of(body: nn.Module) -> nn.Linear:
+    if isinstance(body, FullAttention | CrossAttention):
+        return body.out
+    if isinstance(body, FeedForward):
+        return body.outer
+    raise ValueError(f"normal_002_by_depth does not know the output matrix of {type(body).__name__}")
 
 
 def as_made(model: nn.Module) -> None:

@@ -8,7 +8,13 @@ from repro.tasks.costs.slowdown import Slowdown
 from repro.tasks.dialogue import DialogueModel
 from repro.tasks.language.protocols import Protocol
 from repro.tasks.language_model import LanguageModel
-from repro.tasks.optim.optimizers import ClippedRAdam, EpsilonHatAdam, RatesByName, WaitingRAdam
+from repro.tasks.optim.optimizers import (
+    ClippedRAdam,
+    DecayedMatrices,
+    EpsilonHatAdam,
+    RatesByName,
+    WaitingRAdam,
+)
 from repro.tasks.optim.schedules import Constant, InverseSquareRoot, LinearDecay, Noam, Plateau, WarmupCosine
 from repro.tasks.parsing import Parsing
 from repro.tasks.picture_model import PictureModel, Timing
@@ -21,6 +27,7 @@ __all__ = [
     "Classification",
     "ClippedRAdam",
     "Constant",
+    "DecayedMatrices",
     "DialogueModel",
     "EpsilonHatAdam",
     "InverseSquareRoot",

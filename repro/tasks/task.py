@@ -17,11 +17,11 @@ from repro.nn.fused import parts_of
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
 from repro.tasks.lightning_private import trainer_of
-from repro.tasks.optim.optimizers import ClippedRAdam, RatesByName
+from repro.tasks.optim.optimizers import ClippedRAdam, InGroups
 from repro.tasks.optim.profiling import profile, profiled
 from repro.tasks.optim.schedules import Plateau
 
-OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer] | RatesByName
+OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer] | InGroups
 ScheduleMaker = Callable[[Optimizer], LRScheduler]
 Net = TypeVar("Net")
 Item = TypeVar("Item")
@@ -122,14 +122,14 @@ class Task(LightningModule, Generic[Net]):
         profile(self)
 
     def trained_parameters(self) -> list[Any]:
-        """The optimiser's parameters, in groups where some have a learning rate of their own.
+        """The optimiser's parameters, in groups where some have settings of their own.
 
         Raises:
             ValueError: a rate for a part that the network does not have.
         """
         named = {name: p for name, p in self.named_parameters() if p.requires_grad}
         maker = self.optimizer_maker
-        return maker.groups(named) if isinstance(maker, RatesByName) else list(named.values())
+        return maker.groups(named) if isinstance(maker, InGroups) else list(named.values())
 
     def make_optimizer(self) -> Optimizer:
         """A new optimiser of the trained parameters; :class:`ClippedRAdam` clips the parts of fused ones apart.
@@ -149,7 +149,7 @@ class Task(LightningModule, Generic[Net]):
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Lets parameters wait whose rates say so."""
-        if isinstance(self.optimizer_maker, RatesByName):
+        if isinstance(self.optimizer_maker, InGroups):
             self.optimizer_maker.before_step(optimizer)
 
     def on_validation_end(self) -> None:

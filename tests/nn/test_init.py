@@ -1,6 +1,7 @@
 """Published initialisations; statistics of large matrices under a fixed seed."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,14 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import (
+    Blocks,
     CrossAttention,
     FeedForward,
     FullAttention,
+    PreNorm,
     ShawAttention,
     TokenEmbedding,
     WeightedPostNorm,
 )
-from repro.nn.init import Normal, glorot, glorot_fused, glorot_separate, normal_002
+from repro.nn.init import Normal, glorot, glorot_fused, glorot_separate, normal_002, normal_002_by_depth
 
 D = 256
 
@@ -127,3 +130,24 @@ def test_convolutions_may_keep_what_torch_drew(convolutions: bool) -> None:
     Normal(convolutions=convolutions)(model)
     same = {name for name, value in model.state_dict().items() if torch.equal(value, before[name])}
     assert same == (set() if convolutions else {"0.weight", "0.bias"})
+
+
+def test_outputs_of_branches_are_scaled_by_depth() -> None:
+    torch.manual_seed(0)
+    blocks = Blocks([partial(FullAttention, n_heads=4)], partial(FeedForward, d_ff=4 * D), PreNorm)
+    model = nn.ModuleList([blocks.build(D, 2), nn.Linear(D, D)])
+    normal_002_by_depth(model)
+    for layer in model[0].each():  # type: ignore[operator]
+        attention, feed_forward = layer["mix"].body, layer["feed_forward"].body
+        assert _spread(attention.qkv.weight, 0.02)
+        assert _spread(feed_forward.inner.weight, 0.02)
+        assert _spread(attention.out.weight, 0.01), "four branches"
+        assert _spread(feed_forward.outer.weight, 0.01)
+        assert not feed_forward.outer.bias.any()
+    assert _spread(model[1].weight, 0.02)
+
+
+def test_a_branch_whose_output_is_not_known_is_named() -> None:
+    stack = Blocks([partial(ShawAttention, n_heads=2, max_distance=5)], None).build(8, 1)
+    with pytest.raises(ValueError, match="ShawAttention"):
+        normal_002_by_depth(stack)

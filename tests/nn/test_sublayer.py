@@ -117,6 +117,12 @@ def test_epsilon_is_a_setting(kind: type) -> None:
     assert torch.allclose(kind(Doubles(), 4, 0.0, eps=1e-2).double()(x, None, LAYOUT).y, wanted, atol=1e-12)
 
 
+def test_the_norm_of_prenorm_may_have_no_bias() -> None:
+    x, sublayer = tokens(), PreNorm(Doubles(), 4, 0.0, bias=False).double()
+    assert dict(sublayer.named_parameters()).keys() == {"norm_in.weight"}
+    assert torch.allclose(sublayer(x, None, LAYOUT).y, x + 2 * plain_norm(x, 1e-6), rtol=0, atol=1e-12)
+
+
 def test_every_part_stands_in_its_place() -> None:
     x = tokens()
     sublayer = Sublayer(Doubles(), Times(3.0), Times(5.0), Times(7.0), 0.0)

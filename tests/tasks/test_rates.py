@@ -12,7 +12,7 @@ from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
-from repro.tasks import LinearDecay, RatesByName
+from repro.tasks import DecayedMatrices, LinearDecay, RatesByName
 from tests.experiment.runner import differences
 from tests.workshop import STICKY_RECIPE, STREAM, STREAM_RECIPE, Workshop
 
@@ -43,6 +43,24 @@ def test_a_name_chooses_whole_parts_and_the_rest_comes_first() -> None:
         2.0: ["net.a.long.w", "net.long"],
     }
     assert list(found) == [0.5, 3.0, 2.0]
+
+
+def test_only_matrices_decay() -> None:
+    given = {"w": torch.ones(2, 3), "b": torch.ones(3), "table": torch.ones(2, 2, 2), "gain": torch.ones(())}
+    weights = {name: torch.nn.Parameter(tensor) for name, tensor in given.items()}
+    maker = DecayedMatrices(partial(torch.optim.AdamW, lr=0.5, weight_decay=0.1))
+    optimizer = maker(maker.groups(weights))
+    assert [g["weight_decay"] for g in optimizer.param_groups] == [0.1, 0.0]
+    for parameter in weights.values():
+        parameter.grad = torch.zeros_like(parameter)
+    maker.before_step(optimizer)
+    optimizer.step()
+    assert {name: float(p.detach().max()) for name, p in weights.items()} == pytest.approx(
+        {"w": 0.95, "b": 1.0, "table": 0.95, "gain": 1.0}
+    )
+    assert len(maker.groups({"w": weights["w"]})) == 1
+    with pytest.raises(ValueError, match="two dimensions"):
+        maker.groups({"b": weights["b"]})
 
 
 def test_a_schedule_multiplies_every_rate() -> None:

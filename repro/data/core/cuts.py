@@ -1,11 +1,11 @@
-"""How a split is cut for evaluation: streams with memory or windows that overlap; each target counted once."""
+"""How a split is cut for evaluation: streams with memory, windows that overlap, or a random sample of windows."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from repro.data.core.draws import Int64s
+from repro.data.core.draws import Int64s, drawn
 from repro.data.core.segments import Lazy, Segment, rows_from
 from repro.errors import UserError
 
@@ -142,3 +142,56 @@ class _WindowCut:
             windows, width = np.array([whole], np.int64), self.n_targets - whole * cut.step
         skip = np.where(windows == 0, 0, cut.seq_len - cut.step)
         return Segment(rows_from(windows * cut.step, width), windows, reset_memory=True, skip=skip)
+
+
+@dataclass(frozen=True)
+class RandomWindows:
+    """Independent windows that begin at random tokens, drawn with replacement; every target of a window is scored.
+
+    A sample: some targets of the split are scored more than once and others not at all.
+
+    Source: ``estimate_loss`` of nanoGPT (train.py).
+    Deviation: there every evaluation of a run draws other windows; here they depend on the seed alone.
+
+    Args:
+        seq_len: targets of a window, T.
+        rows: windows of a batch.
+        batches: how many batches.
+        seed: what windows are drawn from.
+
+    Raises:
+        UserError: a size below 1.
+    """
+
+    seq_len: int
+    rows: int
+    batches: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        _at_least_one(seq_len=self.seq_len, rows=self.rows, batches=self.batches)
+
+    def dropped(self, n_targets: int) -> int:
+        """None is left out on purpose."""
+        return 0
+
+    def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
+        """This rank's batches: every ``world``-th.
+
+        Raises:
+            UserError: the split is shorter than a window.
+        """
+        if n_targets < self.seq_len:
+            raise UserError(f"seq_len {self.seq_len} is more than the {n_targets} targets of the split")
+        return Lazy(_RandomCut(self, n_targets).segment, range(rank, self.batches, world))
+
+
+@dataclass(frozen=True)
+class _RandomCut:
+    cut: RandomWindows
+    n_targets: int
+
+    def segment(self, i: int) -> Segment:
+        cut = self.cut
+        starts = drawn(self.n_targets - cut.seq_len + 1, cut.rows, cut.seed, i)
+        return Segment(rows_from(starts, cut.seq_len), starts, reset_memory=True)

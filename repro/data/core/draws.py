@@ -18,6 +18,11 @@ def shuffled(n: int, *key: int) -> Int64s:
     return order_of(stream(*key).random_raw(n))
 
 
+def drawn(n: int, count: int, *key: int) -> Int64s:
+    """``count`` numbers below ``n``, with replacement, the same for the same key."""
+    return (stream(*key).random_raw(count) % np.uint64(n)).astype(np.int64)
+
+
 def order_of(numbers: Raw) -> Int64s:
     """The order that sorts random numbers."""
     return np.argsort(numbers, kind="stable").astype(np.int64, copy=False)

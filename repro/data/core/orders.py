@@ -1,11 +1,11 @@
-"""Where the rows of each step lie in a text: streams with memory, overlapping windows, shuffled blocks, sentences."""
+"""Where the rows of each step lie in a text: streams with memory, windows, shuffled blocks, sentences."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from repro.data.core.draws import Int64s, shuffled
+from repro.data.core.draws import Int64s, drawn, shuffled
 from repro.data.core.segments import rows_from
 from repro.errors import UserError
 
@@ -146,6 +146,37 @@ class InBlocks(Order):
 
     def indices(self, step: int, rows: Int64s) -> Int64s:
         return self.blocks[step * self.rows + rows]
+
+    def reset_memory(self, step: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class InRandomWindows(Order):
+    """Windows that begin at random tokens, drawn with replacement; memories never carry over.
+
+    The windows of a step depend on its key and number alone.
+
+    Source: ``get_batch`` of nanoGPT (train.py), whose numbers come from one stream for training and evaluation.
+
+    Attributes:
+        n_targets: of the text.
+        rows: windows of a global batch.
+        seq_len: targets of a window.
+        key: what windows are drawn from: seed and epoch.
+    """
+
+    n_targets: int
+    rows: int
+    seq_len: int
+    key: tuple[int, ...]
+
+    def targets(self, step: int, rows: Int64s) -> Int64s:
+        return rows_from(self.indices(step, rows), self.seq_len)
+
+    def indices(self, step: int, rows: Int64s) -> Int64s:
+        """The first target of each window, ``(B,)``."""
+        return drawn(self.n_targets - self.seq_len + 1, self.rows, *self.key, step)[rows]
 
     def reset_memory(self, step: int) -> bool:
         return True

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from repro.batches import Evaluation, StreamBatch, TextCut
-from repro.data.core.cuts import Cut, Streams, Windows
+from repro.data.core.cuts import Cut, RandomWindows, Streams, Windows
 from repro.data.core.datamodule import DataModule
 from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
@@ -78,6 +78,11 @@ class Column:
         """Scored ones among the first ``n_targets`` targets."""
         return n_targets if self.scored is None else int(np.count_nonzero(self.scored[1 : n_targets + 1]))
 
+    def counted_in(self, segment: Segment) -> int:
+        """Scored ones among all targets of a segment."""
+        at = segment.targets
+        return at.size if self.scored is None else int(np.count_nonzero(self.scored[at + 1]))
+
     def build(self, segment: Segment) -> StreamBatch:
         """The batch of a segment."""
         return build_batch(self.tokens, segment, self.scored)
@@ -93,8 +98,9 @@ class StreamData(DataModule):
     Args:
         batch_tokens: targets of the global batch.
         seq_len: targets of a row, T, after all stages.
-        order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``sentences``, or ``documents`` (streams whose
-            rows stop at the end of a document, see :class:`repro.data.core.documents.DocumentRows`).
+        order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``random`` (windows drawn with replacement),
+            ``sentences``, or ``documents`` (streams whose rows stop at the end of a document, see
+            :class:`repro.data.core.documents.DocumentRows`).
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count. Windows then overlap, so
             that every target counts once an epoch; only with order ``stream`` and without stages.
@@ -220,6 +226,8 @@ class StreamData(DataModule):
             return self._training_documents.n_targets
         if self.context:
             return self.shards * rows_per_batch(self.batch_tokens, self.seq_len) * self._windows.length
+        if self.order == "random":  # each may be drawn
+            return self.shards * self._epoch_targets
         return self.shards * self.steps_per_epoch * self.batch_tokens
 
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
@@ -257,6 +265,8 @@ class StreamData(DataModule):
         """Scored targets over all ranks."""
         column = self.column(self.split(evaluation.kind))
         cut, tokens = self._cut(evaluation)
+        if isinstance(cut, RandomWindows):
+            return {"tokens": sum(map(column.counted_in, cut.plan(column.n_targets)))}
         considered = _at_most(column.n_targets, tokens)
         return {"tokens": column.counted(considered - cut.dropped(considered))}
 
@@ -264,6 +274,8 @@ class StreamData(DataModule):
         """Streams with memory, or independent windows where there is a stride; and the most targets to score."""
         how = evaluation.selection
         how = how if isinstance(how, TextCut) else TextCut(self.seq_len)
+        if how.batches is not None:
+            return RandomWindows(how.seq_len, how.rows, how.batches, self.seed), None
         if how.documents:
             return DocumentRows(
                 self.documents(self.split(evaluation.kind)), how.seq_len, how.rows

@@ -12,6 +12,7 @@ import numpy as np
 from repro.data.core.draws import Int64s, shuffled
 from repro.data.core.orders import (
     InBlocks,
+    InRandomWindows,
     InStreams,
     Order,
     overlapping,
@@ -23,7 +24,7 @@ from repro.data.core.segments import Bools, Lazy, Segment
 from repro.data.core.shares import Share
 from repro.errors import UserError
 
-OrderName = Literal["stream", "shuffled", "sentences", "documents"]
+OrderName = Literal["stream", "shuffled", "random", "sentences", "documents"]
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,14 @@ def plan_epoch(
     """Plans one rank's share of an epoch.
 
     There are ``n_targets // batch_tokens`` global batches whatever ``seq_len`` is; what is left over is dropped
-    (:func:`dropped_in_training`). With a ``context`` windows overlap, and there are more (:class:`InWindows`).
+    (:func:`dropped_in_training`). With a ``context`` windows overlap, and there are more (:class:`InWindows`). An epoch
+    of random windows has as many targets as one of blocks, but not each of them once.
 
     Args:
         n_targets: of the training split.
         batch_tokens: targets of the global batch.
         seq_len: T.
-        order: ``stream``, ``shuffled`` or ``sentences``.
+        order: ``stream``, ``shuffled``, ``random`` or ``sentences``.
         seed_epoch: what the order is drawn from.
         share: this rank's place.
         scored, first: see :class:`Epoch`; no ``first`` for ``sentences``.
@@ -117,6 +119,7 @@ def plan_epoch(
     orders: dict[OrderName, Callable[[], Order]] = {
         "stream": lambda: InStreams(steps, seq_len),
         "shuffled": lambda: InBlocks(shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len),
+        "random": lambda: InRandomWindows(n_targets, rows, seq_len, seed_epoch),
         "sentences": lambda: sentence_order(offsets, steps, seq_len, *seed_epoch),
     }
     return Epoch(orders[order](), steps, rows, share, scored, first).plan()

@@ -21,8 +21,8 @@ class TextData(TokenStoreDataModule, StreamData):
         vocab_size: symbols of the store, stated so that a recipe and its network agree.
         batch_tokens: targets of the global batch.
         seq_len: targets of a row, T, after all stages.
-        order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``sentences`` (One Billion Word) or
-            ``documents``.
+        order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``random`` (windows drawn with replacement),
+            ``sentences`` (One Billion Word) or ``documents``.
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count. Windows then overlap, so
             that every target counts once an epoch; only with order ``stream`` and without stages.

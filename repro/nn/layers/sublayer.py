@@ -138,11 +138,14 @@ class WeightedPostNorm(Sublayer):
 class PreNorm(Sublayer):
     """``x + dropout(body(norm(x)))``; a stack of these needs ``final_norm``.
 
-    Args: as :class:`PostNorm`.
+    Args: as :class:`PostNorm`, and ``bias``: whether the norm has one.
     """
 
-    def __init__(self, body: nn.Module, d_model: int, dropout: float = 0.1, eps: float = 1e-6) -> None:
-        super().__init__(body, nn.LayerNorm(d_model, eps), nn.Identity(), nn.Identity(), dropout)
+    def __init__(
+        self, body: nn.Module, d_model: int, dropout: float = 0.1, eps: float = 1e-6, bias: bool = True
+    ) -> None:
+        norm = nn.LayerNorm(d_model, eps, bias=bias)
+        super().__init__(body, norm, nn.Identity(), nn.Identity(), dropout)
 
 
 class Residual(Sublayer):

@@ -18,7 +18,7 @@ class Protocol(TextCut):
         rows: streams, or windows at a time.
         stride: see :class:`~repro.batches.TextCut`.
         tokens: only so many tokens at the beginning of the split are scored; None for all, as published numbers are.
-        documents: see :class:`~repro.batches.TextCut`.
+        documents, batches: see :class:`~repro.batches.TextCut`.
         mem_len: memory of streams, M.
         clamp_len: larger distances count as this one.
         same_length: every token sees exactly ``mem_len`` tokens, itself included.
@@ -35,9 +35,10 @@ class Protocol(TextCut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.stride is not None and self.mem_len:
+        if self.mem_len and (self.stride is not None or self.batches is not None):
             raise ValueError(
-                f"windows stand alone: leave out mem_len {self.mem_len}, or leave out stride {self.stride}"
+                f"windows stand alone: leave out mem_len {self.mem_len}, or leave out stride {self.stride} and "
+                f"batches {self.batches}"
             )
         _ = self.settings
 

@@ -76,7 +76,50 @@ def _clip(gradient: Tensor, max_norm: float) -> None:
     gradient.mul_((max_norm / (length + 1e-6)).clamp(max=1.0))
 
 
-class RatesByName:
+class InGroups:
+    """Base of makers of an optimiser whose parameters are in groups with settings of their own.
+
+    Args:
+        optimizer: maker of the optimiser.
+    """
+
+    def __init__(self, optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]) -> None:
+        self.optimizer = optimizer
+
+    def __call__(self, parameters: Iterable[Any]) -> Optimizer:
+        """The optimiser of parameters, or of :meth:`groups` of them."""
+        return self.optimizer(parameters)
+
+    def groups(self, named: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+        """Parameters in groups."""
+        raise NotImplementedError
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Called before every step of its optimiser, once the gradients of all ranks are added up."""
+
+
+class DecayedMatrices(InGroups):
+    """Makes an optimiser that decays only parameters of two or more dimensions.
+
+    Its weight decay holds for matrices and tables, and is 0 for biases and norms.
+
+    Source: nanoGPT (model.py, ``configure_optimizers``).
+    """
+
+    def groups(self, named: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+        """Parameters in two groups: those that are decayed, then the others.
+
+        Raises:
+            ValueError: no parameter has two dimensions.
+        """
+        decayed = [p for p in named.values() if p.dim() >= 2]
+        others = [p for p in named.values() if p.dim() < 2]
+        if not decayed:
+            raise ValueError("no parameter that is trained has two dimensions: give the optimiser alone")
+        return [{"params": decayed}, *([{"params": others, "weight_decay": 0.0}] if others else [])]
+
+
+class RatesByName(InGroups):
     """Makes an optimiser in which parameters that are chosen by name have learning rates of their own.
 
     A schedule multiplies all rates alike. Parameters that no name chooses are the first group, whose rate is logged.
@@ -107,12 +150,8 @@ class RatesByName:
         for part, rate in self.rates.items():
             if not rate > 0:
                 raise ValueError(f"rates.{part} must be above 0, not {rate}")
-        self.optimizer = optimizer
+        super().__init__(optimizer)
         self.wait_for_gradient = wait_for_gradient
-
-    def __call__(self, parameters: Iterable[Any]) -> Optimizer:
-        """The optimiser of parameters, or of :meth:`groups` of them."""
-        return self.optimizer(parameters)
 
     def groups(self, named: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
         """Parameters in groups: those without a rate of their own first, then as ``rates`` has them.
@@ -133,11 +172,7 @@ class RatesByName:
         return [{"params": chosen, **rates.get(part, {})} for part, chosen in parts.items()]
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """Takes the gradients of zeros away from parameters that wait, once those of all ranks are added up.
-
-        Args:
-            optimizer: made by this maker from :meth:`groups`.
-        """
+        """Takes the gradients of zeros away from parameters that wait."""
         waiting = optimizer.param_groups[1:] if self.wait_for_gradient else []
         for parameter in (p for group in waiting for p in group["params"]):
             if parameter.grad is not None and not optimizer.state.get(parameter) and not parameter.grad.any():

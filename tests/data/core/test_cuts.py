@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.batches import RandomBatches, TextCut, scored_places
-from repro.data.core.cuts import Cut, Streams, Windows
+from repro.data.core.cuts import Cut, RandomWindows, Streams, Windows
 from repro.data.core.segments import Segment, build_batch
 from repro.errors import UserError
 
@@ -89,9 +89,36 @@ def test_a_plan_of_many_windows_is_cheap() -> None:
     assert planned[-1].targets[-1, -1] == 10**8 - 1
 
 
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_random_windows_are_a_sample_that_the_seed_decides(world: int) -> None:
+    cut = RandomWindows(8, rows=3, batches=5, seed=4)
+    ranks = [cut.plan(20, rank, world) for rank in range(world)]
+    batches = [ranks[i % world][i // world] for i in range(5)]
+    assert sum(map(len, ranks)) == 5
+    starts = np.stack([s.targets[:, 0] for s in batches])
+    for s in batches:
+        assert s.reset_memory
+        assert (s.targets == s.indices[:, None] + np.arange(8)).all()
+        assert len(scored(s, 20)) == 24, "every target of a window counts"
+    assert starts.min() >= 0
+    assert starts.max() <= 12
+    assert len(np.unique(starts)) > 5
+    other = RandomWindows(8, rows=3, batches=5, seed=5).plan(20)
+    assert any((s.indices != o.indices).any() for s, o in zip(batches, other, strict=True))
+
+
+def test_random_windows_reach_both_ends_and_nothing_beyond() -> None:
+    cut = RandomWindows(8, rows=200, batches=1, seed=0)
+    assert set(cut.plan(10)[0].indices.tolist()) == {0, 1, 2}
+    assert set(cut.plan(8)[0].indices.tolist()) == {0}
+    with pytest.raises(UserError, match="seq_len 8 is more than the 7 targets"):
+        cut.plan(7)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (lambda: RandomWindows(4, 1, 0, 0), "batches must be at least 1, not 0"),
         (lambda: Streams(0), "seq_len must be at least 1, not 0"),
         (lambda: Streams(4, rows=0), "rows must be at least 1, not 0"),
         (lambda: Windows(4, stride=5), "stride 5 is more than seq_len 4"),
@@ -112,6 +139,10 @@ def test_bad_cuts_are_named(make: object, said: str) -> None:
         (lambda: TextCut(4, tokens=0), "tokens .* 0"),
         (lambda: TextCut(4, stride=5), "seq_len 4, not 5"),
         (lambda: TextCut(4, stride=0), "seq_len 4, not 0"),
+        (lambda: TextCut(4, batches=0), "batches .* 0"),
+        (lambda: TextCut(4, batches=2, stride=4), "batches 2 .* stride"),
+        (lambda: TextCut(4, batches=2, tokens=9), "batches 2 .* tokens"),
+        (lambda: TextCut(4, batches=2, documents=True), "batches 2 .* documents"),
         (lambda: RandomBatches(0, 2), "batches 0"),
         (lambda: RandomBatches(2, 0), "rows 0"),
     ],

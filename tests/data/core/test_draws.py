@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.data.core.draws import order_of, shuffled, stream
+from repro.data.core.draws import drawn, order_of, shuffled, stream
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,12 @@ def test_equal_numbers_keep_their_order() -> None:
     numbers = np.array([2**64 - 1, 2] * 100, np.uint64)
     assert order_of(numbers).tolist() == [*range(1, 200, 2), *range(0, 200, 2)]
     assert shuffled(0, 5).tolist() == []
+
+
+def test_numbers_drawn_with_replacement_are_pinned_and_uniform() -> None:
+    assert drawn(100, 5, 3, 1).tolist() == [99, 11, 56, 55, 9]
+    numbers = drawn(7, 70_000, 5)
+    assert numbers.dtype == np.int64
+    counts = np.bincount(numbers, minlength=7)
+    assert len(counts) == 7
+    assert abs(counts - 10_000).max() < 400

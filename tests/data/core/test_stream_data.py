@@ -136,6 +136,31 @@ def test_the_order_depends_on_the_seed_and_epoch() -> None:
     assert order(0, 0) != order(0, 1)
 
 
+def test_random_windows_leave_nothing_out_for_good() -> None:
+    module = data(order="random")
+    assert module.steps_per_epoch == len(list(module.train_dataloader())) == 10
+    assert module.counts["train"] == {"tokens": 500, "targets": 499, "dropped": 0}
+    with pytest.raises(UserError, match="context 6"):
+        data(order="random", context=6)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_sample_of_a_split_is_counted(world: int, mask: bool) -> None:
+    evaluation, found = Evaluation("val", selection=TextCut(8, rows=3, batches=5)), []
+    for rank in range(world):
+        module = placed(data(seed=7), rank, world)
+        module.mask = mask
+        for batch in module.evaluation_loader(evaluation):
+            found += batch.targets[batch.targets >= 0].tolist()
+    module = data(seed=7)
+    module.mask = mask
+    assert module.expected(evaluation) == {"tokens": len(found)}
+    assert mask or len(found) == 5 * 3 * 8
+    drawn = [b.indices.tolist() for b in data(seed=8).evaluation_loader(evaluation)]
+    assert drawn != [b.indices.tolist() for b in data(seed=7).evaluation_loader(evaluation)]
+
+
 def test_counts_tell_what_training_leaves_out() -> None:
     assert data().counts == {
         "train": {"tokens": 500, "targets": 499, "dropped": 19},

@@ -79,6 +79,22 @@ def test_blocks_are_drawn_anew_and_stand_alone() -> None:
         assert (s.targets == s.indices[:, None] * 6 + np.arange(6)).all()
 
 
+def test_random_windows_begin_anywhere_and_depend_on_seed_epoch_and_step() -> None:
+    epochs = [plan("random", 6, epoch=e, seed=s) for s, e in ((3, 0), (3, 0), (3, 1), (4, 0))]
+    starts = [np.stack([s.indices for s in segments]) for segments in epochs]
+    assert starts[0].shape == (N // BATCH, BATCH // 6)
+    assert (starts[0] == starts[1]).all()
+    assert (starts[0] != starts[2]).any()
+    assert (starts[0] != starts[3]).any()
+    assert len({row.tobytes() for row in starts[0]}) == len(starts[0])
+    assert (starts[0] % 6).any(), "not at blocks only"
+    for s in epochs[0]:
+        assert s.reset_memory
+        assert (s.targets == s.indices[:, None] + np.arange(6)).all()
+    seen = np.concatenate([s.targets.ravel() for e in range(200) for s in plan("random", 6, n=59, epoch=e)])
+    assert set(seen.tolist()) == set(range(59)), "the first target and the last one are reached"
+
+
 def test_sentences_stay_whole_and_change_places() -> None:
     offsets = sentence_offsets(N)
     # token i is the sentence it belongs to; a sentence ends with the symbol that also stands before the first
@@ -104,7 +120,7 @@ def test_sentences_stay_whole_and_change_places() -> None:
     assert any((o.targets != s.targets).any() for o, s in zip(other, segments, strict=True))
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [*ORDERS, "random"])
 @pytest.mark.parametrize(("world", "micro_batches"), [(1, 2), (2, 1), (4, 1), (2, 2), (2, 4), (8, 1)])
 def test_any_share_of_the_work_is_the_same_global_batches(
     order: OrderName, world: int, micro_batches: int
