@@ -20,7 +20,7 @@ from tests.workshop import PROJECT
 
 pytestmark = pytest.mark.slow
 SOURCES = (
-    "repro", "configs", "slurm", "results/plots", "results/published", "results/runs",
+    "repro", "configs", "slurm", "results/parity.json", "results/plots", "results/published", "results/runs",
     "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
 )  # fmt: skip
 EXPERIMENT = "reformer/duplication@lsh-2"
@@ -67,6 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (PROJECT / name).is_dir():
             shutil.copytree(PROJECT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, sources / name)
     return build(sources, tmp_path_factory.mktemp("wheel"))
 

@@ -123,7 +123,7 @@ def summary(found: Sequence[Met], title: Callable[[str], str] = str) -> Grid:
 
 
 def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | None:
-    """For each paper the losses of one training run, theirs and ours; None where there is none.
+    """For each paper the losses of its first training run, theirs and ours; None where there is none.
 
     Args:
         found: comparisons.
@@ -133,7 +133,7 @@ def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | N
     for key, title in papers:
         mine = [met for met in found if met.paper == key and met.curve]
         if mine:
-            panels.append(_panel(max(mine, key=lambda met: len(met.curve[0])), title))
+            panels.append(_panel(mine[0], title))
     if not panels:
         return None
     chart = Chart(TITLE, ["official code", "ours"], panels)

@@ -17,7 +17,7 @@ from repro.report.formats import latex, markdown
 from repro.report.formats.blocks import Document, Figure, Heading, Paragraph
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document, runs_document
-from repro.report.formats.headline import headline, summary
+from repro.report.formats.headline import headline, summary, totals
 from repro.report.parity import read_parity
 from repro.report.plots import plots
 from repro.report.plots.chart import Chart
@@ -105,7 +105,7 @@ def _block(comparison: Comparison, claims: list[Claim]) -> str:
             Figure(parity.PICTURE, parity.CAPTION),
             Paragraph(parity.SAYS),
             parity.summary(met, _titles(comparison)),
-            *document,
+            Paragraph(totals(comparison)),
         ]
     return markdown.render(document, "results/plots", notice=False)
 

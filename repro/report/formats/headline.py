@@ -38,6 +38,17 @@ def headline(comparison: Comparison, claims: list[Claim]) -> Document:
     return document
 
 
+def totals(comparison: Comparison) -> str:
+    """The counts of all papers together, in a sentence."""
+    own = [entry for paper in comparison.papers for entry in counted(comparison, paper)]
+    verdicts = Counter(entry.verdict for entry in own)
+    words = ", ".join(f"{verdicts[word]} {word}" for word in JUDGED)
+    return (
+        f"Numbers at the papers' own scale: {len(own)} counted, of these {words}. "
+        "The others have no such verdict; most were not run at that scale."
+    )
+
+
 COUNTS = (
     "Counted: confirmed scores of models that the authors trained and whose configuration is public, each measurement "
     "once. Verdicts compare runs at the paper's scale only. A claim is an order of rows; smaller runs can test it."
