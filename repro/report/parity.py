@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ HEADER = (
     "Losses",
     "Final weights",
 )
+LETTERS = 36  # of a line of a panel's title
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{7}")
 _PACKAGE = re.compile(r"(?:transformers|torch|fairseq) \d+(?:\.\d+)+")
 _EXACT = frozenset(range(2, len(HEADER)))
@@ -148,7 +150,7 @@ def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | N
 def _panel(met: Met, title: str) -> Panel:
     theirs, ours = ([(n, loss) for n, loss in enumerate(losses, 1)] for losses in met.curve)
     differences = ", ".join(f"{kind} {_number(met.differences[kind])}" for kind in ("losses", "weights"))
-    words = f"{title}\n\n{met.codes[0]}\nlargest difference: {differences}"
+    words = f"{textwrap.fill(title, LETTERS)}\n\n{met.codes[0]}\nlargest difference: {differences}"
     return Panel("update", "loss", [Line(0, theirs), Line(1, ours)], words)
 
 
