@@ -16,12 +16,10 @@ WT103, LM1B = "transformer-xl_wt103", "transformer-xl_lm1b"
 RECIPES = {WT103: "transformer-xl/wt103-standard", LM1B: "transformer-xl/lm1b@base"}
 
 
-def overrides(settings: dict[str, Any]) -> dict[str, Any]:
-    """The overrides that shrink a recipe with relative positions to a file's settings."""
+def sizes(settings: dict[str, Any]) -> dict[str, Any]:
+    """The overrides that give a recipe a file's sizes, rate and schedule, and take its dropout away."""
     net, mixer = "model.net", "model.net.blocks.mixers.0"
-    evaluation, clamp_len = settings["eval"], settings["eval"]["clamp_len"]
-    warmup = {"model.schedule.warmup_steps": settings["warmup"]} if settings["warmup"] else {}
-    return warmup | {
+    return {
         "model.schedule.steps": settings["max_step"],
         "model.optimizer.lr": settings["lr"],
         f"{net}.d_model": settings["d_model"],
@@ -32,15 +30,28 @@ def overrides(settings: dict[str, Any]) -> dict[str, Any]:
         f"{net}.vocabulary.cutoffs": settings["cutoffs"],
         f"{mixer}.n_heads": settings["n_head"],
         f"{mixer}.d_head": settings["d_head"],
-        f"{mixer}.mem_len": settings["mem_len"],
-        f"{mixer}.position_dropout": 0.0,
         f"{net}.blocks.feed_forward.d_ff": settings["d_inner"],
         f"{net}.blocks.feed_forward.dropout": 0.0,
         f"{net}.blocks.sublayer.dropout": 0.0,
-        "model.protocol.seq_len": evaluation["tgt_len"],
-        "model.protocol.mem_len": evaluation["mem_len"],
-        "model.protocol.clamp_len": None if clamp_len < 0 else clamp_len,
     }
+
+
+def overrides(settings: dict[str, Any]) -> dict[str, Any]:
+    """The overrides that shrink a recipe with a memory to a file's settings."""
+    mixer, evaluation = "model.net.blocks.mixers.0", settings["eval"]
+    clamp_len = evaluation["clamp_len"]
+    warmup = {"model.schedule.warmup_steps": settings["warmup"]} if settings["warmup"] else {}
+    return (
+        sizes(settings)
+        | warmup
+        | {
+            f"{mixer}.mem_len": settings["mem_len"],
+            f"{mixer}.position_dropout": 0.0,
+            "model.protocol.seq_len": evaluation["tgt_len"],
+            "model.protocol.mem_len": evaluation["mem_len"],
+            "model.protocol.clamp_len": None if clamp_len < 0 else clamp_len,
+        }
+    )
 
 
 def stream(ids: Tensor, length: int, updates: int) -> list[list[StreamBatch]]:

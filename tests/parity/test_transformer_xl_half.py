@@ -10,6 +10,7 @@ from repro.batches import StreamBatch
 from repro.nn import Added
 from tests.models import golden_adaptive, golden_relative
 from tests.parity.golden import Golden, check, read
+from tests.parity.test_transformer_xl import sizes
 from tests.parity.training import Trained, differences, make_task, train
 
 PAPER = "transformer-xl"
@@ -46,25 +47,11 @@ def ours(theirs: dict[str, Tensor], settings: dict[str, Any]) -> dict[str, Tenso
 
 def overrides(settings: dict[str, Any]) -> dict[str, Any]:
     """The overrides that shrink a recipe without a memory to a file's settings."""
-    net, length = "model.net", settings["ext_len"] + settings["tgt_len"]
-    shrunk = {
-        "model.schedule.steps": settings["max_step"],
-        "model.optimizer.lr": settings["lr"],
-        f"{net}.d_model": settings["d_model"],
-        f"{net}.n_layers": settings["n_layer"],
-        f"{net}.dropout": 0.0,
-        f"{net}.final_dropout": 0.0,
-        f"{net}.vocabulary.size": settings["n_token"],
-        f"{net}.vocabulary.cutoffs": settings["cutoffs"],
-        f"{net}.blocks.mixers.0.n_heads": settings["n_head"],
-        f"{net}.blocks.mixers.0.d_head": settings["d_head"],
-        f"{net}.blocks.feed_forward.d_ff": settings["d_inner"],
-        f"{net}.blocks.feed_forward.dropout": 0.0,
-        f"{net}.blocks.sublayer.dropout": 0.0,
-        "model.protocol.seq_len": length,
-        "model.protocol.stride": settings["tgt_len"],
-    }
-    return shrunk | ({f"{net}.blocks.positions.max_length": length} if settings["attn_type"] == 3 else {})
+    length = settings["ext_len"] + settings["tgt_len"]
+    given = {"model.protocol.seq_len": length, "model.protocol.stride": settings["tgt_len"]}
+    if settings["attn_type"] == 3:
+        given["model.net.blocks.positions.max_length"] = length
+    return sizes(settings) | given
 
 
 def windows(ids: Tensor, settings: dict[str, Any], context: int) -> list[list[StreamBatch]]:
