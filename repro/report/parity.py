@@ -21,9 +21,10 @@ REGENERATE = "`python -m tests.parity.write` compares again and writes the summa
 TITLE = "The same function, the same training"
 SAYS = (
     "With the weights and inputs of the official codes, our models give their outputs and gradients. On their batches, "
-    "our committed recipes, only shrunk, train as they do: loss, gradient norm and rate of every update, and the final "
-    "weights. Cells are largest differences, relative where numbers exceed 1, without dropout, in float64 (one kernel "
-    "of the linear transformers' code exists in float32 only). A deliberate mistake gives 1e-5 or more."
+    "our committed recipes train as they do: loss, gradient norm and rate of every update, and the final weights. "
+    "Recipes are only shrunk; `repro parity` names the exceptions. Cells are largest differences, relative where "
+    "numbers exceed 1, without dropout, in float64 (one kernel of the linear transformers' code exists in float32 "
+    "only). Deliberate mistakes in the tests of training give 4e-7 or more."
 )
 CAPTION = "Losses of training by the official codes and by ours"
 HEADER = (
