@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from repro.data.dialogue.dialogue_generated import Talk
+from repro.evidence.published import load_paper
 from repro.recipe import (
     SCALES,
     Recipe,
@@ -21,7 +22,6 @@ from repro.recipe import (
     recipe_files,
     scales_of,
 )
-from repro.report.results.published import load_paper
 from repro.tasks.costs.measuring import Measuring
 from tests.recipe_tables import (
     ABLATION_KEYS,

@@ -53,7 +53,9 @@ MAY_IMPORT = {
         "checkpoints",
         *BOTTOM,
     },
-    "report": {"report", "contact_sheet", "verify", "source", *BOTTOM},
+    "text": {"evidence"},
+    "evidence": {"evidence", "text", "verify", "source", *BOTTOM},
+    "report": {"report", "evidence", "text", "contact_sheet", "verify", "source", *BOTTOM},
     "launch": {"launch", "source", "stop", *BOTTOM},
     "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
     "doctor": {"data", "tracking", *BOTTOM},
@@ -61,6 +63,8 @@ MAY_IMPORT = {
         "cli",
         "launch",
         "report",
+        "evidence",
+        "text",
         "experiment",
         "training",
         "tasks",
@@ -75,7 +79,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "source", "stop", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "source", "stop", "text", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

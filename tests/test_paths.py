@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from repro import paths, recipe
+from repro.evidence.published import paper_keys
 from repro.launch.slurm.profile import load_profile
 from repro.paths import PROJECT
 from repro.recipe import load_recipe, recipe_files
 from repro.record import read_records, withdrawn
-from repro.report.results.published import paper_keys
 from repro.verify import outcomes
 from tests.workshop import call
 

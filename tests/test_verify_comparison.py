@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from repro.evidence.selection import protocol_of
 from repro.record import Measurement, RunRecord
-from repro.report.results.samples import protocol_of
 from repro.verify import BIT_EQUAL, DIFFERS, EQUAL_METRICS, WITHIN_SPREAD, compare
 from repro.verify.comparison import allowance, measures_the_machine
 from tests.fake_checkout import make_record

@@ -97,7 +97,7 @@ def _record(step: Step) -> RunRecord | None:
 
 def _speed(step: Step) -> tuple[str, str, str]:
     """Tokens/s and utilisation in the later half of the training, which no warming-up slows, and the most memory."""
-    from repro.report.formats import text
+    from repro import text
 
     record = _record(step)
     if record is None:
@@ -112,7 +112,7 @@ def _later(record: RunRecord, name: str) -> float | None:
 
 
 def _score(step: Step) -> tuple[str, str]:
-    from repro.report.formats import text
+    from repro import text
 
     record = _record(step)
     if record is None or not record.metrics:

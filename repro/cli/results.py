@@ -9,7 +9,7 @@ from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
 from repro.paths import published_files, records_dirs, results_dir
 from repro.record import Damage, read_records
-from repro.report.formats.text import clean
+from repro.text import clean
 
 
 def register(verbs: Verbs) -> None:
@@ -59,8 +59,8 @@ def complete_papers(prefix: str, **_: object) -> list[str]:
 
 
 def list_rows(args: argparse.Namespace) -> int:
+    from repro.evidence.compare import compare
     from repro.report.formats.listing import list_rows as rows_of
-    from repro.report.results.compare import compare
 
     comparison = compare(_known(args.paper))
     rows = rows_of(comparison)
@@ -102,8 +102,8 @@ def name_damaged(damaged: list[Damage]) -> int:
 
 
 def make_tables(args: argparse.Namespace) -> int:
+    from repro.evidence.ledger import withdraw
     from repro.report.render import check_tables, write_pdfs, write_tables
-    from repro.report.results.record_ledger import withdraw
 
     writing = {"--from-wandb": args.from_wandb, "--withdraw": args.withdraw, "--pdf": args.pdf}
     other = next((name for name, value in writing.items() if value is not None), None)
@@ -128,7 +128,7 @@ def make_tables(args: argparse.Namespace) -> int:
 
 def pull_records(target: str) -> bool:
     """Imports others' records, with a line for each; False if one was refused."""
-    from repro.report.results.external import refused, take
+    from repro.evidence.external import refused, take
     from repro.tracking.pull import pull
 
     states = []

@@ -205,8 +205,8 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest) -> int:
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
+    from repro.evidence.expected import expected
     from repro.experiment.run import finished_record, run
-    from repro.report.results.expected import expected
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")

@@ -18,8 +18,8 @@ from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.stop import StopRequest
 
 if TYPE_CHECKING:
-    from repro.report.results.claims import Claim
-    from repro.report.results.published import Paper
+    from repro.evidence.claims import Claim
+    from repro.evidence.published import Paper
     from repro.report.tour import Shown, Stage, Tour
 
 
@@ -34,8 +34,8 @@ def register(verbs: Verbs) -> None:
 
 
 def take_tour(args: argparse.Namespace) -> None:
-    from repro.report.results.claims import claims
-    from repro.report.results.compare import compare
+    from repro.evidence.claims import claims
+    from repro.evidence.compare import compare
     from repro.report.tour import WIDTH, claim_beside, load_tour, tour_page
 
     tour = load_tour()

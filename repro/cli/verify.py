@@ -72,7 +72,7 @@ def committed(word: str, runs: Path) -> tuple[RunRecord, Path]:
 
 
 def _compared(record: RunRecord, rerun: Replay, runs: Path) -> Comparison:
-    from repro.report.results.samples import protocol_of
+    from repro.evidence.selection import protocol_of
 
     if rerun.record is None:
         return failed(rerun.failure)

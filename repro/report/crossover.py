@@ -4,14 +4,14 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from repro import text
+from repro.evidence.compare import Comparison
+from repro.evidence.statistics import estimate
 from repro.paths import results_dirs
 from repro.record import RunRecord
-from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import SIDES, Plot
-from repro.report.results.compare import Comparison
-from repro.report.results.statistics import estimate
 
 GRID, SCALE = "crossover/bytes", "small"
 FILE, PICTURE = "crossover.jsonl", "crossover.svg"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from repro import text
 from repro.errors import UserError
 from repro.paths import SHARED, results_dirs
-from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import HEADLINES, Plot

@@ -5,6 +5,11 @@ from pathlib import Path
 
 from repro import paths
 from repro.errors import UserError
+from repro.evidence import csv_table as sheet
+from repro.evidence.claims import Claim, claims
+from repro.evidence.compare import Comparison, compare
+from repro.evidence.ledger import append_missing, check_records
+from repro.evidence.published import validate_published
 from repro.files import alone
 from repro.paths import files_in, records_dirs, results_dir, results_dirs
 from repro.recipe import forget_files
@@ -24,11 +29,6 @@ from repro.report.plots.chart import Chart
 from repro.report.plots.files import content, is_locked
 from repro.report.plots.headlines import headlines, in_order, short_title
 from repro.report.plots.plot import Plot
-from repro.report.results import csv_table as sheet
-from repro.report.results.claims import Claim, claims
-from repro.report.results.compare import Comparison, compare
-from repro.report.results.published import validate_published
-from repro.report.results.record_ledger import append_missing, check_records
 from repro.report.site import page
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"

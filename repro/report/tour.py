@@ -3,17 +3,17 @@
 import textwrap
 from dataclasses import dataclass
 
+from repro import text
 from repro.errors import UserError, nearest
+from repro.evidence.claims import Claim, evidence
+from repro.evidence.published import Paper
 from repro.paths import configs_dirs, files_in
 from repro.record import RunRecord
-from repro.report.formats import text
 from repro.report.formats.claims_document import stated
 from repro.report.plots.chart import Chart
 from repro.report.plots.headlines import short_title
 from repro.report.plots.plot import HEADLINES, Plot
 from repro.report.plots.rows import panel_of
-from repro.report.results.claims import Claim, evidence
-from repro.report.results.published import Paper
 from repro.report.site.page import rendered
 from repro.yamls import read_yaml
 

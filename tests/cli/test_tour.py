@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from repro.evidence.claims import claims
+from repro.evidence.compare import compare
 from repro.experiment import run as running
 from repro.recipe import load_recipe
 from repro.record import read_records
 from repro.report.plots.rows import panel_of
-from repro.report.results.claims import claims
-from repro.report.results.compare import compare
 from repro.report.tour import claim_beside, load_tour, numbers_of
 from repro.seeds import TUNING
 from tests.workshop import BITS, PAPER, PROJECT, STREAM, TINY, Workshop, call

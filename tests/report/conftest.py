@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from repro.report.formats.text import clean
 from repro.report.plots import files
 from repro.report.plots.chart import Chart
+from repro.text import clean
 from tests.report.fakes import House
 
 _drawn = files._drawn

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from repro import recipe
+from repro.evidence.header import Header
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord, write_record
-from repro.report.results.header import Header
 
 PUBLISHED = """
 schema_version: 1

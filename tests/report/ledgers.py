@@ -1,7 +1,7 @@
 """Records of the small house with their ledger."""
 
+from repro.evidence.ledger import append_missing, check_records
 from repro.record import LEDGER, write_record
-from repro.report.results.record_ledger import append_missing, check_records
 from tests.report.fakes import make_record
 
 

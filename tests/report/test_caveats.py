@@ -5,13 +5,13 @@ import io
 
 import pytest
 
+from repro.evidence.compare import compare
 from repro.record import Measurement
 from repro.report.render import render_all, render_overview
-from repro.report.results.compare import compare
+from tests.evidence.test_compare import GOAL
 from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
 from tests.report.pages import cells, group, row, tree_of
-from tests.report.results.test_compare import GOAL
 
 
 def bleu(value, **protocol):

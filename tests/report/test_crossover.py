@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from repro import recipe
+from repro.evidence.compare import compare
 from repro.record import Measurement, write_record
 from repro.report.crossover import (
     FILE,
@@ -21,7 +22,6 @@ from repro.report.crossover import (
     scores,
 )
 from repro.report.render import render_all
-from repro.report.results.compare import compare
 from tests.report.fakes import House, make_record
 from tests.workshop import PROJECT
 

@@ -1,7 +1,7 @@
 import pytest
 
+from repro.evidence.compare import compare
 from repro.report.plots.curves import by_seed, curves
-from repro.report.results.compare import compare
 
 
 def drawn():

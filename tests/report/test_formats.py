@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from repro.evidence import csv_table
+from repro.evidence.compare import compare
 from repro.report.formats import latex, markdown
 from repro.report.formats.blocks import Bullets, Grid, Heading, Paragraph
-from repro.report.formats.text import clean
-from repro.report.results import csv_table
-from repro.report.results.compare import compare
+from repro.text import clean
 from tests.report.fakes import PUBLISHED
 
 HOSTILE = [

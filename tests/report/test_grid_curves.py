@@ -1,8 +1,8 @@
 import pytest
 
+from repro.evidence.compare import compare
 from repro.report.plots.grid_curves import grid_curves, mean_curve
 from repro.report.plots.plot import SIDES
-from repro.report.results.compare import compare
 from tests.report.grids import grid, record
 
 FALLING = {"train/loss": [[0, 3.0], [50, 2.0], [100, 1.0]], "val/loss": [[50, 2.0], [100, 1.0]]}

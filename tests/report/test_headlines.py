@@ -1,12 +1,12 @@
 import pytest
 
 from repro.errors import UserError
+from repro.evidence.claims import claims, evidence
+from repro.evidence.compare import compare
+from repro.evidence.published import load_papers, validate_published
 from repro.report.plots.headlines import OVERVIEW, headline_of, headlines
 from repro.report.plots.plot import HEADLINES
 from repro.report.render import check_tables, write_tables
-from repro.report.results.claims import claims, evidence
-from repro.report.results.compare import compare
-from repro.report.results.published import load_papers, validate_published
 from tests.report.fakes import PUBLISHED
 from tests.report.grids import swept
 from tests.report.pages import tree_of

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from repro.evidence.compare import compare
 from repro.record import Measurement, write_record
 from repro.report.formats.listing import list_rows
 from repro.report.formats.terminal import diff_runs, rows_table, show_run, terminal_table
 from repro.report.render import render_all
-from repro.report.results.compare import compare
 from repro.verify import DIFFERS, Outcome, keep
 from tests.report.fakes import PUBLISHED, House, make_record
 from tests.report.markup import read

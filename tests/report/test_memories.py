@@ -1,6 +1,6 @@
+from repro.evidence.compare import compare
 from repro.report.plots.memories import memories
 from repro.report.plots.plot import MEMORIES
-from repro.report.results.compare import compare
 from tests.report.grids import grid, record
 from tests.report.markup import read
 from tests.report.pages import page_of

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from repro.evidence.compare import compare
 from repro.paths import PROJECT
 from repro.report.plots import plots
 from repro.report.render import write_tables
-from repro.report.results.compare import compare
 from repro.report.site import badges, page
 from tests.report.fakes import PUBLISHED
 from tests.report.markup import read

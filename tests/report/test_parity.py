@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from repro.report import parity
-from repro.report.formats.text import NOTHING
 from repro.report.parity import FILE, GOLDEN, Met, altered, document, read_parity, summary
 from repro.report.plots.chart import Chart
+from repro.text import NOTHING
 from tests.report.fakes import House
 from tests.workshop import PROJECT, call
 

@@ -6,10 +6,10 @@ from PIL import Image
 
 from repro.contact_sheet import Picture, to_line
 from repro.errors import UserError
+from repro.evidence.compare import compare
 from repro.report.plots import files
 from repro.report.plots.pictures import drawn, pictures
 from repro.report.plots.plot import DRAWN
-from repro.report.results.compare import compare
 from tests.report.grids import grid, record
 
 PICTURES = [Picture(2, 3, 1, bytes([n, 10, 20, 30, 40, 50])) for n in range(11)]

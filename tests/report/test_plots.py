@@ -1,10 +1,10 @@
 from repro.contact_sheet import Picture, to_line
+from repro.evidence.compare import compare
 from repro.report.formats import markdown
 from repro.report.formats.documents import paper_document
 from repro.report.plots import plots
 from repro.report.plots.plot import KINDS, file_name, over_seeds
 from repro.report.render import check_tables, write_tables
-from repro.report.results.compare import compare
 from tests.report.grids import grid, record, swept
 from tests.report.pages import tree_of
 

@@ -6,6 +6,7 @@ import pytest
 
 from repro import paths
 from repro.errors import UserError
+from repro.evidence.ledger import withdraw
 from repro.files import alone
 from repro.recipe import experiments, forget_files
 from repro.record import LEDGER
@@ -19,7 +20,6 @@ from repro.report.render import (
     render_overview,
     write_tables,
 )
-from repro.report.results.record_ledger import withdraw
 from tests.report.test_plots import fill as every_kind
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -281,7 +281,7 @@ def test_nothing_here_needs_torch(house):
 
     code = (
         "import sys\nfrom repro.report import render\nfrom repro.report.formats import listing, terminal\n"
-        "from repro.report.results import compare\n"
+        "from repro.evidence import compare\n"
         "listing.list_rows(compare.compare())\n"
         "bad = {'torch', 'lightning', 'pandas', 'jsonschema', 'tabulate'} & set(sys.modules)\n"
         "assert not bad, bad\nrender.write_tables()\n"

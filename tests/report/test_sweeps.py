@@ -1,10 +1,10 @@
 import pytest
 
 from repro.errors import UserError
+from repro.evidence.compare import compare
 from repro.record import Measurement
 from repro.report.plots.plot import SWEEPS
 from repro.report.plots.sweeps import sweeps
-from repro.report.results.compare import compare
 from tests.report.grids import grid, record, swept
 
 

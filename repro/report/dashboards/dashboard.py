@@ -9,17 +9,18 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from repro import text
+from repro.evidence.claims import Claim, claims
+from repro.evidence.compare import Comparison, compare
+from repro.evidence.header import Goal, Header
+from repro.evidence.published import Paper
 from repro.recipe import SCALES
-from repro.report.formats import markdown, text
+from repro.report.formats import markdown
 from repro.report.formats.blocks import Document, Heading
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document
 from repro.report.plots.curves import VARIANTS
 from repro.report.plots.plot import grid_of
-from repro.report.results.claims import Claim, claims
-from repro.report.results.compare import Comparison, compare
-from repro.report.results.header import Goal, Header
-from repro.report.results.published import Paper
 
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from repro import text
 from repro.report.dashboards.dashboard import STEP, Chart, Curves, Dashboard
-from repro.report.formats import text
 
 TITLE = 128  # characters that W&B allows
 DESCRIPTION = "Published values beside ours, made by `repro dashboard`; edits here are overwritten."

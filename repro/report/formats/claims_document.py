@@ -1,8 +1,8 @@
 """The table of ordering claims, independent of its format."""
 
-from repro.report.formats import text
+from repro import text
+from repro.evidence.claims import Claim
 from repro.report.formats.blocks import Document, Grid, Heading, Paragraph
-from repro.report.results.claims import Claim
 
 
 def claims_document(claims: list[Claim]) -> Document:

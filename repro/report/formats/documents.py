@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from repro import text
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.published import Metric, Paper, Row, Table
+from repro.evidence.selection import protocol_of
+from repro.evidence.statistics import estimate
 from repro.recipe import SCALES
 from repro.record import Measurement, RunRecord
-from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.plot import DRAWN, KINDS, Plot
-from repro.report.results.compare import Comparison
-from repro.report.results.entries import Cell, Entry
-from repro.report.results.published import Metric, Paper, Row, Table
-from repro.report.results.samples import protocol_of
-from repro.report.results.statistics import estimate
 
 Group = list[tuple[RunRecord, Measurement]]  # numbers that were measured in the same way
 

@@ -2,15 +2,15 @@
 
 from collections import Counter
 
+from repro import text
+from repro.evidence.claims import DECIDED as DECIDED_CLAIMS
+from repro.evidence.claims import Claim
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import DECIDED, Cell, Entry
+from repro.evidence.published import Paper
 from repro.record import RunRecord
-from repro.report.formats import text
 from repro.report.formats.blocks import Bullets, Document, Grid, Paragraph
 from repro.report.formats.claims_document import basis
-from repro.report.results.claims import DECIDED as DECIDED_CLAIMS
-from repro.report.results.claims import Claim
-from repro.report.results.compare import Comparison
-from repro.report.results.entries import DECIDED, Cell, Entry
-from repro.report.results.published import Paper
 
 JUDGED = (*DECIDED, "undecided")
 CLAIMS = ("holds", "does not", "undecided", "incomplete", "out of reach")

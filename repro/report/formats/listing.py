@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import Entry
 from repro.recipe import SCALES, scales_of
-from repro.report.results.compare import Comparison
-from repro.report.results.entries import Entry
 
 
 def list_rows(comparison: Comparison) -> list[dict[str, Any]]:

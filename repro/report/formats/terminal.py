@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from repro import text
 from repro.errors import UserError
+from repro.evidence.published import Paper, load_paper
 from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord
-from repro.report.formats import text
 from repro.report.formats.documents import commit
 from repro.report.parity import Met, summary
-from repro.report.results.published import Paper, load_paper
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60

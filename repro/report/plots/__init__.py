@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from repro.evidence.compare import Comparison
 from repro.report.plots.curves import curves
 from repro.report.plots.grid_curves import grid_curves
 from repro.report.plots.memories import memories
 from repro.report.plots.pictures import pictures
 from repro.report.plots.plot import Plot
 from repro.report.plots.sweeps import sweeps
-from repro.report.results.compare import Comparison
 
 
 def plots(comparison: Comparison, *runs: Path) -> list[Plot]:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from repro.evidence.compare import Comparison
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import CURVES, Plot, caption, file_name, labelled, units_of
-from repro.report.results.compare import Comparison
 
 STEPS = "optimiser steps"
 VARIANTS = "val/bleu_"  # the same score counted in other ways: curves that hardly differ

@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from repro.report.formats.text import clean
 from repro.report.plots.chart import COLUMNS, Chart, Line, Panel, Value
+from repro.text import clean
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
 MARKERS = ("o", "s", "^", "D", "v")

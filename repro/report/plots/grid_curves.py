@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from repro.evidence.compare import Comparison
 from repro.record import RunRecord
 from repro.report.plots.chart import FACTOR_Y, Chart, Line, Panel, scores, spans
 from repro.report.plots.curves import STEPS, Curve, Curves, curves_of
@@ -16,7 +17,6 @@ from repro.report.plots.plot import (
     point_of,
     units_of,
 )
-from repro.report.results.compare import Comparison
 
 LEGIBLE = 4  # up to this number of points, single seeds are drawn, too
 

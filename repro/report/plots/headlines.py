@@ -4,13 +4,13 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
-from repro.report.formats import text
+from repro import text
+from repro.evidence.claims import Claim, evidence
+from repro.evidence.published import Paper
 from repro.report.formats.claims_document import stated
 from repro.report.plots.chart import COLUMNS, Chart, Panel
 from repro.report.plots.plot import HEADLINES, Plot, caption, file_name
 from repro.report.plots.rows import panel_of
-from repro.report.results.claims import Claim, evidence
-from repro.report.results.published import Paper
 
 OVERVIEW = "overview.svg"
 LETTERS = 46  # in a line above a panel

@@ -1,9 +1,9 @@
 """Content of continuous memories and attention over them: one panel per quantity, one line per layer."""
 
+from repro.evidence.compare import Comparison
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import MEMORIES, Plot, caption, file_name
-from repro.report.results.compare import Comparison
 
 POSITION = "position, from oldest to newest"
 

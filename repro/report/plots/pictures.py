@@ -4,12 +4,12 @@ import hashlib
 import re
 from pathlib import Path
 
+from repro import text
 from repro.contact_sheet import Picture, from_line
 from repro.errors import UserError
+from repro.evidence.compare import Comparison
 from repro.record import RunRecord
-from repro.report.formats import text
 from repro.report.plots.plot import DRAWN, Plot, caption, file_name
-from repro.report.results.compare import Comparison
 
 _PICTURE = re.compile(r"\d{1,5}x\d{1,5}x\d:")  # how a line of repro/contact_sheet.py begins
 

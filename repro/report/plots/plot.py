@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
+from repro import text
 from repro.contact_sheet import Picture
 from repro.record import RunRecord
-from repro.report.formats import text
 from repro.report.plots.chart import Chart
 
 SWEEPS = "Sweeps"

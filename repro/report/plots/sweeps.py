@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from repro.errors import UserError
+from repro.evidence.compare import Comparison
 from repro.record import Measurement, RunRecord
 from repro.report.plots.chart import FACTOR_X, FACTOR_Y, Chart, Line, Panel, Value, scores, spans
 from repro.report.plots.plot import SWEEPS, Plot, caption, file_name, grid_of, over_seeds, point_of
-from repro.report.results.compare import Comparison
 
 LETTERS = 36  # beside a panel
 

@@ -3,10 +3,10 @@
 import hashlib
 import re
 
+from repro.evidence.claims import Claim
+from repro.evidence.entries import Cell
+from repro.evidence.published import Paper, Row, Table
 from repro.record import RunRecord
-from repro.report.results.claims import Claim
-from repro.report.results.entries import Cell
-from repro.report.results.published import Paper, Row, Table
 
 
 def slug(text: str) -> str:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from repro.report.formats import text
+from repro import text
+from repro.evidence.claims import Claim
+from repro.evidence.published import Paper
 from repro.report.formats.claims_document import remarks
-from repro.report.results.claims import Claim
-from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, intervals
 from repro.report.site.material import Material
 

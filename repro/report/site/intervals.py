@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from repro.report.results.entries import Cell, Entry
-from repro.report.results.rules import Margin
-from repro.report.results.statistics import Estimate
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.rules import Margin
+from repro.evidence.statistics import Estimate
 
 WIDTH, HEIGHT, EDGE = 150, 18, 5
 REACH = 4.0  # margins to each side that a strip of differences shows

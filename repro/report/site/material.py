@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from repro.evidence.claims import Claim
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import Cell
+from repro.evidence.published import Paper
 from repro.recipe import SCALES
 from repro.record import RunRecord
 from repro.report.plots.plot import Plot
-from repro.report.results.claims import Claim
-from repro.report.results.compare import Comparison
-from repro.report.results.entries import Cell
-from repro.report.results.published import Paper
 
 Place = tuple[str, str]  # experiment, scale
 

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from repro.report.formats import text
+from repro import text
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.published import Paper
 from repro.report.formats.blocks import Grid, Heading, Paragraph
 from repro.report.formats.claims_document import basis
 from repro.report.formats.documents import verified_records
 from repro.report.formats.headline import asides, claim_counts, counted, trained
 from repro.report.plots.headlines import headline_name, headline_of, in_order, short_title
 from repro.report.plots.plot import Plot
-from repro.report.results.entries import Cell, Entry
-from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, intervals
 from repro.report.site.material import Material
 from repro.report.site.tables import Link, Number, measured

@@ -11,17 +11,17 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from repro import text
+from repro.evidence.claims import Claim
+from repro.evidence.compare import Comparison
+from repro.evidence.published import Paper
 from repro.recipe import SCALES
 from repro.report import crossover as study
 from repro.report import parity
-from repro.report.formats import text
 from repro.report.formats.claims_document import basis
 from repro.report.plots.files import size
 from repro.report.plots.headlines import headline_name
 from repro.report.plots.plot import CURVES, DRAWN, HEADLINES, KINDS, MEMORIES, Plot
-from repro.report.results.claims import Claim
-from repro.report.results.compare import Comparison
-from repro.report.results.published import Paper
 from repro.report.site import anchors, badges, intervals
 from repro.report.site.claims import claims
 from repro.report.site.material import Material

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from repro import text
+from repro.evidence.compare import Comparison
+from repro.evidence.statistics import estimate
 from repro.recipe import SECTIONS, TAKEN, Config
 from repro.record import RunRecord
-from repro.report.formats import text
 from repro.report.formats.documents import Group, commit, measurements, shared_protocol, some_seeds
 from repro.report.formats.headline import named
 from repro.report.plots.plot import Plot, file_name
-from repro.report.results.compare import Comparison
-from repro.report.results.statistics import estimate
 from repro.report.site import anchors, badges
 from repro.report.site.material import Material, Runs
 from repro.yamls import to_yaml

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from repro import text
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.published import Metric, Paper, Row, Table
 from repro.recipe import SCALES
-from repro.report.formats import text
 from repro.report.formats.documents import judged
-from repro.report.results.entries import Cell, Entry
-from repro.report.results.published import Metric, Paper, Row, Table
 from repro.report.site import anchors, badges
 from repro.report.site.material import Material
 

@@ -7,14 +7,15 @@ from functools import cache
 
 import pytest
 
+from repro import text
 from repro.cli.main import build_parser
 from repro.errors import UserError
+from repro.evidence.compare import compare
+from repro.evidence.expected import expected
+from repro.evidence.published import Paper, Row, Table, load_paper, paper_keys
 from repro.recipe import load_recipe
 from repro.report.dashboards.dashboard import SPEED, TRAINING, Dashboard, dashboard, group_of
-from repro.report.formats import markdown, text
-from repro.report.results.compare import compare
-from repro.report.results.expected import expected
-from repro.report.results.published import Paper, Row, Table, load_paper, paper_keys
+from repro.report.formats import markdown
 from repro.tracking import labels
 from tests.report.fakes import PUBLISHED, House
 

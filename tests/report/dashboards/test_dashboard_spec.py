@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from repro import text
+from repro.evidence.published import load_paper, paper_keys
 from repro.report.dashboards.dashboard import STEP, dashboard
 from repro.report.dashboards.dashboard_spec import Spec, as_json, specification
-from repro.report.formats import markdown, text
-from repro.report.results.published import load_paper, paper_keys
+from repro.report.formats import markdown
 from tests.report.dashboards.test_dashboard import board_of
 from tests.report.fakes import PUBLISHED, House
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from repro.evidence.claims import claims
+from repro.evidence.compare import compare
 from repro.report.formats import headline
 from repro.report.formats.headline import asides, trained
 from repro.report.render import render_overview
-from repro.report.results.claims import claims
-from repro.report.results.compare import compare
+from tests.evidence.test_compare import GOAL
 from tests.report.fakes import PUBLISHED
-from tests.report.results.test_compare import GOAL
 
 BLEU, SPEED = "bleu: {unit", "class: timed"
 SMALL = "values: {bleu: 27.8}"

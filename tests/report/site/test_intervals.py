@@ -1,11 +1,11 @@
 import pytest
 
-from repro.report.results.compare import compare
-from repro.report.results.statistics import estimate
+from repro.evidence.compare import compare
+from repro.evidence.statistics import estimate
 from repro.report.site.intervals import EDGE, WIDTH, Span, difference, interval, span_of
+from tests.evidence.test_compare import GOAL
 from tests.report.fakes import PUBLISHED
 from tests.report.pages import tree_of
-from tests.report.results.test_compare import GOAL
 
 
 def test_means_and_intervals_lie_on_the_axis():

@@ -1,5 +1,5 @@
+from repro.evidence.entries import VERDICTS
 from repro.report.formats import headline
-from repro.report.results.entries import VERDICTS
 from repro.report.site import badges
 from repro.verify import BIT_EQUAL, Outcome, keep
 from tests.report.fakes import PUBLISHED

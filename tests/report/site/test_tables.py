@@ -1,6 +1,6 @@
+from tests.evidence.test_compare import GOAL
 from tests.report.fakes import PUBLISHED
 from tests.report.pages import cells, page_of, row, tree_of
-from tests.report.results.test_compare import GOAL
 
 DASH = "\N{EN DASH}"
 

@@ -1,8 +1,8 @@
 import pytest
 
+from repro.evidence.header import Goal
+from repro.evidence.selection import Selection, sample
 from repro.record import Measurement
-from repro.report.results.header import Goal
-from repro.report.results.samples import Selection, sample
 from tests.report.fakes import make_record
 
 SEEDS = frozenset({1, 2, 3, 4, 5})

@@ -3,10 +3,10 @@
 import csv
 import io
 
-from repro.report.formats.text import clean
-from repro.report.results.compare import Comparison
-from repro.report.results.entries import Cell, Entry
-from repro.report.results.published import Paper
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.published import Paper
+from repro.text import clean
 
 # A reduced-scale number has columns of its own: it is never in a column with the paper's.
 COLUMNS = (

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from repro.evidence.ledger import append_missing, check_records
 from repro.record import LEDGER
-from repro.report.results.record_ledger import append_missing, check_records
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
 
 

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from repro.errors import UserError
+from repro.evidence import published
+from repro.evidence.published import load_paper, load_papers, paper_keys, validate_published
+from repro.evidence.rules import default_margin
 from repro.paths import PROJECT
-from repro.report.results import published
-from repro.report.results.published import load_paper, load_papers, paper_keys, validate_published
-from repro.report.results.rules import default_margin
 from tests.report.fakes import PUBLISHED
 
 PAPERS = 8

@@ -1,4 +1,4 @@
-"""Means, differences and rates with their uncertainty, for the verdicts of :mod:`repro.report.results.judge`."""
+"""Means, differences and rates with their uncertainty, for the verdicts of :mod:`repro.evidence.judge`."""
 
 import math
 import statistics

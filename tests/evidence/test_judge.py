@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from repro.report.results.judge import Printed, judge_claim, judge_number
-from repro.report.results.rules import Margin, Noise, Rules
-from repro.report.results.statistics import Difference
+from repro.evidence.judge import Printed, judge_claim, judge_number
+from repro.evidence.rules import Margin, Noise, Rules
+from repro.evidence.statistics import Difference
 
 DRAWS = 1000
 ONE = Margin(1.0, "absolute")

@@ -3,18 +3,18 @@
 from dataclasses import dataclass, replace
 
 from repro.errors import UserError, nearest
+from repro.evidence.derived import Behind, Derivation, Pair, Reference, derive, without
+from repro.evidence.entries import COUNTED, DERIVED, Cell, Entry
+from repro.evidence.header import Goal, Header, Support, read_header
+from repro.evidence.judge import judge_number
+from repro.evidence.ledger import reasons, withdrawn
+from repro.evidence.published import Paper, load_papers
+from repro.evidence.rules import check_date
+from repro.evidence.selection import Sample, Selection, sample
+from repro.evidence.statistics import estimate
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
-from repro.report.results.derived import Behind, Derivation, Pair, Reference, derive, without
-from repro.report.results.entries import COUNTED, DERIVED, Cell, Entry
-from repro.report.results.header import Goal, Header, Support, read_header
-from repro.report.results.judge import judge_number
-from repro.report.results.published import Paper, load_papers
-from repro.report.results.record_ledger import reasons, withdrawn
-from repro.report.results.rules import check_date
-from repro.report.results.samples import Sample, Selection, sample
-from repro.report.results.statistics import estimate
 from repro.verify import Outcome, outcomes
 
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
@@ -55,7 +55,7 @@ class Comparison:
         return [entry for key, entry in self.entries.items() if key[0] == paper.key]
 
     def state(self, record: RunRecord) -> str:
-        """``current``, or why it is not used; see :meth:`repro.report.results.samples.Selection.state`."""
+        """``current``, or why it is not used; see :meth:`repro.evidence.selection.Selection.state`."""
         selection = self.selections.get((record.experiment, record.scale))
         return selection.state(record) if selection else "no recipe"
 

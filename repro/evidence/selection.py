@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from repro import text
+from repro.evidence.header import Wanted
+from repro.evidence.statistics import Estimate, estimate
 from repro.record import Measurement, RunRecord
-from repro.report.formats import text
-from repro.report.results.header import Wanted
-from repro.report.results.statistics import Estimate, estimate
 from repro.seeds import TUNING
 
 # Entries of a protocol that the run itself determines, which do not describe the measurement.

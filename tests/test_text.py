@@ -2,8 +2,8 @@ import unicodedata
 
 import pytest
 
-from repro.report.formats import text
-from repro.report.results.statistics import estimate
+from repro import text
+from repro.evidence.statistics import estimate
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from repro.errors import UserError, nearest
+from repro.evidence.published_checks import cross_check, is_unconfirmed
+from repro.evidence.rules import KEYS, Margin, Rules, parse_margin, parse_rules
 from repro.paths import published_files
 from repro.recipe import SCALES
-from repro.report.results.published_checks import cross_check, is_unconfirmed
-from repro.report.results.rules import KEYS, Margin, Rules, parse_margin, parse_rules
 from repro.yamls import read_yaml
 
 SCHEMA = Path(__file__).with_name("published.schema.json")

@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from repro.errors import UserError
-from repro.record import LEDGER, read_records
-from repro.report.results import record_ledger
-from repro.report.results.record_ledger import (
+from repro.evidence import ledger as record_ledger
+from repro.evidence.ledger import (
     HEADER,
     append_missing,
     check_records,
@@ -18,6 +17,7 @@ from repro.report.results.record_ledger import (
     withdraw,
     withdrawn,
 )
+from repro.record import LEDGER, read_records
 from tests.report.fakes import make_record
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
 
@@ -213,7 +213,7 @@ def test_two_processes_at_once_lose_nothing(house):
     made = json.loads(make_record(house.recipe("big"), 1, 30.0).to_json())
     code = (
         "import json, sys\nfrom pathlib import Path\n"
-        "from repro.report.results.record_ledger import append_missing\n"
+        "from repro.evidence.ledger import append_missing\n"
         "runs, who, made = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])\n"
         "folder = runs / 'toy' / 'big'\nfolder.mkdir(parents=True, exist_ok=True)\n"
         "for i in range(20):\n"
@@ -255,7 +255,7 @@ def test_a_moved_copy_is_a_record_without_a_line(runs):
 
 
 def test_overridden_runs_leave_the_others_as_they_were(runs, house):
-    from repro.report.results.samples import Selection
+    from repro.evidence.selection import Selection
 
     records = read_records(runs).good
     other = dataclasses.replace(records[0], seed=2, config_hash="0" * 64, overrides=["--model.width=9"])

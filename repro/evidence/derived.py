@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from repro.errors import UserError, nearest
+from repro.evidence.statistics import exceeds
 from repro.record import Measurement, RunRecord
-from repro.report.results.statistics import exceeds
 
 if TYPE_CHECKING:
-    from repro.report.results.rules import Margin
+    from repro.evidence.rules import Margin
 
 Reference = tuple[str, str, str]
 Pair = tuple[RunRecord, Measurement]

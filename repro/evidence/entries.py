@@ -1,17 +1,17 @@
 """Published numbers, each with everything that was measured for it.
 
-The verdicts of a number at paper scale are those of :mod:`repro.report.results.judge`. Others: ``reduced scale``
+The verdicts of a number at paper scale are those of :mod:`repro.evidence.judge`. Others: ``reduced scale``
 (records only at reduced scales), ``not run`` (a recipe, but no usable record), ``no value`` (a derived number whose
 records do not give it), ``no recipe``, and ``unpublished`` (we measured what the paper shows without a number).
 """
 
 from dataclasses import dataclass, field
 
-from repro.report.results.header import Goal
-from repro.report.results.published import Metric, Paper, Row, Table
-from repro.report.results.rules import Rules
-from repro.report.results.samples import Sample
-from repro.report.results.statistics import Estimate
+from repro.evidence.header import Goal
+from repro.evidence.published import Metric, Paper, Row, Table
+from repro.evidence.rules import Rules
+from repro.evidence.selection import Sample
+from repro.evidence.statistics import Estimate
 
 VERDICTS = (
     "reproduced", "better", "worse", "undecided", "at chance", "short budget", "agrees", "differs", "timed", "derived",

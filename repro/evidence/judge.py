@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repro.report.results.rules import Margin, Rules
-from repro.report.results.statistics import (
+from repro.evidence.rules import Margin, Rules
+from repro.evidence.statistics import (
     Difference,
     Estimate,
     clopper_pearson,

@@ -1,8 +1,8 @@
 """The published numbers of the measurements that a run will make."""
 
+from repro.evidence.header import Header
+from repro.evidence.published import load_paper, paper_keys
 from repro.recipe import Recipe
-from repro.report.results.header import Header
-from repro.report.results.published import load_paper, paper_keys
 
 
 def expected(recipe: Recipe) -> dict[str, float]:

@@ -1,7 +1,7 @@
 import pytest
 
 from repro.errors import UserError
-from repro.report.results.header import read_header
+from repro.evidence.header import read_header
 
 TRENDS = {"bigger-is-better": ("table1", "bleu"), "lower-perplexity": ("table1", "ppl")}
 GOAL = "{table: table1, row: big, metric: bleu, measured: test/bleu%s}"

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.errors import UserError, nearest
-from repro.report.results.rules import Rules
+from repro.evidence.rules import Rules
 
 if TYPE_CHECKING:
-    from repro.report.results.published import Paper, Row, Trend
+    from repro.evidence.published import Paper, Row, Trend
 
 
 def is_unconfirmed(checked: str, row: str, metric: str, value: float) -> bool:

@@ -1,9 +1,9 @@
 import pytest
 
 from repro.errors import UserError
+from repro.evidence.claims import claims
+from repro.evidence.compare import compare
 from repro.record import Measurement
-from repro.report.results.claims import claims
-from repro.report.results.compare import compare
 from tests.report.fakes import PUBLISHED
 
 

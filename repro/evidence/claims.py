@@ -1,23 +1,23 @@
 """Ordering claims: does our data show the orders that the paper shows?
 
-A claim is a published trend at one scale; :func:`repro.report.results.judge.judge_claim` decides it. Its rows must
+A claim is a published trend at one scale; :func:`repro.evidence.judge.judge_claim` decides it. Its rows must
 share data, protocol, tokens and updates, unless the trend says that they vary.
 """
 
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from repro import text
 from repro.errors import UserError, nearest
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import DERIVED, preference
+from repro.evidence.header import Goal, Support
+from repro.evidence.judge import Printed, judge_claim
+from repro.evidence.published import Metric, Paper, Terms, Trend
+from repro.evidence.rules import Margin, check_date, default_margin
+from repro.evidence.selection import Sample, protocol_of
+from repro.evidence.statistics import Estimate
 from repro.recipe import SCALES
-from repro.report.formats import text
-from repro.report.results.compare import Comparison
-from repro.report.results.entries import DERIVED, preference
-from repro.report.results.header import Goal, Support
-from repro.report.results.judge import Printed, judge_claim
-from repro.report.results.published import Metric, Paper, Terms, Trend
-from repro.report.results.rules import Margin, check_date, default_margin
-from repro.report.results.samples import Sample, protocol_of
-from repro.report.results.statistics import Estimate
 
 DECIDED = ("holds", "does not")
 OPEN = ("incomplete", "not run", "no recipe", "out of reach")

@@ -17,7 +17,7 @@ from typing import Literal
 from repro.errors import ReproError, UserError, nearest
 from repro.recipe import Recipe, experiments, scales_of
 from repro.record import MAX_CURVE_POINTS, RunRecord, write_atomic
-from repro.report.formats.text import clean
+from repro.text import clean
 
 FOLDER = "external"
 MAX_TEXT = 100_000  # characters of one text; the longest of ours is a command of a few hundred

@@ -3,10 +3,10 @@
 import pytest
 
 from repro.errors import UserError
+from repro.evidence.compare import compare
+from repro.evidence.entries import DERIVED
+from repro.evidence.expected import expected
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
-from repro.report.results.compare import compare
-from repro.report.results.entries import DERIVED
-from repro.report.results.expected import expected
 
 PAPER = "attention-is-all-you-need"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.errors import UserError, nearest
+from repro.evidence.derived import Derivation, parse_derivation
 from repro.record import RunRecord
-from repro.report.results.derived import Derivation, parse_derivation
 
 CLASSES = ("trained", "computed", "timed", "ratio", "derived")
 JUDGED = ("trained", "ratio", "computed")  # classes that need a margin

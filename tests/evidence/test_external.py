@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from repro.evidence.compare import compare
+from repro.evidence.external import MAX_DEPTH, MAX_SEED, Outcome, refused, take
 from repro.record import RunRecord, read_records
 from repro.report.formats import markdown
 from repro.report.formats.documents import paper_document, runs_document
 from repro.report.render import render_all
-from repro.report.results.compare import compare
-from repro.report.results.external import MAX_DEPTH, MAX_SEED, Outcome, refused, take
 from tests.report.fakes import House, make_record
 
 SOURCE = "ada/toy-runs"
