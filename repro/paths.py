@@ -63,6 +63,13 @@ def published_files() -> dict[str, Path]:
     return {path.stem: path for path in files.values()}
 
 
+def fair_test_files() -> dict[str, Path]:
+    """The files of tests by paper; those that the suite ships where no folder of results has any."""
+    own = [folder for results in results_dirs() if (folder := results / "tests").is_dir()]
+    files = files_in(own or [SHARED / "results" / "tests"], "*.yaml")
+    return {path.stem: path for path in files.values()}
+
+
 def cluster_files() -> dict[str, Path]:
     """Cluster profiles by name: of ``$REPRO_CLUSTERS`` or ``slurm/clusters`` of the project, then the wheel's."""
     return {

@@ -23,7 +23,7 @@ from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
-    "title", "reproduces", "supports", "ablates", "deviations", "expects", "points",
+    "title", "reproduces", "ablates", "deviations", "expects", "points",
     "start_from", "pretrained", "start_with", "seeds", "extended_to", "untied",
 )  # fmt: skip
 # What may be taken over from where training begins; the first is the default.

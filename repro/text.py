@@ -101,6 +101,11 @@ def mapping(pairs: Mapping[str, object]) -> str:
     return ", ".join(words) or NOTHING
 
 
+def word(value: object) -> str:
+    """``yes`` or ``no`` for a truth value, else the value."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
 def plural(n: int, noun: str) -> str:
     """``1 seed``, ``3 seeds``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,15 +1,17 @@
 """Joins run records with published rows. Gives verdicts, with notes on whatever weakens them."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
 
 from repro.errors import UserError, nearest
-from repro.evidence.derived import Behind, Derivation, Pair, Reference, derive, without
+from repro.evidence.derived import Behind, Pair, derive, without
 from repro.evidence.entries import COUNTED, DERIVED, Cell, Entry
-from repro.evidence.header import Goal, Header, Support, read_header
+from repro.evidence.header import Goal, Header, read_header
 from repro.evidence.judge import judge_number
-from repro.evidence.ledger import reasons, withdrawn
-from repro.evidence.published import Paper, load_papers
-from repro.evidence.rules import check_date
+from repro.evidence.ledger import Line, read_ledger
+from repro.evidence.margins import check_date
+from repro.evidence.published import Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
 from repro.evidence.statistics import estimate
 from repro.paths import records_dirs, results_dirs
@@ -31,7 +33,33 @@ class Comparison:
     headers: dict[tuple[str, str], Header]
     selections: dict[tuple[str, str], Selection]
     verified: list[Outcome]
-    reasons: dict[str, str]  # of the ledger, by a record's path
+    ledger: list[Line]
+
+    @cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why records were withdrawn or superseded, by their paths; a withdrawal comes first."""
+        lines = sorted(self.ledger, key=lambda line: line.event == "withdrawn")
+        return {line.path: line.reason for line in lines if line.event in ("superseded", "withdrawn")}
+
+    @cached_property
+    def withdrawn(self) -> frozenset[str]:
+        """Paths of the records that count for nothing."""
+        return frozenset(line.path for line in self.ledger if line.event == "withdrawn")
+
+    @cached_property
+    def declarations(self) -> dict[str, datetime]:
+        """When each test was declared, by ``tests/<paper>/<test>``."""
+        return {line.path: line.at for line in reversed(self.ledger) if line.event == "declared"}
+
+    @cached_property
+    def starts(self) -> dict[str, datetime]:
+        """When each judged run began, by its run id."""
+        return {line.path: line.at for line in reversed(self.ledger) if line.event == "started"}
+
+    def config_hash(self, experiment: str, scale: str) -> str:
+        """The hash of today's configuration; empty where there is no such recipe."""
+        header = self.headers.get((experiment, scale))
+        return header.config_hash if header else ""
 
     def cells(self, paper: Paper, reference: Reference) -> list[Cell]:
         """The cells of a number, ``(table, row, metric)``."""
@@ -64,9 +92,9 @@ class Comparison:
         state, reason = self.state(record), self.reasons.get(record.path)
         return f"{state}: {reason}" if reason and state in ("superseded", "withdrawn") else state
 
-    def sample(self, goal: Goal | Support) -> Sample:
+    def sample(self, goal: Goal) -> Sample:
         """The numbers of the current records that fit, or that are derived from them."""
-        if isinstance(goal, Goal) and goal.measured == DERIVED:
+        if goal.measured == DERIVED:
             entry = self.entries[goal.experiment.split("/", 1)[0], goal.table, goal.row, goal.metric]
             return next(c.sample for c in entry.cells if c.goal.scale == goal.scale)
         return sample(goal, self.selections[goal.experiment, goal.scale])
@@ -86,13 +114,14 @@ def compare(paper: str | None = None) -> Comparison:
     for record in records:
         if (record.experiment, record.scale) in grouped:
             grouped[record.experiment, record.scale].append(record)
-    left_out = withdrawn(*records_dirs())
+    ledger = [line for folder in records_dirs() for line in read_ledger(folder)]
+    left_out = frozenset(line.path for line in ledger if line.event == "withdrawn")
     selections = {
         key: Selection.of(group, headers[key].config_hash if group else "", headers[key].seeds, left_out)
         for key, group in grouped.items()
     }
-    again, why = outcomes(*results_dirs()), reasons(*records_dirs())
-    comparison = Comparison(papers, records, read.damaged, {}, headers, selections, again, why)
+    again = outcomes(*results_dirs())
+    comparison = Comparison(papers, records, read.damaged, {}, headers, selections, again, ledger)
     for loaded in papers:
         _add_entries(comparison, loaded)
     return comparison
@@ -204,7 +233,7 @@ def _judged(
     ):
         return Cell(goal, sample, "timed", f"the paper timed on a {rules.device}", difference, notes)
     if not sample.clean:
-        return Cell(goal, sample, "undecided", "not all commits are clean and ours", difference, notes)
+        return Cell(goal, sample, "open", "not all commits are clean and ours", difference, notes)
     scores = [m.value for _, m in sample.measured]
     verdict = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)

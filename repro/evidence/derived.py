@@ -22,95 +22,16 @@ of runs is ``timed``: only turns within one job may be judged, and those are mea
 import math
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from repro.errors import UserError, nearest
+from repro.evidence.margins import Margin
+from repro.evidence.published import OVER_SEEDS, Derivation
 from repro.evidence.statistics import exceeds
 from repro.record import Measurement, RunRecord
 
-if TYPE_CHECKING:
-    from repro.evidence.rules import Margin
-
-Reference = tuple[str, str, str]
 Pair = tuple[RunRecord, Measurement]
-OVER_SEEDS = ("spread", "rank")
-FIRST = ("first", "first_hours")
-DIVISIBLE = ("score", "hours", "first_hours")  # what `over` can divide
-TIMES = ("hours", "step_time", "training_speed", "speed", "first_hours")
-TAKES = ("score", *OVER_SEEDS, "hours", "step_time", "training_speed", "speed", *FIRST)
-_KEYS = ("of", "take", "reaches", "over", "per")
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """How one number is derived; see the module. References are complete."""
-
-    of: Reference
-    take: str
-    reaches: Reference | None = None
-    over: Reference | None = None
-    per: float | str | None = None
-
-    @property
-    def references(self) -> list[Reference]:
-        """Every number that it is made from."""
-        return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether it is made of the time of runs."""
-        return self.take in TIMES
-
-    def __str__(self) -> str:
-        parts = [f"{self.take} of {'/'.join(self.of)}"]
-        parts += [f"reaches {'/'.join(self.reaches)}"] if self.reaches else []
-        parts += [f"over {'/'.join(self.over)}"] if self.over else []
-        return ", ".join([*parts, f"per {self.per}"] if self.per else parts)
-
-
-def parse_derivation(declared: object, row: str, where: str) -> Derivation | None:
-    """Reads ``derived`` of a number of a row; None where nothing is declared.
-
-    Raises:
-        UserError: it is not written as the module says.
-    """
-    if declared is None:
-        return None
-    if not isinstance(declared, Mapping):
-        raise UserError(f"{where}: derived {declared!r}: write {{of: table/row/metric, take: ...}}")
-    for key in declared.keys() - set(_KEYS):
-        raise UserError(f"{where}: derived: unknown key {key!r}{nearest(str(key), _KEYS)}")
-    take = declared.get("take")
-    if take not in TAKES:
-        raise UserError(f"{where}: derived: take is {take!r}, not one of {', '.join(TAKES)}")
-    if (take in FIRST) != ("reaches" in declared):
-        raise UserError(f"{where}: derived: `reaches` goes with {' and '.join(FIRST)}, and with these only")
-    per = declared.get("per")
-    if per not in (None, "devices") and not (isinstance(per, int | float) and per > 0):
-        raise UserError(f"{where}: derived: per is {per!r}; write a number above 0, or devices")
-    if "over" in declared and take not in DIVISIBLE:
-        raise UserError(f"{where}: derived: `over` divides {', '.join(DIVISIBLE)}, not {take}")
-    if "per" in declared and take in OVER_SEEDS:
-        raise UserError(f"{where}: derived: `per` divides nothing of a {take}")
-    refs = {
-        key: _reference(declared.get(key), row, f"{where}: derived: {key}")
-        for key in ("of", "reaches", "over")
-    }
-    of = refs.pop("of")
-    if of is None:
-        raise UserError(f"{where}: derived: `of` is missing")
-    return Derivation(of, take, per=per, **refs)
-
-
-def _reference(value: object, row: str, where: str) -> Reference | None:
-    if value is None:
-        return None
-    parts = str(value).replace("{row}", row).split("/")
-    if len(parts) != 3:
-        raise UserError(f"{where} {value!r}: write table/row/metric")
-    return parts[0], parts[1], parts[2]
 
 
 @dataclass(frozen=True)
@@ -129,7 +50,7 @@ class Behind:
     of: tuple[Pair, ...]
     sign: int
     rows: Sequence[tuple[Pair, ...]] = ()
-    margin: "Margin | None" = None
+    margin: Margin | None = None
     reaches: tuple[Pair, ...] = ()
     over: tuple[Pair, ...] = ()
 

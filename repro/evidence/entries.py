@@ -8,16 +8,15 @@ records do not give it), ``no recipe``, and ``unpublished`` (we measured what th
 from dataclasses import dataclass, field
 
 from repro.evidence.header import Goal
-from repro.evidence.published import Metric, Paper, Row, Table
-from repro.evidence.rules import Rules
+from repro.evidence.published import Metric, Paper, Row, Rules, Table
 from repro.evidence.selection import Sample
 from repro.evidence.statistics import Estimate
 
 VERDICTS = (
-    "reproduced", "better", "worse", "undecided", "at chance", "short budget", "agrees", "differs", "timed", "derived",
+    "reproduced", "higher", "lower", "open", "at chance", "short budget", "agrees", "differs", "timed", "derived",
     "no value", "unpublished", "reduced scale", "not run", "no recipe",
 )  # fmt: skip
-DECIDED = ("reproduced", "better", "worse")
+DECIDED = ("reproduced", "higher", "lower")
 COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
 DERIVED = "derived"  # `measured` of a derived number
 UNEXPLAINED = "neither a recipe nor a derivation"  # no published number has it

@@ -1,13 +1,8 @@
-"""The purpose of a recipe: the entries of its ``reproduces`` and ``supports``, checked.
+"""What a recipe reproduces: the entries of its ``reproduces``, checked.
 
-``reproduces: [{table, row, metric, measured, protocol?}]``
-    ``metric`` is the published name, ``measured`` the name in the run records. Every key of ``protocol`` must
-    equal that of the measurement. How the number is judged stands in the published file.
-``supports: [{trend, as, measured?, protocol?, better?}]``
-    This run stands for row ``as`` of the trend. ``measured`` may be left out where a ``reproduces`` entry
-    names the trend's table and metric; ``better`` says which way is good where another metric is used.
-
-An overlay that names either list replaces it for its scale.
+``reproduces: [{table, row, metric, measured, protocol?}]``: ``metric`` is the published name, ``measured`` the name in
+the run records. Every key of ``protocol`` must equal that of the measurement. How the number is judged stands in the
+published file. An overlay that names the list replaces it for its scale.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +13,6 @@ from repro.errors import UserError, nearest
 from repro.recipe import Recipe, load_recipe
 
 _REPRODUCES = ("table", "row", "metric", "measured", "protocol")
-_SUPPORTS = ("trend", "as", "measured", "protocol", "better")
 
 
 @dataclass(frozen=True)
@@ -45,15 +39,6 @@ class Goal(Wanted):
     metric: str = ""
 
 
-@dataclass(frozen=True)
-class Support(Wanted):
-    """A row of a published trend that a recipe supplies."""
-
-    trend: str = ""
-    row: str = ""
-    better: str | None = None
-
-
 class Header:
     """The goals of one experiment at one scale; its configuration is hashed on first use."""
 
@@ -78,31 +63,6 @@ class Header:
             Goal(**self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"])
             for e in self._entries("reproduces", _REPRODUCES, required=4)
         ]
-
-    def supports(self, tables: dict[str, tuple[str, str]]) -> list[Support]:
-        """Entries of ``supports``.
-
-        Args:
-            tables: ``(table, metric)`` of each trend of the paper, by id.
-        """
-        supports = []
-        for e in self._entries("supports", _SUPPORTS, required=2):
-            if e["trend"] not in tables:
-                self._refuse("supports", f"no trend {e['trend']!r}{nearest(str(e['trend']), tables)}")
-            if e.get("better") not in (None, "higher", "lower"):
-                self._refuse("supports", f"better is {e['better']!r}; write higher or lower")
-            measured = str(e.get("measured") or self._measured_for(e["trend"], *tables[e["trend"]]))
-            common = self._common(e, measured)
-            supports.append(Support(**common, trend=e["trend"], row=e["as"], better=e.get("better")))
-        return supports
-
-    def _measured_for(self, trend: str, table: str, metric: str) -> str:
-        names = {goal.measured for goal in self.goals if (goal.table, goal.metric) == (table, metric)}
-        if len(names) != 1:
-            self._refuse(
-                "supports", f"trend {trend}: say which number of the run counts; add `measured: ...`"
-            )
-        return names.pop()
 
     def _entries(self, key: str, known: tuple[str, ...], required: int) -> list[dict[str, Any]]:
         entries = self.recipe.config.get(key) or []

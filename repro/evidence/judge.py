@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repro.evidence.rules import Margin, Rules
+from repro.evidence.margins import Margin
+from repro.evidence.published import Rules
 from repro.evidence.statistics import (
     Difference,
     Estimate,
@@ -74,10 +75,10 @@ def judge_number(
     if _at_chance(ours, published, rules, margin):
         return Verdict("at chance")
     if ours.n < SEEDS:
-        return Verdict("undecided", f"{ours.n} of {SEEDS} seeds")
+        return Verdict("open", f"{ours.n} of {SEEDS} seeds")
     level = EXTENDED_LEVEL if extended else LEVEL
     word = _compare(ours, published, rules, margin, sign, unit, level)
-    return Verdict(word, _more(ours, published, rules, margin, sign, unit) if word == "undecided" else "")
+    return Verdict(word, _more(ours, published, rules, margin, sign, unit) if word == "open" else "")
 
 
 def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
@@ -104,7 +105,7 @@ def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin) -
 def _compare(
     ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str, level: float
 ) -> str:
-    """``reproduced``, ``better``, ``worse`` or ``undecided``."""
+    """``reproduced``, ``higher``, ``lower`` or ``open``."""
     size = margin.at(published)
     if unit == RATE:
         inner = _rate_interval(ours, published, rules, 1 - 2 * level)
@@ -115,8 +116,8 @@ def _compare(
     if exceeds(inner[0], -size) and exceeds(size, inner[1]):
         return "reproduced"
     if exceeds(outer[0], size) or exceeds(-size, outer[1]):
-        return "better" if (outer[0] + outer[1]) * sign > 0 else "worse"
-    return "undecided"
+        return "higher" if outer[0] + outer[1] > 0 else "lower"
+    return "open"
 
 
 def difference(ours: Estimate, published: float, rules: Rules) -> Difference:
@@ -152,7 +153,7 @@ def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: 
     """The number of seeds that would decide, at the same mean and spread and the level of an extended result."""
     for n in (n for n in MORE if n > ours.n):
         more = Estimate(ours.mean, n, None, None, ours.variance)
-        if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "undecided":
+        if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "open":
             return f"{n} seeds would decide at this spread"
     why = (
         ": the published number is itself one run of this spread" if not rules.noise and unit != RATE else ""
@@ -298,7 +299,7 @@ def judge_claim(
     needed = RATE_SEEDS if unit == RATE else SEEDS
     few = [f"{name}: {len(scores)} of {needed} seeds" for name, scores in rows if len(scores) < needed]
     if few:
-        return Verdict("undecided", "; ".join(few), needed)
+        return Verdict("no clear order", "; ".join(few), needed)
     scale = margin.scaled if margin else float
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
     names = [name for name, _ in rows]
@@ -308,12 +309,12 @@ def judge_claim(
         return verdict
     why = "not shown: " + ", ".join(_comparison(pair, level) for pair in _not_shown(pairs, level))
     if unit == RATE:
-        return Verdict("undecided", why)
+        return Verdict("no clear order", why)
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
         if _decided(_pairs(names, more, printed, margin, sign, unit), EXTENDED_LEVEL):
-            return Verdict("undecided", f"{why}; {n} seeds a row would decide at this spread", n)
-    return Verdict("undecided", f"{why}; {MORE[-1]} seeds a row would not decide at this spread")
+            return Verdict("no clear order", f"{why}; {n} seeds a row would decide at this spread", n)
+    return Verdict("no clear order", f"{why}; {MORE[-1]} seeds a row would not decide at this spread")
 
 
 def _pairs(
@@ -334,12 +335,12 @@ def _pairs(
 
 
 def _decided(pairs: list[Pair], level: float) -> Verdict | None:
-    """``holds`` or ``does not``; None where neither is shown."""
+    """``same order`` or ``other order``; None where neither is shown."""
     if not _not_shown(pairs, level):
-        return Verdict("holds")
+        return Verdict("same order")
     against = [contradiction for pair in pairs for contradiction in pair.contradictions]
     if holm([p for p, _ in against], level):
-        return Verdict("does not", min(against)[1])
+        return Verdict("other order", min(against)[1])
     return None
 
 

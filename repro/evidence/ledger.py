@@ -1,8 +1,17 @@
 """The ledger of the run records, ``results/runs/LEDGER.tsv``. Lines are only ever appended.
 
-A header line, then tab-separated lines: time (UTC), event, path below ``results/runs``, SHA-256 of the file, reason.
-``recorded``: the file was there, one line for each record and each file of decoded outputs. ``superseded``: the recipe
-is another now. ``withdrawn``: the record counts for nothing, for a reason that does not depend on its score.
+A header line, then tab-separated lines: time (UTC), event, path, SHA-256, reason.
+
+==============  ==========================  =====================  =============================================
+event           path                        SHA-256 of             meaning
+==============  ==========================  =====================  =============================================
+``recorded``    file below ``results/runs``  the file              a record or decoded outputs were there
+``superseded``  record                      the file               its recipe is another now
+``withdrawn``   record                      the file               it counts for nothing; the reason does not depend
+                                                                   on its score
+``declared``    ``tests/<paper>/<test>``    the declaration        the test is fixed from now on
+``started``     run id                      the configuration      a judged seed is about to make its first update
+==============  ==========================  =====================  =============================================
 """
 
 import contextlib
@@ -17,6 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from repro.errors import UserError, nearest
+from repro.evidence.fair_tests import digest, load_tests
+from repro.evidence.published import load_papers
 from repro.files import lock, writing
 from repro.recipe import (
     Config,
@@ -27,13 +38,13 @@ from repro.recipe import (
     recipe_files,
     signature_hash,
 )
-from repro.record import LEDGER, Records, RunRecord, read_records
-from repro.record import withdrawn as withdrawn
+from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
 from repro.source import is_snapshot
 
 _TAB = "\t"
 HEADER = _TAB.join(("time", "event", "path", "sha256", "reason"))
-EVENTS = ("recorded", "superseded", "withdrawn")
+EVENTS = ("recorded", "superseded", "withdrawn", "declared", "started")
+OF_FILES = EVENTS[:3]
 NO_REASON = "-"
 SHOWN_KEYS = 3  # of a superseded record's differences
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -53,6 +64,11 @@ class Line:
     path: str
     sha256: str
     reason: str = NO_REASON
+
+    @property
+    def at(self) -> datetime:
+        """The time, with its zone."""
+        return datetime.fromisoformat(self.time)
 
     def __str__(self) -> str:
         return _TAB.join((self.time, self.event, self.path, self.sha256, self.reason))
@@ -116,12 +132,30 @@ def withdraw(runs: Path, name: str, reason: str) -> str:
     return path
 
 
-def reasons(*runs: Path) -> dict[str, str]:
-    """Why records were withdrawn or superseded, by their paths below ``runs``; a withdrawal comes first."""
-    lines = sorted(
-        (line for folder in runs for line in read_ledger(folder)), key=lambda line: line.event == "withdrawn"
-    )
-    return {line.path: line.reason for line in lines if line.event != "recorded"}
+def start(runs: Path, run_id: str, config_hash: str, commit: str | None) -> None:
+    """Notes that a judged seed is about to make its first update; once for each run.
+
+    Args:
+        runs: folder of records; nothing is noted where it has no ledger.
+        run_id: of the run.
+        config_hash: SHA-256 of its configuration.
+        commit: of its code.
+
+    Raises:
+        UserError: see :func:`append_missing`.
+        ReproError: the disk is full.
+    """
+    if not (runs / LEDGER).is_file():
+        return
+    with _appending(runs) as (lines, append):
+        if not any(line.event == "started" and line.path == run_id for line in lines):
+            append([Line(_now(), "started", run_id, config_hash, commit or NO_REASON)])
+
+
+def unfinished(runs: Path) -> list[str]:
+    """Ids of runs that were started and have no record."""
+    recorded = {record.run_id for record in read_records(runs).good}
+    return [line.path for line in read_ledger(runs) if line.event == "started" and line.path not in recorded]
 
 
 def check_records(runs: Path) -> list[str]:
@@ -138,6 +172,7 @@ def check_records(runs: Path) -> list[str]:
     return [
         *map(str, records.damaged),
         *_altered(runs, lines),
+        *_redeclared(lines),
         *(
             f"runs/{line.path} is not {line.event} in runs/{LEDGER}; run `repro tables`"
             for line in _missing(runs, lines, records)
@@ -153,7 +188,8 @@ def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
     """Files that are not those of their lines. A withdrawn one may have been damaged, and restored since."""
     recorded: dict[str, set[str]] = {}
     for line in lines:
-        recorded.setdefault(line.path, set()).add(line.sha256)
+        if line.event in OF_FILES:
+            recorded.setdefault(line.path, set()).add(line.sha256)
     left_out = withdrawn(runs)
     for path, hashes in recorded.items():
         if not (runs / path).is_file():
@@ -178,7 +214,48 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]
-    return [Line(_now(), event, path, _sha256(runs / path), reason) for event, path, reason in events]
+    found = [Line(_now(), event, path, _sha256(runs / path), reason) for event, path, reason in events]
+    return found if is_snapshot() else [*found, *_undeclared(lines)]
+
+
+def _undeclared(lines: list[Line]) -> list[Line]:
+    """Lines of tests that have a date of declaration and no line; of an extension, too."""
+    known = {line.path for line in lines if line.event == "declared"}
+    return [
+        Line(_now(), "declared", path, sha256) for path, sha256 in declarations().items() if path not in known
+    ]
+
+
+def declarations() -> dict[str, str]:
+    """The digest of every declared test by ``tests/<paper>/<test>``, and of its extension by ``.../extended``."""
+    found = {}
+    for paper in load_papers():
+        for test in load_tests(paper).tests:
+            if test.declared:
+                path = f"tests/{paper.key}/{test.name}"
+                found[path] = digest(test, _config_hash)
+                if test.extended_to:
+                    words = f"{found[path]} {test.extended_to}"
+                    found[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
+    return found
+
+
+def _config_hash(experiment: str, scale: str) -> str:
+    return load_recipe(experiment, scale).config_hash
+
+
+def _redeclared(lines: list[Line]) -> Iterator[str]:
+    """Tests whose text or configurations are not those of their declaration."""
+    declared = {line.path: line.sha256 for line in reversed(lines) if line.event == "declared"}
+    now = declarations()
+    for path, sha256 in declared.items():
+        if path not in now:
+            yield f"{path} was declared and is gone or has no date: restore it; a changed test is a new attempt"
+        elif now[path] != sha256:
+            yield (
+                f"{path} differs from what was declared (its text or a recipe): restore it, or pin its `config` and "
+                "declare a new attempt"
+            )
 
 
 def _outdated(record: RunRecord, today: Config | None) -> str | None:

@@ -1,31 +1,155 @@
-"""The papers' numbers, from ``results/published/<paper>.yaml``. Standard library and YAML only."""
+"""What the papers print, from ``results/published/<paper>.yaml``, as typed models.
 
-import json
-from dataclasses import dataclass, field
+A table has metrics (columns) and rows. How a number is judged (:class:`Rules`) may stand with its metric, with its row
+(for all of its numbers) or in the row's ``cells`` (for one number); the narrower place wins. ``docs/results.md``
+explains the terms.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from repro.errors import UserError, nearest
-from repro.evidence.published_checks import cross_check, is_unconfirmed
-from repro.evidence.rules import KEYS, Margin, Rules, parse_margin, parse_rules
+from repro.evidence.confirmed import is_unconfirmed
+from repro.evidence.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
-from repro.recipe import SCALES
 from repro.yamls import read_yaml
 
-SCHEMA = Path(__file__).with_name("published.schema.json")
 THIRD_PARTY = "external-"
+JUDGED = ("trained", "ratio", "computed")  # classes that need a margin
+TIMES = ("hours", "step_time", "training_speed", "speed", "first_hours")
+FIRST = ("first", "first_hours")
+DIVISIBLE = ("score", "hours", "first_hours")  # what `over` can divide
+OVER_SEEDS = ("spread", "rank")
+
+Reference = tuple[str, str, str]  # table, row, metric
+Take = Literal[
+    "score", "spread", "rank", "hours", "step_time", "training_speed", "speed", "first", "first_hours"
+]
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A column of a published table; ``rules`` are the defaults for numbers whose rows declare none."""
+class Model(BaseModel):
+    """A mapping of a YAML file: unknown keys are refused, nothing is changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+def parse_reference(text: object) -> object:
+    """``table/row/metric`` as a tuple."""
+    parts = tuple(text.split("/")) if isinstance(text, str) else text
+    if not (isinstance(parts, tuple) and len(parts) == 3 and all(parts)):
+        raise ValueError(f"{text!r}: write table/row/metric")
+    return parts
+
+
+Text = Annotated[str, Field(min_length=1)]
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+Ref = Annotated[Reference, BeforeValidator(parse_reference)]
+AMargin = Annotated[Margin, BeforeValidator(parse_margin)]
+Day = Annotated[str, BeforeValidator(lambda day: date.fromisoformat(str(day)).isoformat())]
+
+
+class Noise(Model):
+    """The spread that a paper prints: the sample standard deviation over a number of runs."""
+
+    sd: float = Field(ge=0)
+    runs: int = Field(ge=2)
+
+
+class Derivation(Model):
+    """How a number is computed from the records behind others; see :mod:`repro.evidence.derived`."""
+
+    of: Ref
+    take: Take
+    reaches: Ref | None = None
+    over: Ref | None = None
+    per: Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)] | Literal["devices"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.take in FIRST) != (self.reaches is not None):
+            raise ValueError(f"`reaches` goes with {' and '.join(FIRST)}, and with these only")
+        if self.over and self.take not in DIVISIBLE:
+            raise ValueError(f"`over` divides {', '.join(DIVISIBLE)}, not {self.take}")
+        if self.per and self.take in OVER_SEEDS:
+            raise ValueError(f"`per` divides nothing of a {self.take}")
+        return self
+
+    @property
+    def references(self) -> list[Reference]:
+        """Every number that it is made from."""
+        return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it rests on the times of runs."""
+        return self.take in TIMES
+
+    def __str__(self) -> str:
+        parts = [f"{self.take} of {'/'.join(self.of)}"]
+        parts += [f"reaches {'/'.join(self.reaches)}"] if self.reaches else []
+        parts += [f"over {'/'.join(self.over)}"] if self.over else []
+        return ", ".join([*parts, f"per {self.per}"] if self.per else parts)
+
+
+class Rules(Model):
+    """How one published number is judged.
+
+    Attributes:
+        kind: class of the number, ``class`` in the file.
+        margin: numbers closer than this are equal; None where the class is not judged.
+        chance: the score of guessing.
+        ceiling: a score at which fewer updates than the paper's are no objection.
+        updates: that the paper trained for.
+        noise: the paper's printed spread.
+        sampled: items of the random sample that the paper scored, where it is another sample than ours.
+        device: what the paper timed on.
+        same_as: the same measurement elsewhere in the paper.
+        counted: whether the number belongs to the paper's denominator, if confirmed and measured nowhere else.
+        configuration: ``ours`` where the authors released none.
+        no_recipe: why there is no recipe.
+        derived: how the number is computed from the records behind others.
+    """
+
+    kind: Literal["trained", "computed", "timed", "ratio", "derived"] = Field(alias="class")
+    margin: AMargin | None = None
+    chance: float | None = None
+    ceiling: float | None = None
+    updates: int | None = Field(None, ge=1)
+    noise: Noise | None = None
+    sampled: int | None = Field(None, ge=1)
+    device: Literal["cpu", "gpu", "tpu"] | None = None
+    same_as: Ref | None = None
+    counted: bool = False
+    configuration: Literal["theirs", "ours"] = "theirs"
+    no_recipe: Text | None = None
+    derived: Derivation | None = None
+
+
+KEYS = {field.alias or name for name, field in Rules.model_fields.items()}
+
+
+class Metric(Model):
+    """A column of a published table.
+
+    Attributes:
+        attention: how far a score looked back, compared with training: ``trained`` (as far) or ``longer``.
+        overlap: whether the score was computed with windows that overlap.
+        rules: for numbers whose rows declare none; by its unit's default where the class needs a margin.
+    """
 
     name: str
-    unit: str
-    better: str  # higher | lower
-    description: str
-    dataset: str
-    split: str
+    unit: Text
+    better: Literal["higher", "lower"]
+    description: Text
+    dataset: Text
+    split: Text
+    attention: Literal["trained", "longer"] | None = None
+    overlap: bool | None = None
     rules: Rules
 
     @property
@@ -34,8 +158,7 @@ class Metric:
         return 1 if self.better == "higher" else -1
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Model):
     """A line of a published table: one system under one setting.
 
     Attributes:
@@ -46,110 +169,218 @@ class Row:
         no_recipe: why there is no recipe for any of its numbers, or None.
     """
 
-    id: str
-    label: str
-    model: str
+    id: Id
+    label: Text
+    model: Text
     is_this_papers_model: bool
-    params: int | None
+    params: int | None = Field(ge=1)
     settings: dict[str, Any]
     values: dict[str, float]
     unconfirmed: frozenset[str]
     rules: dict[str, Rules]
-    no_recipe: str | None
+    no_recipe: Text | None = None
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Model):
     """A published table."""
 
-    id: str
-    number: str
-    title: str
-    dataset: str
-    split: str
+    id: Id
+    number: Text
+    title: Text
+    dataset: Text
+    split: Text
     metrics: dict[str, Metric]
-    rows: dict[str, Row]
-    checked: str
+    rows: Annotated[dict[str, Row], Field(min_length=1)]
+    checked: Text
     notes: str
 
     @property
     def third_party(self) -> bool:
-        """True where the table is another group's reproduction of the paper."""
+        """Whether the table is another group's reproduction of the paper."""
         return self.id.startswith(THIRD_PARTY)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _spread_rules(cls, raw: Any) -> Any:
+        """Gives every row the rules of each of its numbers."""
+        own = {name: _rules_in(metric) for name, metric in raw["metrics"].items()}
+        metrics = {}
+        for name, metric in raw["metrics"].items():
+            rest = {key: value for key, value in metric.items() if key not in KEYS}
+            places = {"dataset": raw["dataset"], "split": raw["split"]}
+            metrics[name] = {**places, **rest, "name": name, "rules": {**own[name], "counted": False}}
+        rows = [_with_rules(row, raw, own) for row in raw["rows"]]
+        return {**raw, "metrics": metrics, "rows": _by_id(rows, f"row of {raw['id']}")}
 
-@dataclass(frozen=True)
-class Terms:
-    """Declarations about a claim for one scale.
+    @model_validator(mode="after")
+    def _margins_fit(self) -> Self:
+        for row in self.rows.values():
+            for name in row.values.keys() | row.unconfirmed:
+                if name not in self.metrics:
+                    raise ValueError(
+                        f"row {row.id}: {name!r} is not a metric of the table{nearest(name, self.metrics)}"
+                    )
+            for name, rules in row.rules.items():
+                _check_margin(rules, self.metrics[name].unit, f"row {row.id}: {name}")
+        return self
+
+
+def _rules_in(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: raw[key] for key in KEYS if key in raw}
+
+
+def _with_rules(
+    raw: dict[str, Any], table: Mapping[str, Any], own: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """A row with ``rules`` by metric and its ``unconfirmed`` metrics."""
+    cells = raw.get("cells", {})
+    for name in cells.keys() - own.keys():
+        raise ValueError(f"row {raw['id']}: cells: {name!r} is not a metric of the table{nearest(name, own)}")
+    counts = raw["is_this_papers_model"] and not table["id"].startswith(THIRD_PARTY)
+    rules = {
+        name: _completed(
+            {"counted": counts} | of_metric | _rules_in(raw) | cells.get(name, {}), raw["id"], name
+        )
+        for name, of_metric in own.items()
+    }
+    listed = raw["settings"].get("unconfirmed", ())
+    named = set(raw["values"]) if listed is True else set(listed or ())
+    unchecked = {
+        m for m, v in raw["values"].items() if is_unconfirmed(table["checked"], raw["id"], m, float(v))
+    }
+    rest = {key: value for key, value in raw.items() if key not in KEYS | {"cells"}}
+    why = {"no_recipe": raw["no_recipe"]} if "no_recipe" in raw else {}
+    return {**rest, **why, "rules": rules, "unconfirmed": named | unchecked}
+
+
+def _completed(rules: dict[str, Any], row: str, metric: str) -> dict[str, Any]:
+    """References in full: ``{row}`` is the row's own id, and ``same_as: table/row`` means the number's own metric."""
+    if isinstance(how := rules.get("derived"), Mapping):
+        rules["derived"] = {k: v.replace("{row}", row) if isinstance(v, str) else v for k, v in how.items()}
+    if isinstance(same := rules.get("same_as"), str) and same.count("/") == 1:
+        rules["same_as"] = f"{same}/{metric}"
+    return rules
+
+
+def _check_margin(rules: Rules, unit: str, where: str) -> None:
+    margin, usual = rules.margin, default_margin(unit)
+    if margin is None:
+        if rules.kind in JUDGED:
+            hint = f"; the default of {unit!r} is {usual}" if usual else ""
+            raise ValueError(f"{where}: a {rules.kind} number needs `margin: {{size: ..., set: DATE}}`{hint}")
+        return
+    twice = rules.noise is not None and margin.kind == "absolute" and margin.size == 2 * rules.noise.sd
+    if not (margin.is_default(unit) or twice or margin.reason):
+        raise ValueError(
+            f"{where}: margin {margin} is not the default of {unit!r} ({usual}): add `reason: ...`"
+        )
+
+
+class Claim(Model):
+    """An order of rows that the paper shows.
 
     Attributes:
-        margin: of the numbers compared there; None for the metric's, or the default of the unit measured.
-        mechanism: why the task alone decides the order there; such a check is no evidence for the paper's claim.
-        out_of_reach: why not every row can be run there; of no effect where every row has records.
-    """
-
-    margin: Margin | None = None
-    mechanism: str | None = None
-    out_of_reach: str | None = None
-
-
-@dataclass(frozen=True)
-class Trend:
-    """An ordering that the paper shows and that a reproduction must show too.
-
-    Attributes:
-        order_best_first: row ids of ``table``.
+        says: the paper's statement.
+        order: row ids of the table, best first.
         margin: rows that the paper prints closer than this are a tie; None for the metric's margin.
-        varies: what the rows may differ in besides the model: keys of the protocol, ``budget``, ``items``.
-        ours: when it was declared by us rather than by the paper, ISO 8601; or None.
         not_worse: whether the claim is only that no row is worse than the next by more than the margin.
-        part_of: the longer chain of which this is a part; the part counts where the chain is incomplete.
-        at: terms by scale.
     """
 
-    id: str
-    claim: str
-    table: str
+    id: Id
+    says: Text
+    table: Id
     metric: str
-    order_best_first: tuple[str, ...]
-    margin: Margin | None = None
-    varies: frozenset[str] = frozenset()
-    ours: str | None = None
+    order: Annotated[tuple[Id, ...], Field(min_length=2)]
+    margin: AMargin | None = None
     not_worse: bool = False
-    part_of: str | None = None
-    at: dict[str, Terms] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Headline:
-    """The claim that stands for a paper on the first screen, and what its figure shows of the claim's rows.
+class About(Model):
+    """The paper itself."""
 
-    Attributes:
-        trend: its id.
-        curve: a curve of the records, ``val/ppl``; or
-        sweep: a measurement by what was set, ``test/accuracy``.
-    """
+    key: Id
+    title: Text
+    authors: Annotated[tuple[Text, ...], Field(min_length=1)]
+    year: int = Field(ge=1900)
+    venue: Text
+    arxiv: Annotated[str, Field(pattern=r"^\d{4}\.\d{4,5}$")]
+    url: Annotated[str, Field(pattern="^https://")]
+    official_code: tuple[Annotated[str, Field(pattern="^https://")], ...]
+    version_used: Text
 
-    trend: str
-    curve: str = ""
-    sweep: str = ""
+
+_Listed = TypeVar("_Listed")
 
 
-@dataclass(frozen=True)
-class Paper:
+def _by_id(items: list[dict[str, _Listed]], kind: str) -> dict[Any, dict[str, _Listed]]:
+    counts = Counter(item["id"] for item in items)
+    for name, count in counts.items():
+        if count > 1:
+            raise ValueError(f"two of one id: {kind} {name!r}")
+    return {item["id"]: item for item in items}
+
+
+class Paper(Model):
     """One published file."""
 
-    key: str
-    title: str
-    authors: tuple[str, ...]
-    year: int
-    venue: str
-    url: str
-    version_used: str
-    tables: dict[str, Table]
-    trends: dict[str, Trend]
-    missing: tuple[str, ...]
-    headline: Headline | None = None
+    schema_version: Literal[1]
+    about: About = Field(alias="paper")
+    tables: Annotated[dict[str, Table], BeforeValidator(lambda raw: _by_id(raw, "table"))]
+    claims: Annotated[dict[str, Claim], BeforeValidator(lambda raw: _by_id(raw, "claim"))]
+    missing: tuple[Text, ...]
+
+    @property
+    def key(self) -> str:
+        """The paper's name in recipes and records."""
+        return self.about.key
+
+    @property
+    def title(self) -> str:
+        """The paper's title."""
+        return self.about.title
+
+    @model_validator(mode="after")
+    def _references_exist(self) -> Self:
+        for table in self.tables.values():
+            for row in table.rows.values():
+                for metric, rules in row.rules.items():
+                    where = f"{table.id}, row {row.id}, {metric}"
+                    if rules.same_as:
+                        self._check_same(rules.same_as, f"{where}: same_as {'/'.join(rules.same_as)}")
+                    if rules.derived and metric in row.values:
+                        self._check_derived(rules, where)
+        for claim in self.claims.values():
+            for row_id in claim.order:
+                self._refer((claim.table, row_id, claim.metric), f"claim {claim.id}")
+        return self
+
+    def _refer(self, reference: Reference, where: str) -> Row:
+        table_id, row_id, metric = reference
+        for name, known, kind in (
+            (table_id, self.tables, "table"),
+            (row_id, getattr(self.tables.get(table_id), "rows", {}), f"row of {table_id}"),
+            (metric, getattr(self.tables.get(table_id), "metrics", {}), f"metric of {table_id}"),
+        ):
+            if name not in known:
+                raise ValueError(f"{where}: {name!r} is not a {kind}{nearest(name, known)}")
+        return self.tables[table_id].rows[row_id]
+
+    def _check_same(self, reference: Reference, where: str) -> None:
+        row, metric = self._refer(reference, where), reference[2]
+        if metric not in row.values:
+            raise ValueError(f"{where}: the row has no number {metric!r}{nearest(metric, row.values)}")
+        if row.rules[metric].same_as is not None:
+            raise ValueError(f"{where}: that one is the same as another; name the other")
+
+    def _check_derived(self, rules: Rules, where: str) -> None:
+        how = rules.derived
+        assert how is not None
+        for reference in how.references:
+            self._refer(reference, f"{where}: derived: {'/'.join(reference)}")
+        timed = how.is_timed or self.tables[how.of[0]].metrics[how.of[2]].rules.kind == "timed"
+        if rules.kind != ("timed" if timed else "derived"):
+            kind = "timed`, as it rests on the times of runs" if timed else "derived`"
+            raise ValueError(f"{where}: derived: its class is {rules.kind}; write `class: {kind}")
 
 
 def paper_keys() -> tuple[str, ...]:
@@ -158,26 +389,17 @@ def paper_keys() -> tuple[str, ...]:
 
 
 def load_paper(key: str) -> Paper:
-    """Reads one paper's numbers, with cross checks but without the schema; see :func:`validate_published`.
+    """Reads one paper's numbers.
 
     Raises:
-        UserError: unknown paper (nearest offered), or a file that contradicts itself.
+        UserError: unknown paper (nearest offered), or a file that contradicts its schema or itself.
     """
     files = published_files()
     if key not in files:
         raise UserError(f"unknown paper {key!r}{nearest(key, files)}; see `repro list`")
-    path = files[key]
-    raw = read_yaml(path)
-    try:
-        paper = _paper(raw)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        problem = f"missing key {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{path}: not a file of published numbers: {problem}; see {SCHEMA.name}") from None
+    paper = read_model(Paper, files[key])
     if paper.key != key:
-        raise UserError(f"{path}: paper.key is {paper.key!r}; it must be the file's name, {key!r}")
-    cross_check(paper, path)
+        raise UserError(f"{files[key]}: paper.key is {paper.key!r}; it must be the file's name, {key!r}")
     return paper
 
 
@@ -186,121 +408,23 @@ def load_papers(key: str | None = None) -> list[Paper]:
     return [load_paper(k) for k in ([key] if key else paper_keys())]
 
 
-def validate_published() -> list[Paper]:
-    """Checks every published file against the JSON schema, then loads them all.
+_Read = TypeVar("_Read", bound=Model)
+
+
+def read_model(kind: type[_Read], path: Path) -> _Read:
+    """A YAML file as a model.
 
     Raises:
         UserError: the first violation, with the file and the place in it.
     """
-    import jsonschema
-
-    schema = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
-    for path in published_files().values():
-        error = min(schema.iter_errors(read_yaml(path)), key=lambda e: list(map(str, e.path)), default=None)
-        if error is not None:
-            place = ".".join(str(part) for part in error.path) or "the file"
-            raise UserError(f"{path}: {place}: {error.message}"[:400].replace("\n", " "))
-    return load_papers()
-
-
-def _paper(raw: dict[str, Any]) -> Paper:
-    head = raw["paper"]
-    tables = _unique([_table(t) for t in raw["tables"]], "table")
-    units = {(t.id, m.name): m.unit for t in tables.values() for m in t.metrics.values()}
-    return Paper(
-        key=head["key"],
-        title=head["title"],
-        authors=tuple(head["authors"]),
-        year=head["year"],
-        venue=head["venue"],
-        url=head["url"],
-        version_used=head["version_used"],
-        tables=tables,
-        trends=_unique([_trend(t, units) for t in raw["trends"]], "trend"),
-        missing=tuple(raw["missing"]),
-        headline=Headline(**raw["headline"]) if "headline" in raw else None,
-    )
-
-
-def _table(raw: dict[str, Any]) -> Table:
-    declared = {name: _declared(m) for name, m in raw["metrics"].items()}
-    metrics = {
-        name: Metric(
-            name=name,
-            unit=m["unit"],
-            better=m["better"],
-            description=m["description"],
-            dataset=m.get("dataset", raw["dataset"]),
-            split=m.get("split", raw["split"]),
-            rules=parse_rules(declared[name], name, m["unit"], raw["id"], own=False),
-        )
-        for name, m in raw["metrics"].items()
-    }
-    rows = [_row(r, raw, declared) for r in raw["rows"]]
-    texts = {key: raw[key] for key in ("id", "number", "title", "dataset", "split", "checked", "notes")}
-    return Table(metrics=metrics, rows=_unique(rows, f"row of {raw['id']}"), **texts)
-
-
-def _declared(raw: dict[str, Any]) -> dict[str, Any]:
-    return {key: raw[key] for key in KEYS if key in raw}
-
-
-def _row(raw: dict[str, Any], table: dict[str, Any], declared: dict[str, dict[str, Any]]) -> Row:
-    values = {name: float(value) for name, value in raw["values"].items()}
-    listed = raw["settings"].get("unconfirmed", ())
-    own = set(values) if listed is True else set(listed or ())
-    unchecked = {m for m, v in values.items() if is_unconfirmed(table["checked"], raw["id"], m, v)}
-    cells = raw.get("cells", {})
-    where = f"{table['id']}, row {raw['id']}"
-    for name in cells.keys() - declared.keys():
-        raise UserError(f"{where}: cells: {name!r} is not a metric of the table{nearest(name, declared)}")
-    counts = raw["is_this_papers_model"] and not table["id"].startswith(THIRD_PARTY)
-    rules = {
-        name: parse_rules(
-            of_metric | _declared(raw) | cells.get(name, {}),
-            name,
-            table["metrics"][name]["unit"],
-            where,
-            counts,
-            raw["id"],
-        )
-        for name, of_metric in declared.items()
-    }
-    texts = {key: raw[key] for key in ("id", "label", "model", "is_this_papers_model", "params", "settings")}
-    why = raw.get("no_recipe")
-    return Row(values=values, unconfirmed=frozenset(own | unchecked), rules=rules, no_recipe=why, **texts)
-
-
-def _trend(raw: dict[str, Any], units: dict[tuple[str, str], str]) -> Trend:
-    where = f"trend {raw['id']}"
-    unit = units.get((raw["table"], raw["metric"]), "")
-    for scale in raw.get("at", {}).keys() - set(SCALES):
-        raise UserError(f"{where}: at: {scale!r} is not a scale{nearest(scale, SCALES)}")
-    at = {
-        scale: Terms(
-            parse_margin(terms.get("margin"), "", where), terms.get("mechanism"), terms.get("out_of_reach")
-        )
-        for scale, terms in raw.get("at", {}).items()
-    }
-    return Trend(
-        **{key: raw[key] for key in ("id", "claim", "table", "metric")},
-        order_best_first=tuple(raw["order_best_first"]),
-        margin=parse_margin(raw.get("margin"), unit, where),
-        varies=frozenset(raw.get("varies", ())),
-        ours=raw.get("ours"),
-        not_worse=raw.get("not_worse", False),
-        part_of=raw.get("part_of"),
-        at=at,
-    )
-
-
-_Listed = TypeVar("_Listed", Table, Row, Trend)
-
-
-def _unique(items: list[_Listed], kind: str) -> dict[str, _Listed]:
-    unique: dict[str, _Listed] = {}
-    for item in items:
-        if item.id in unique:
-            raise ValueError(f"two of one id: {kind} {item.id!r}")
-        unique[item.id] = item
-    return unique
+    try:
+        return kind.model_validate(read_yaml(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        words = str(first["msg"]).removeprefix("Value error, ")
+        given = f", not {first['input']!r:.80}" if first["type"] not in ("value_error", "missing") else ""
+        raise UserError(f"{path}: {place + ': ' if place else ''}{words}{given}".replace("\n", " ")) from None
+    except (KeyError, TypeError, AttributeError) as error:
+        problem = f"missing key {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{path}: not a file of {kind.__name__}: {problem}") from None

@@ -1,0 +1,296 @@
+"""Declared tests of the papers' claims, from ``results/tests/<paper>.yaml``, as typed models.
+
+A test names the runs that stand for rows of a claim, what is measured of them, and the levels by which
+:mod:`repro.evidence.gate` decides whether it is fair. It is declared by its ``declared`` date: from then on its text
+and the configurations of its runs are fixed (:func:`digest`), and a changed test is a new attempt.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from repro.errors import nearest
+from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model
+from repro.paths import fair_test_files
+from repro.seeds import parse_seeds
+
+BUDGET = 20.0  # core-hours a row; a test that costs less is not out of reach
+Seeds = Annotated[
+    tuple[int, ...],
+    BeforeValidator(lambda text: parse_seeds(str(text)) if isinstance(text, str | int) else text),
+]
+
+
+class Run(Model):
+    """The runs that stand for a row.
+
+    Attributes:
+        run: experiment.
+        config: first digits of the hash of its configuration; empty for that of today's recipe.
+        seeds: judged seeds; empty for those of the test.
+        measured: name of the measurement; empty for that of the test.
+        protocol: entries that the measurement's protocol must hold.
+    """
+
+    run: Text
+    config: Annotated[str, Field(pattern="^([0-9a-f]{8,64})?$")] = ""
+    seeds: Seeds = ()
+    measured: str = ""
+    protocol: dict[str, Any] = {}
+
+
+class Settled(Model):
+    """When training counts as finished.
+
+    Attributes:
+        curve: validation curve of the records; empty for the measurement's own.
+        within: the largest movement in the last quarter; None for half of the gap that is judged.
+    """
+
+    curve: str = ""
+    within: float | None = Field(None, gt=0)
+
+
+class Competent(Model):
+    """The level that the reference row must reach.
+
+    Attributes:
+        row: the reference.
+        level: in the unit of the measurement.
+        method: the simple method or the published result that sets it.
+        measured: another measurement of the row that must reach it; empty for the test's.
+    """
+
+    row: Id
+    level: float
+    method: Text
+    measured: str = ""
+
+
+class Sweep(Model):
+    """The values of one setting that were tried for every row alike, on seeds that are not judged.
+
+    Attributes:
+        key: dotted key of the configuration.
+        values: what was tried.
+        seeds: from 100 on.
+    """
+
+    key: Text
+    values: Annotated[tuple[float, ...], Field(min_length=3)]
+    seeds: Seeds = (100,)
+
+
+class FairTest(Model):
+    """A test of a claim.
+
+    Attributes:
+        claim: id of the paper's claim.
+        attempt: 1 for the first test of the claim, then 2, ...
+        changed: what differs from the attempt before, and why; of the first: empty.
+        says: the sentence that is really tested.
+        check: why the task alone decides the order; then the test is a check of the code and no evidence.
+        scale: of the runs.
+        rows: runs by row of the claim, best first.
+        measured: name of the measurement.
+        better: direction, where it is not that of the column.
+        column: metric of the claim's table whose protocol the measurement has; None for the claim's.
+        other_quantity: why another quantity than the column's is measured.
+        margin: of the measured numbers; None for the column's, or the default of their unit.
+        varies: in what the rows may differ beside the model: keys of the protocol, ``budget``, ``items``.
+        seeds: judged seeds.
+        extended_to: all seeds after the one extension; empty without one.
+        settled, floor, ceiling, competent, tuned: see :mod:`repro.evidence.gate`. ``tuned`` is a sweep, ``paper`` where
+            every setting is the paper's own, ``nothing`` where nothing is trained.
+        core_hours: price of a row with all its seeds, on one CPU core.
+        declared: the day from which the test is fixed; None while it is planned.
+        curve, sweep: what its figure shows: a curve of the records, or a measurement by what was set.
+    """
+
+    claim: Id
+    attempt: int = Field(ge=1)
+    changed: str = ""
+    says: Text
+    check: str = ""
+    scale: Literal["paper", "gpu", "small", "cpu"]
+    rows: Annotated[dict[Id, Run], Field(min_length=2)]
+    measured: Text
+    better: Literal["higher", "lower"] | None = None
+    column: str | None = None
+    other_quantity: str = ""
+    margin: AMargin | None = None
+    varies: frozenset[str] = frozenset()
+    seeds: Seeds = (1, 2, 3)
+    extended_to: Seeds = ()
+    settled: Settled = Field(default_factory=lambda: Settled.model_validate({}))
+    floor: float | None = None
+    ceiling: float | None = None
+    competent: Competent | None = None
+    tuned: Sweep | Literal["paper", "nothing"] | None = None
+    core_hours: float | None = Field(None, ge=0)
+    declared: Day | None = None
+    curve: str = ""
+    sweep: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_rows(cls, raw: Any) -> Any:
+        rows = {row: {"run": run} if isinstance(run, str) else run for row, run in raw["rows"].items()}
+        return {**raw, "rows": rows}
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.attempt > 1) != bool(self.changed):
+            raise ValueError(
+                f"{self.name}: `changed` goes with attempts after the first, and with these only"
+            )
+        if self.extended_to and not set(self.seeds) < set(self.extended_to):
+            raise ValueError(f"{self.name}: extended_to must hold the seeds {self.seeds} and more")
+        if self.competent and self.competent.row not in self.rows:
+            raise ValueError(
+                f"{self.name}: competent: no row {self.competent.row!r}{nearest(self.competent.row, self.rows)}"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """``<claim>/<attempt>``."""
+        return f"{self.claim}/{self.attempt}"
+
+    def seeds_of(self, row: str) -> tuple[int, ...]:
+        """The judged seeds of a row, those of an extension included."""
+        return self.rows[row].seeds or self.extended_to or self.seeds
+
+    def measured_of(self, row: str) -> str:
+        """The name of a row's measurement."""
+        return self.rows[row].measured or self.measured
+
+
+class Untested(Model):
+    """Why a claim has no test.
+
+    Attributes:
+        missing: data or weights that are not here.
+        core_hours: price of a row.
+        gpu_hours: price of a row on GPUs.
+        why: what else a reader should know.
+    """
+
+    missing: str = ""
+    core_hours: float | None = Field(None, gt=0)
+    gpu_hours: float | None = Field(None, gt=0)
+    why: str = ""
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether something is missing, or a row costs more than the budget."""
+        return bool(self.missing) or (self.core_hours or 0) > BUDGET
+
+    def __str__(self) -> str:
+        prices = [f"{self.core_hours:g} core-hours a row"] if self.core_hours else []
+        prices += [f"{self.gpu_hours:g} GPU hours a row"] if self.gpu_hours else []
+        return "; ".join(filter(None, (f"needs {self.missing}" if self.missing else "", *prices, self.why)))
+
+
+class Tests(Model):
+    """One file of tests.
+
+    Attributes:
+        paper: key of the paper.
+        picture: name of the test that stands for the paper on the first screen.
+        tests: all attempts.
+        untested: claims without a test.
+    """
+
+    __test__ = False  # pytest looks for classes of this name
+
+    schema_version: Literal[1]
+    paper: Id
+    picture: str = ""
+    tests: tuple[FairTest, ...] = ()
+    untested: dict[Id, Untested] = {}
+
+
+def load_tests(paper: Paper) -> Tests:
+    """The tests of a paper; none where it has no file.
+
+    Raises:
+        UserError: the file contradicts its schema, the published file or itself.
+    """
+    path = fair_test_files().get(paper.key)
+    if path is None:
+        return Tests(schema_version=1, paper=paper.key)
+
+    class Checked(Tests):
+        @model_validator(mode="after")
+        def _fits_paper(self) -> Self:
+            check(self, paper)
+            return self
+
+    return read_model(Checked, path)
+
+
+def check(tests: Tests, paper: Paper) -> None:
+    """Compares tests with the published file.
+
+    Raises:
+        ValueError: the first contradiction.
+    """
+    if tests.paper != paper.key:
+        raise ValueError(f"paper is {tests.paper!r}; it must be the file's name, {paper.key!r}")
+    attempts: dict[str, int] = {}
+    for test in tests.tests:
+        if test.claim not in paper.claims:
+            raise ValueError(f"{test.name}: no claim {test.claim!r}{nearest(test.claim, paper.claims)}")
+        attempts[test.claim] = attempts.get(test.claim, 0) + 1
+        if test.attempt != attempts[test.claim]:
+            raise ValueError(
+                f"{test.name}: attempts are numbered 1, 2, ...; this one is {attempts[test.claim]}"
+            )
+        _check_rows(test, paper.claims[test.claim], paper)
+    for name in tests.untested.keys() - paper.claims.keys():
+        raise ValueError(f"untested: no claim {name!r}{nearest(name, paper.claims)}")
+    for name in paper.claims:
+        if (name in attempts) == (name in tests.untested):
+            wrong = (
+                "has a test and is called untested"
+                if name in attempts
+                else "has no test: say why below `untested`"
+            )
+            raise ValueError(f"claim {name} {wrong}")
+    names = [test.name for test in tests.tests]
+    if tests.picture and tests.picture not in names:
+        raise ValueError(f"picture: no test {tests.picture!r}{nearest(tests.picture, names)}")
+
+
+def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
+    for row in test.rows:
+        if row not in claim.order:
+            raise ValueError(f"{test.name}: the claim has no row {row!r}{nearest(row, claim.order)}")
+    if list(test.rows) != [row for row in claim.order if row in test.rows]:
+        raise ValueError(
+            f"{test.name}: the rows must stand in the order of the claim: {', '.join(claim.order)}"
+        )
+    metrics = paper.tables[claim.table].metrics
+    if test.column and test.column not in metrics:
+        raise ValueError(
+            f"{test.name}: {claim.table} has no column {test.column!r}{nearest(test.column, metrics)}"
+        )
+
+
+def digest(test: FairTest, config_of: Callable[[str, str], str]) -> str:
+    """SHA-256 of all that a declaration fixes: the text, less an extension, and the configurations of the runs.
+
+    Args:
+        test: declared.
+        config_of: hash of today's configuration of an experiment at a scale.
+    """
+    fixed = test.model_dump(mode="json", exclude={"extended_to"})
+    for row, run in test.rows.items():
+        fixed["rows"][row]["config"] = (run.config or config_of(run.run, test.scale))[:8]
+    fixed["varies"] = sorted(test.varies)
+    fixed["margin"] = str(test.margin) if test.margin else None
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,310 @@
+"""The gate: is a test of a claim fair? Computed for every outcome alike.
+
+``declared``
+    The test was declared, as it stands, before its first judged run started.
+``column``
+    The measurement has the protocol of the paper's column that the test cites: the same kind of quantity, windows that
+    overlap or not, and an attention as long as in training or longer.
+``settled``
+    In the last quarter of training the validation metric of each row moves by less than half of the gap that is judged;
+    of a gap smaller than the margin: by less than half the margin.
+``room``
+    No two rows that are compared lie within the margin of the same floor or ceiling. (One row at a bound makes a
+    difference look smaller, never larger.)
+``competent``
+    The reference row reaches the level that a simple method or a published result sets.
+``tuned``
+    Each row has the best of the same values of one setting, tried on seeds that are not judged.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro import text
+from repro.evidence.fair_tests import Competent, FairTest, Sweep
+from repro.evidence.margins import Margin
+from repro.evidence.published import Metric
+from repro.evidence.statistics import exceeds
+from repro.record import Measurement, RunRecord
+
+LAST = 0.75  # of training: where the last quarter begins
+FEWEST = 3  # points of a curve to which a line is fitted
+LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
+ACCURACIES = ("percent", "%", "accuracy", "points")
+
+Measured = Sequence[tuple[RunRecord, Measurement]]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of the gate.
+
+    Attributes:
+        name: as in the module.
+        met: whether it holds.
+        why: the figures.
+    """
+
+    name: str
+    met: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a test with its numbers.
+
+    Attributes:
+        name: id of the row.
+        measured: one pair for each seed.
+        tuning: records of its experiment and scale on seeds that are not judged.
+    """
+
+    name: str
+    measured: Measured
+    tuning: Sequence[RunRecord] = ()
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return statistics.fmean(m.value for _, m in self.measured)
+
+
+def gate(
+    test: FairTest, rows: Sequence[Row], column: Metric, margin: Margin | None, declared: Condition
+) -> list[Condition]:
+    """Every condition; a test is fair where all are met.
+
+    Args:
+        test: the declaration.
+        rows: best first, each with at least one number.
+        column: the cited column.
+        margin: of the measured numbers; None where none is known.
+        declared: whether the test was declared before its runs.
+    """
+    conditions = [declared, _column(test, rows, column), _room(test, rows, margin)]
+    if test.tuned == "nothing":
+        return conditions
+    return [
+        *conditions,
+        _settled(test, rows, margin),
+        _competent(test, rows, column),
+        _tuned(test, rows, column),
+    ]
+
+
+def _column(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+    if test.other_quantity:
+        return Condition("column", True, test.other_quantity)
+    unit, problems = rows[0].measured[0][1].unit, []
+    if kind_of(unit) != kind_of(column.unit):
+        problems.append(f"{unit} is not what {column.name} measures ({column.unit})")
+    for row in rows:
+        record, measured = row.measured[0]
+        facts = (
+            ("overlapping windows", column.overlap, _overlaps(measured.protocol)),
+            (
+                "attention beside that of training",
+                column.attention,
+                _attention(measured.protocol, record.config),
+            ),
+        )
+        problems += [
+            f"{row.name}: {fact}: {text.word(ours)}, of {column.name}: {text.word(theirs)}"
+            for fact, theirs, ours in facts
+            if None not in (theirs, ours) and theirs != ours
+        ]
+    return Condition("column", not problems, "; ".join(problems) or f"as {column.name}")
+
+
+def kind_of(unit: str) -> str:
+    """The kind of a quantity: ``likelihood``, ``accuracy``, or the unit itself."""
+    for kind, words in (("likelihood", LIKELIHOODS), ("accuracy", ACCURACIES)):
+        if any(word in unit.lower() for word in words):
+            return kind
+    return unit
+
+
+def _overlaps(protocol: Mapping[str, Any]) -> bool | None:
+    stride, length = protocol.get("stride"), protocol.get("seq_len")
+    return None if stride is None or length is None else stride < length
+
+
+def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
+    """How far a score looks back, compared with training: ``trained`` (as far), ``longer``, ``shorter``; or None."""
+    trained = config.get("data", {}).get("init_args", {}).get("seq_len")
+    if trained is None or protocol.get("seq_len") is None:
+        return None
+    blocks = (
+        config.get("model", {}).get("init_args", {}).get("net", {}).get("init_args", {}).get("blocks", {})
+    )
+    memory = next(
+        (
+            mixer.get("init_args", {}).get("mem_len", 0)
+            for mixer in blocks.get("mixers", ())
+            if isinstance(mixer, Mapping)
+        ),
+        0,
+    )
+    reach, usual = protocol["seq_len"] + (protocol.get("mem_len") or 0), trained + (memory or 0)
+    return "trained" if reach == usual else "longer" if reach > usual else "shorter"
+
+
+def _room(test: FairTest, rows: Sequence[Row], margin: Margin | None) -> Condition:
+    unit = rows[0].measured[0][1].unit
+    ceiling = 100.0 if test.ceiling is None and kind_of(unit) == "accuracy" else test.ceiling
+    near = []
+    for name, bound in (("floor", test.floor), ("ceiling", ceiling)):
+        if bound is not None:
+            at = [not exceeds(abs(row.mean - bound), _size(margin, bound)) for row in rows]
+            pairs = [i for i in range(len(rows) - 1) if at[i] and at[i + 1]]
+            near += [f"{rows[i].name} and {rows[i + 1].name} at the {name} of {bound:g}" for i in pairs]
+    return Condition("room", not near, "; ".join(near) or "no two compared rows at a floor or ceiling")
+
+
+def _size(margin: Margin | None, reference: float) -> float:
+    """A margin in the unit of the numbers."""
+    if margin is None:
+        return 0.0
+    return abs(reference) * (margin.size - 1) if margin.is_log else margin.at(reference)
+
+
+def _settled(test: FairTest, rows: Sequence[Row], margin: Margin | None) -> Condition:
+    curve = curve_of(test)
+    worst = []
+    for i, row in enumerate(rows):
+        moves = [movement(record.curves.get(curve, ()), record.steps) for record, _ in row.measured]
+        known = [move for move in moves if move is not None]
+        if len(known) < len(moves):
+            return Condition("settled", False, f"{row.name}: {curve} does not cover the last quarter")
+        gaps = [abs(row.mean - other.mean) for other in (*rows[max(i - 1, 0) : i], *rows[i + 1 : i + 2])]
+        limit = test.settled.within or max(min(gaps), _size(margin, row.mean)) / 2
+        worst.append(
+            (
+                abs(statistics.fmean(known)) / limit if limit else float("inf"),
+                row.name,
+                statistics.fmean(known),
+                limit,
+            )
+        )
+    _, name, move, limit = max(worst)
+    words = f"{name}: {curve} moves by {text.signed(move)} in the last quarter; allowed {text.number(limit)}"
+    return Condition("settled", abs(move) < limit, words)
+
+
+def curve_of(test: FairTest) -> str:
+    """The validation curve of a test: the declared one, or that of its measurement."""
+    return test.settled.curve or "val/" + test.measured.partition("/")[2]
+
+
+def movement(points: Sequence[Sequence[Any]], steps: int) -> float | None:
+    """The change of a curve over the last quarter of training.
+
+    With at least three points there, it is that of a line of least squares; else the last point less the curve where
+    the quarter begins, interpolated.
+
+    Args:
+        points: ``[step, value]``; values that are None are left out.
+        steps: of the whole training.
+
+    Returns:
+        None where the curve does not cover the last quarter.
+    """
+    known = [(step, value) for step, value in points if value is not None]
+    begin, last = LAST * steps, [point for point in known if point[0] >= LAST * steps]
+    if len(last) >= FEWEST:
+        slope, _ = statistics.linear_regression([step for step, _ in last], [value for _, value in last])
+        return slope * (1 - LAST) * steps
+    if not last or last[0] == known[0]:
+        return None
+    (x, y), (x_next, y_next) = known[-len(last) - 1], last[0]
+    return last[-1][1] - (y + (y_next - y) * (begin - x) / (x_next - x))
+
+
+def _competent(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+    level = test.competent
+    if level is None:
+        return Condition("competent", False, "no level is declared")
+    row = next(row for row in rows if row.name == level.row)
+    scores = _scores(row, level)
+    if not scores:
+        return Condition("competent", False, f"{level.row} has no {level.measured}")
+    mean = statistics.fmean(scores)
+    lower = _lower(test, column) if not level.measured else kind_of(_unit(row, level)) == "likelihood"
+    met = mean <= level.level if lower else mean >= level.level
+    return Condition(
+        "competent", met, f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
+    )
+
+
+def _scores(row: Row, level: Competent) -> list[float]:
+    if not level.measured:
+        return [m.value for _, m in row.measured]
+    found = [record.metric(level.measured) for record, _ in row.measured]
+    return [m.value for m in found if m is not None]
+
+
+def _unit(row: Row, level: Competent) -> str:
+    return next(m.unit for record, _ in row.measured if (m := record.metric(level.measured)))
+
+
+def _lower(test: FairTest, column: Metric) -> bool:
+    return (test.better or column.better) == "lower"
+
+
+def _tuned(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+    if test.tuned == "paper":
+        met = test.scale == "paper"
+        return Condition(
+            "tuned", met, "settings of the paper" if met else f"settings of the paper at scale {test.scale}"
+        )
+    if not isinstance(test.tuned, Sweep):
+        return Condition("tuned", False, "no sweep is declared")
+    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row, _lower(test, column)))]
+    values = ", ".join(f"{value:g}" for value in test.tuned.values)
+    return Condition(
+        "tuned", not problems, "; ".join(problems) or f"{test.tuned.key} from {values} for each row"
+    )
+
+
+def _untuned(test: FairTest, sweep: Sweep, row: Row, lower: bool) -> str:
+    """Why a row's value is not the best of the sweep; empty where it is."""
+    scores: dict[float, list[float]] = {}
+    for record in row.tuning:
+        value, best = value_of(record.config, sweep.key), _best(record, curve_of(test), lower)
+        if record.seed in sweep.seeds and value in sweep.values and best is not None:
+            scores.setdefault(value, []).append(best)
+    missing = [f"{value:g}" for value in sweep.values if value not in scores]
+    if missing:
+        return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
+    chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
+    means = {value: statistics.fmean(of) for value, of in scores.items()}
+    best = (min if lower else max)(means, key=lambda value: means[value])
+    return (
+        ""
+        if chosen == {best}
+        else f"{row.name}: {sweep.key} is {', '.join(map(str, sorted(chosen, key=str)))}, the best was {best:g}"
+    )
+
+
+def value_of(config: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key as users write it: ``model.schedule.peak``, without ``init_args``."""
+    found: Any = config
+    for part in key.split("."):
+        if isinstance(found, Mapping) and part not in found:
+            found = found.get("init_args")
+        found = (
+            found[int(part)]
+            if isinstance(found, list) and part.isdigit()
+            else found.get(part)
+            if isinstance(found, Mapping)
+            else None
+        )
+    return found
+
+
+def _best(record: RunRecord, curve: str, lower: bool) -> float | None:
+    values = [value for _, value in record.curves.get(curve, ()) if value is not None]
+    return (min if lower else max)(values) if values else None

@@ -1,0 +1,320 @@
+"""The outcomes of declared tests: which way our rows are ordered, and whether the test is fair.
+
+Verdicts: ``same order``, ``other order``, ``no clear order`` of tests that pass the gate; ``not a fair test`` of
+others; ``planned`` (not yet declared), ``not run`` (no records), ``incomplete`` (rows or seeds without records).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import fmean
+
+from repro import text
+from repro.evidence.compare import Comparison
+from repro.evidence.fair_tests import FairTest, Run, Tests, load_tests
+from repro.evidence.gate import Condition, Row, curve_of, gate
+from repro.evidence.header import Wanted
+from repro.evidence.judge import Printed, judge_claim
+from repro.evidence.margins import Margin, check_date, default_margin
+from repro.evidence.published import Claim, Metric, Paper
+from repro.evidence.selection import Sample, Selection, protocol_of, sample
+from repro.evidence.statistics import Difference, Estimate, welch
+from repro.record import RunRecord
+from repro.seeds import TUNING
+
+ORDERS = ("same order", "other order", "no clear order")
+BUDGET = "budget"  # in `varies`: updates and training tokens
+SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
+SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
+PARTS = (0.25, 0.5, 1.0)  # of the budget, at which the validation curves are compared
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row of a test with our numbers.
+
+    Attributes:
+        relation: what is claimed of it and the next row: ``>``, ``=`` or ``>=``; empty of the last row.
+        path: the validation metric at a quarter, at half and at the end of training, means over seeds.
+    """
+
+    row: str
+    label: str
+    run: Run
+    config: str
+    published: float | None
+    sample: Sample
+    relation: str
+    path: tuple[float | None, ...]
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Mean over seeds, or None."""
+        return self.sample.estimate
+
+    @property
+    def scores(self) -> list[float]:
+        """Our numbers, one for each seed."""
+        return [m.value for _, m in self.sample.measured] if self.estimate else []
+
+
+@dataclass(frozen=True)
+class Effect:
+    """By how many per cent a row is ahead of the next one, ours and as printed.
+
+    Attributes:
+        low, high: ends of our 95 % interval; None where there is none.
+        published: None where the paper prints no number.
+    """
+
+    rows: tuple[str, str]
+    ours: float
+    low: float | None
+    high: float | None
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A declared test with its outcome.
+
+    Attributes:
+        attempts: how many tests of the claim there are.
+        verdict: see the module.
+        why: of the verdict.
+        conditions: of the gate; empty without records and for checks of the code.
+        notes: what weakens the statement.
+    """
+
+    paper: Paper
+    test: FairTest
+    attempts: int
+    standings: tuple[Standing, ...]
+    verdict: str
+    why: str = ""
+    unit: str = ""
+    margin: Margin | None = None
+    conditions: tuple[Condition, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def claim(self) -> Claim:
+        """The paper's claim."""
+        return self.paper.claims[self.test.claim]
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it is a check of the code, which is no evidence."""
+        return bool(self.test.check)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its verdict is evidence: a fair test, the last attempt at its claim with this sentence."""
+        return not self.is_check and self.verdict in ORDERS
+
+
+def outcomes(comparison: Comparison, paper: Paper) -> tuple[Tests, list[Tested]]:
+    """The file of a paper's tests and the outcome of each."""
+    tests = load_tests(paper)
+    total: dict[str, int] = {}
+    for test in tests.tests:
+        total[test.claim] = test.attempt
+    return tests, [_tested(comparison, paper, test, total[test.claim]) for test in tests.tests]
+
+
+def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int) -> Tested:
+    claim = paper.claims[test.claim]
+    table = paper.tables[claim.table]
+    column, printed = table.metrics[test.column or claim.metric], printed_of(paper, test)
+    names = list(test.rows)
+    standings = tuple(
+        _standing(
+            comparison, test, row, table.rows[row].label, table.rows[row].values.get(column.name), relation
+        )
+        for row, relation in zip(names, [*_relations(printed), ""], strict=True)
+    )
+    notes = tuple(f"{s.row}: {note}" for s in standings for note in s.sample.notes)
+    found = Tested(paper, test, attempts, standings, "not run", notes=notes)
+    if test.declared is None and not any(s.estimate for s in standings):
+        return replace(found, verdict="planned")
+    missing = [s.row for s in standings if not s.estimate]
+    if missing:
+        every = len(missing) == len(standings)
+        return (
+            found if every else replace(found, verdict="incomplete", why=f"no record of {', '.join(missing)}")
+        )
+    unit = next(s.sample.unit for s in standings if s.sample.unit)
+    margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
+    sign = {"higher": 1, "lower": -1}[test.better or column.better]
+    effects = tuple(_effect(a, b, sign) for a, b in pairwise(standings))
+    found = replace(found, unit=unit, margin=margin, effects=effects)
+    few = _unfinished(standings, test)
+    problem = _unclean(standings) or _incomparable(standings, test.varies)
+    if few or problem:
+        return replace(found, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
+    if not test.check:
+        rows = [Row(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in standings]
+        conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, standings)))
+        found = replace(found, conditions=conditions)
+        failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
+        if failed:
+            return replace(found, verdict="not a fair test", why="; ".join(failed))
+    return _judged(found, printed, margin, sign, column)
+
+
+def _judged(found: Tested, printed: Printed, margin: Margin | None, sign: int, column: Metric) -> Tested:
+    test = found.test
+    judged = [record for s in found.standings for record, _ in s.sample.measured]
+    for one, its_unit in ((printed.apart, column.unit), (margin, found.unit)):
+        check_date(one, its_unit, judged, f"{found.paper.key}: {test.name}")
+    printed = replace(printed, same_quantity=_same_quantity(found.unit, column.unit))
+    scores = [(s.row, s.scores) for s in found.standings]
+    verdict = judge_claim(scores, printed, margin, sign, found.unit, bool(test.extended_to))
+    return replace(
+        found, verdict=verdict.word, why=verdict.why + _missing_hours(found.standings, verdict.seeds)
+    )
+
+
+def _standing(
+    comparison: Comparison, test: FairTest, row: str, label: str, published: float | None, relation: str
+) -> Standing:
+    run = test.rows[row]
+    group = [
+        r for r in comparison.records if (r.experiment, r.scale) == (run.run, test.scale) and not r.overrides
+    ]
+    config = _config(comparison, run, test.scale, group)
+    selection = Selection.of(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
+    found = sample(Wanted(run.run, test.scale, test.measured_of(row), run.protocol), selection)
+    return Standing(row, label, run, config, published, found, relation, _path(found, curve_of(test)))
+
+
+def _config(comparison: Comparison, run: Run, scale: str, group: Sequence[RunRecord]) -> str:
+    """The hash in full of a row's configuration: the pinned one's, or that of today's recipe."""
+    if run.config:
+        return next((r.config_hash for r in group if r.config_hash.startswith(run.config)), run.config)
+    return comparison.config_hash(run.run, scale)
+
+
+def _tuning(comparison: Comparison, test: FairTest, standing: Standing) -> list[RunRecord]:
+    place = standing.run.run, test.scale
+    ours = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
+    return [r for r in ours if r.path not in comparison.withdrawn]
+
+
+def _path(found: Sample, curve: str) -> tuple[float | None, ...]:
+    """The validation metric at the parts of the budget: the last point until then, means over seeds."""
+    path = []
+    for part in PARTS:
+        ends = []
+        for record, _ in found.measured:
+            points = [
+                v for step, v in record.curves.get(curve, ()) if v is not None and step <= part * record.steps
+            ]
+            ends += points[-1:]
+        path.append(fmean(ends) if ends else None)
+    return tuple(path)
+
+
+def _declared(
+    comparison: Comparison, paper: Paper, test: FairTest, standings: Sequence[Standing]
+) -> Condition:
+    """Whether the ledger has the declaration, from before the first judged run began."""
+    declared = comparison.declarations.get(f"tests/{paper.key}/{test.name}")
+    first = min(began(comparison, record) for s in standings for record, _ in s.sample.measured)
+    if declared is None:
+        return Condition("declared", False, f"never; its first run began {first:%Y-%m-%d}")
+    if declared > first:
+        return Condition(
+            "declared", False, f"{declared:%Y-%m-%d}, after its first run began, {first:%Y-%m-%d}"
+        )
+    return Condition("declared", True, f"{declared:%Y-%m-%d %H:%M}, first run {first:%Y-%m-%d %H:%M} UTC")
+
+
+def began(comparison: Comparison, record: RunRecord) -> datetime:
+    """When a run began: as the ledger says, else from its time of training."""
+    if started := comparison.starts.get(record.run_id):
+        return started
+    return datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)
+
+
+def printed_of(paper: Paper, test: FairTest) -> Printed:
+    """What the paper prints of a test's rows, in the cited column."""
+    claim = paper.claims[test.claim]
+    table, metric = paper.tables[claim.table], test.column or claim.metric
+    numbers = [table.rows[row].values.get(metric) for row in test.rows]
+    return Printed(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
+
+
+def _relations(printed: Printed) -> list[str]:
+    return [printed.relation(i, i + 1) for i in range(len(printed.numbers) - 1)]
+
+
+def _effect(a: Standing, b: Standing, sign: int) -> Effect:
+    assert a.estimate is not None
+    assert b.estimate is not None
+    gap: Difference | None = welch(a.estimate, b.estimate)
+    base = abs(b.estimate.mean) or 1.0
+
+    def percent(value: float) -> float:
+        return 100 * sign * value / base
+
+    ends = sorted(percent(end) for end in gap.interval(0.95)) if gap else [None, None]
+    printed = None
+    if a.published is not None and b.published:
+        printed = 100 * sign * (a.published - b.published) / abs(b.published)
+    return Effect((a.row, b.row), percent(a.estimate.mean - b.estimate.mean), ends[0], ends[1], printed)
+
+
+def _unfinished(standings: Sequence[Standing], test: FairTest) -> str | None:
+    """Which row lacks records of judged seeds, or None: a test is judged once, with all its seeds."""
+    for s in standings:
+        declared = len(test.seeds_of(s.row))
+        if s.estimate and s.estimate.n < declared and s.estimate.n < 3:
+            return f"{s.row} has {s.estimate.n} of {declared} seeds"
+        if s.estimate and test.extended_to and s.estimate.n < declared:
+            return f"extended: {s.row} has {s.estimate.n} of {declared} seeds"
+    return None
+
+
+def _same_quantity(unit: str, other: str) -> bool:
+    """Whether two units are of one kind, as perplexities per word and per byte are."""
+    return unit == other or default_margin(unit) == default_margin(other) is not None
+
+
+def _missing_hours(standings: Sequence[Standing], seeds: int) -> str:
+    """What so many seeds a row would still take, one run after the other, at the mean time of those that ran."""
+    rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in standings]
+    seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
+    return f" (about {text.duration(seconds)} more)" if seconds else ""
+
+
+def _unclean(standings: Sequence[Standing]) -> str | None:
+    names = [s.row for s in standings if not s.sample.clean]
+    return f"not all commits are clean: {', '.join(names)}" if names else None
+
+
+def _incomparable(standings: Sequence[Standing], varies: frozenset[str]) -> str | None:
+    """The first required property in which the rows' numbers differ, or None."""
+    measured = [pair for s in standings for pair in s.sample.measured]
+    protocols = [protocol_of(m) for _, m in measured]
+    keys = dict.fromkeys(key for protocol in protocols for key in protocol)
+    shared: Mapping[str, list[str]] = {
+        **{
+            key: [text.mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys
+        },
+        "unit": [m.unit for _, m in measured],
+        "split": [m.split for _, m in measured],
+        "data": [str(record.data.get("name")) for record, _ in measured],
+        BUDGET: [f"{record.steps:,} updates" for record, _ in measured],
+    }
+    for key, values in shared.items():
+        if key not in varies and len(set(values)) > 1:
+            return f"the rows differ in {key}: {'; '.join(sorted(set(values))[:3])}"
+    amounts = {BUDGET: ("tokens trained on", [record.tokens for record, _ in measured], SAME_TOKENS)}
+    amounts["items"] = ("items scored", [m.count or 0 for _, m in measured], SAME_ITEMS)
+    for key, (quantity, counts, share) in amounts.items():
+        if key not in varies and counts and max(counts) - min(counts) > share * max(counts):
+            return f"the rows differ in {quantity}: {min(counts):,} to {max(counts):,}"
+    return None

@@ -1,0 +1,112 @@
+"""How far each paper is proven: one line of rungs, from the same function to the same number."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from repro.evidence.compare import Comparison
+from repro.evidence.entries import Entry
+from repro.evidence.outcomes import ORDERS, Tested
+from repro.evidence.parity import Met
+from repro.evidence.published import Paper
+from repro.evidence.sizes import Size
+
+JUDGED = ("reproduced", "higher", "lower", "open", "at chance", "short budget")
+SEEDS = 3  # of each experiment that is still to be run
+
+
+@dataclass(frozen=True)
+class Rungs:
+    """The rungs of a paper.
+
+    Attributes:
+        cases: comparisons of outputs and gradients with the official code, under the same weights.
+        function: the largest difference of outputs; None without a case.
+        runs, updates: training runs that were compared with the official loop, and their updates.
+        losses, weights: the largest differences of a loss and of a final weight; None without a run.
+        sizes: published parameter counts with a recipe; ``equal`` agree, ``explained`` differ for a known reason.
+        tests: tests by verdict, the last attempt at each claim and sentence; checks of the code are left out.
+        checks: checks of the code that came out as the paper says, and all with records.
+        counted: published numbers that the paper is held to.
+        numbers: counted numbers by verdict; those without one are left out.
+        gpu_hours: price of the counted numbers that have no run, with three seeds; None where a recipe states no hours.
+    """
+
+    paper: str
+    cases: int
+    function: float | None
+    runs: int
+    updates: int
+    losses: float | None
+    weights: float | None
+    sizes: int
+    equal: int
+    explained: int
+    tests: dict[str, int]
+    checks: tuple[int, int]
+    counted: int
+    numbers: dict[str, int]
+    gpu_hours: float | None
+
+
+def rungs(
+    comparison: Comparison, paper: Paper, met: Sequence[Met], sizes: Sequence[Size], tested: Sequence[Tested]
+) -> Rungs:
+    """The rungs of a paper.
+
+    Args:
+        comparison: numbers and records.
+        paper: the paper.
+        met: all comparisons with official codes.
+        sizes: all comparisons of parameter counts.
+        tested: outcomes of the paper's tests.
+    """
+    mine = [one for one in met if one.paper == paper.key]
+    passes, runs = [one for one in mine if not one.updates], [one for one in mine if one.updates]
+    counts = [size for size in sizes if size.paper == paper.key]
+    checks = [t for t in tested if t.is_check and t.verdict in ORDERS]
+    own = [entry for entry in comparison.of(paper) if entry.is_counted]
+    verdicts = Counter(entry.verdict for entry in own)
+    return Rungs(
+        paper=paper.key,
+        cases=len(passes),
+        function=_largest(passes, "outputs"),
+        runs=len(runs),
+        updates=sum(one.updates for one in runs),
+        losses=_largest(runs, "losses"),
+        weights=_largest(runs, "weights"),
+        sizes=len(counts),
+        equal=sum(size.agrees for size in counts),
+        explained=sum(not size.agrees and size.explanation is not None for size in counts),
+        tests=dict(Counter(t.verdict for t in latest(tested))),
+        checks=(sum(t.verdict == "same order" for t in checks), len(checks)),
+        counted=len(own),
+        numbers={word: verdicts[word] for word in JUDGED if verdicts[word]},
+        gpu_hours=_price(comparison, own),
+    )
+
+
+def latest(tested: Iterable[Tested]) -> list[Tested]:
+    """Of the attempts at one claim the last that has an outcome, else the last; checks of the code are left out."""
+    by_claim: dict[str, Tested] = {}
+    for one in tested:
+        held = by_claim.get(one.test.claim)
+        if not one.is_check and (held is None or one.counts or not held.counts):
+            by_claim[one.test.claim] = one
+    return list(by_claim.values())
+
+
+def _largest(met: Iterable[Met], kind: str) -> float | None:
+    return max((one.differences[kind] for one in met if kind in one.differences), default=None)
+
+
+def _price(comparison: Comparison, entries: Iterable[Entry]) -> float | None:
+    """GPU hours of the experiments behind numbers that no run has measured."""
+    names = {cell.goal.experiment for e in entries if e.verdict not in JUDGED for cell in e.cells[:1]}
+    prices = []
+    for name in sorted(names):
+        expected = comparison.headers[name, "paper"].recipe.config.get("expects", {}).get("paper", {})
+        if not expected:
+            return None
+        prices.append(expected["hours"] * max(1, expected["devices"]) * SEEDS)
+    return sum(prices)

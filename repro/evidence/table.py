@@ -1,0 +1,188 @@
+"""All evidence as flat rows: ``results/evidence.json``, the one generated file that every view is made from.
+
+``numbers``
+    One row for each published number and each experiment and scale that measured it; one without ``experiment`` where
+    nothing does.
+``tests``
+    One row for each declared test, every attempt.
+``untested``
+    Claims without a test, with what they need.
+``rungs``
+    One row for each paper.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from repro.evidence.compare import Comparison, compare
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.fair_tests import Tests
+from repro.evidence.outcomes import Standing, Tested, outcomes
+from repro.evidence.parity import read_parity
+from repro.evidence.published import Paper
+from repro.evidence.rungs import Rungs, rungs
+from repro.evidence.sizes import read_sizes
+from repro.evidence.statistics import Estimate
+
+FILE = "evidence.json"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Numbers, tests and rungs of the papers.
+
+    Attributes:
+        comparison: published numbers with records.
+        files: declared tests, by paper.
+        tested: outcomes of the tests, by paper, in the order of the file.
+        rungs: by paper.
+    """
+
+    comparison: Comparison
+    files: Mapping[str, Tests]
+    tested: Mapping[str, list[Tested]]
+    rungs: Mapping[str, Rungs]
+
+    @property
+    def papers(self) -> list[Paper]:
+        """The papers by year."""
+        return sorted(self.comparison.papers, key=lambda paper: (paper.about.year, paper.key))
+
+    def test(self, paper: str, name: str) -> Tested | None:
+        """A test by its name, ``<claim>/<attempt>``."""
+        return next((t for t in self.tested.get(paper, ()) if t.test.name == name), None)
+
+
+def evidence(paper: str | None = None) -> Evidence:
+    """Reads and judges everything there is, of one paper or of all."""
+    comparison = compare(paper)
+    met, sizes = read_parity(), read_sizes()
+    files, tested, lines = {}, {}, {}
+    for one in comparison.papers:
+        files[one.key], tested[one.key] = outcomes(comparison, one)
+        lines[one.key] = rungs(comparison, one, met, sizes, tested[one.key])
+    return Evidence(comparison, files, tested, lines)
+
+
+def table(found: Evidence) -> dict[str, list[dict[str, Any]]]:
+    """The flat rows, by kind."""
+    return {
+        "numbers": [row for entry in found.comparison.entries.values() for row in _numbers(entry)],
+        "tests": [_test(one) for tested in found.tested.values() for one in tested],
+        "untested": [
+            {"paper": key, "claim": claim, "out_of_reach": reason.out_of_reach, "needs": str(reason)}
+            for key, file in found.files.items()
+            for claim, reason in file.untested.items()
+        ],
+        "rungs": [asdict(line) for line in found.rungs.values()],
+    }
+
+
+def as_json(found: Evidence) -> str:
+    """The content of ``results/evidence.json``: a row a line."""
+    kinds = [
+        f'"{kind}": [\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
+        for kind, rows in table(found).items()
+    ]
+    return "{\n" + ",\n".join(kinds) + "\n}\n"
+
+
+def _numbers(entry: Entry) -> list[dict[str, Any]]:
+    rules, metric = entry.rules, entry.metric
+    fixed = {
+        "paper": entry.paper.key,
+        "table": entry.table.id,
+        "row": entry.row.id,
+        "label": entry.row.label,
+        "metric": metric.name if metric else None,
+        "unit": metric.unit if metric else None,
+        "better": metric.better if metric else None,
+        "published": entry.published,
+        "unconfirmed": entry.unconfirmed,
+        "class": rules.kind if rules else None,
+        "margin": str(rules.margin) if rules and rules.margin else None,
+        "updates": rules.updates if rules else None,
+        "counted": entry.is_counted,
+    }
+    cells = [*entry.ours, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
+    if not cells:
+        return [fixed | _cell(None) | {"verdict": entry.verdict, "why": entry.reason or ""}]
+    return [fixed | _cell(cell) for cell in cells]
+
+
+def _cell(cell: Cell | None) -> dict[str, Any]:
+    return {
+        "experiment": cell.goal.experiment if cell else None,
+        "scale": cell.goal.scale if cell else None,
+        "measured": cell.goal.measured if cell else None,
+        **_estimate(cell.estimate if cell else None),
+        "verdict": cell.verdict if cell else None,
+        "why": cell.why if cell else "",
+        "notes": list(cell.notes) if cell else [],
+    }
+
+
+def _estimate(best: Estimate | None) -> dict[str, Any]:
+    return {
+        "n": best.n if best else 0,
+        "mean": rounded(best.mean) if best else None,
+        "low": rounded(best.low) if best else None,
+        "high": rounded(best.high) if best else None,
+    }
+
+
+def rounded(value: float | None) -> float | None:
+    """Ten digits that matter: more differ between builds of the libraries that compute intervals."""
+    return None if value is None else float(f"{value:.10g}")
+
+
+def _test(one: Tested) -> dict[str, Any]:
+    return {
+        "paper": one.paper.key,
+        "test": one.test.name,
+        "claim": one.test.claim,
+        "attempt": one.test.attempt,
+        "attempts": one.attempts,
+        "changed": one.test.changed,
+        "says": one.test.says,
+        "paper_says": one.claim.says,
+        "check": one.test.check,
+        "scale": one.test.scale,
+        "measured": one.test.measured,
+        "unit": one.unit,
+        "column": one.test.column or one.claim.metric,
+        "margin": str(one.margin) if one.margin else None,
+        "declared": one.test.declared,
+        "core_hours": one.test.core_hours,
+        "verdict": one.verdict,
+        "why": one.why,
+        "gate": [asdict(condition) for condition in one.conditions],
+        "rows": [_standing(standing) for standing in one.standings],
+        "effects": [
+            {
+                "rows": list(effect.rows),
+                "percent": rounded(effect.ours),
+                "low": rounded(effect.low),
+                "high": rounded(effect.high),
+                "published": rounded(effect.published),
+            }
+            for effect in one.effects
+        ],
+        "notes": list(one.notes),
+    }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    return {
+        "row": standing.row,
+        "label": standing.label,
+        "experiment": standing.run.run,
+        "config": standing.config[:8],
+        "relation": standing.relation,
+        "published": standing.published,
+        **_estimate(standing.estimate),
+        "scores": [rounded(score) for score in standing.scores],
+        "path": [rounded(value) for value in standing.path],
+    }
