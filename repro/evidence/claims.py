@@ -262,7 +262,7 @@ def _sign(metric: Metric, chosen: list[Goal | Support]) -> int:
 
 def _unclean(standings: list[Standing]) -> str | None:
     names = [s.row for s in standings if s.sample and s.estimate and not s.sample.clean]
-    return f"not all commits are clean and ours: {', '.join(names)}" if names else None
+    return f"not all commits are clean: {', '.join(names)}" if names else None
 
 
 def _incomparable(
