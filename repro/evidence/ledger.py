@@ -209,8 +209,8 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     paths = [path.relative_to(runs).as_posix() for path in files]
     events = [("recorded", path, NO_REASON) for path in paths if path not in known]
     superseded = {line.path for line in lines if line.event == "superseded"}
-    ours = [] if is_snapshot() else records.good
-    own = [r for r in ours if r.path not in superseded and not r.external and not r.overrides]
+    good = [] if is_snapshot() else records.good
+    own = [r for r in good if r.path not in superseded and not r.overrides]
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]
