@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import Workload, official
-from repro.data.puzzles.bits import BitMemoryData
+from repro.data.sets.puzzles.bits import BitMemoryData
 from repro.models import Classifier, Gpt2
 from repro.nn import VectorEmbedding
 

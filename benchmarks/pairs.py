@@ -78,8 +78,7 @@ def prepare_here(folder: Path) -> dict[str, Any]:
     import dataclasses
 
     from repro.data import registry
-    from repro.data.sources import prepare
-    from repro.data.store.store import open_store
+    from repro.data.prepare import open_store, prepare
 
     made_up = dataclasses.replace(registry.DATA_SETS["wmt14-en-de"], sha256={})
     registry.DATA_SETS["wmt14-en-de"] = made_up
@@ -105,8 +104,8 @@ def prepared(pairs: int, words: int, known: int | None) -> dict[str, Any]:
 
 def write_store(pairs: int) -> None:
     """A store of made-up lengths in the data folder."""
-    from repro.data.store.manifest import Manifest
-    from repro.data.store.store_writer import make_store
+    from repro.data.manifest import Manifest
+    from repro.data.store import make_store
 
     random = np.random.Generator(np.random.PCG64(0))
 

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 from tests.slurm.control import Cluster, own_folder
 from tests.slurm.project import Project, make_project
 from tests.workshop import TINY, Workshop

@@ -212,7 +212,7 @@ def folder(name: str, path: Path) -> Check:
 
 def stores() -> Check:
     """Prepared data stores: manifests and file sizes, not the hashes."""
-    from repro.data.store.store import open_store
+    from repro.data.prepare import open_store
 
     prepared = sorted(
         (p.parent.parent.name, p.parent.name) for p in data_dir().glob("[!.]*/[!.]*/manifest.json")

@@ -11,8 +11,8 @@ import pytest
 # Before torch is imported: small tensors gain nothing from threads, and results then never depend on their number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from repro.data.sources import prepare
-from repro.data.translation import pairs
+from repro.data.prepare import prepare
+from repro.data.sets.translation import pairs
 from tests.workshop import TINY, Workshop, call, make_workshop
 
 

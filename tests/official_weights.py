@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from repro.data.registry import DATA_SETS
-from repro.data.weights.weight_sources import Architecture, PretrainedWeights
+from repro.data.sets.weights.pretrained import Architecture, PretrainedWeights
 
 D_MODEL, HEADS, LAYERS, POSITIONS, VOCAB = 16, 2, 2, 12, 13
 TINY = {

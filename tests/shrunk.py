@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 from repro.recipe import Config, Recipe, load_recipe
 from tests.data.dialogue_folder import write_folder as write_dialogues
 from tests.data.picture_files import small_store

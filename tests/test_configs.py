@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.data.dialogue.dialogue_generated import Talk
+from repro.data.sets.dialogue.dialogue_generated import Talk
 from repro.evidence.published import load_paper
 from repro.recipe import (
     SCALES,

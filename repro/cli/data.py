@@ -48,7 +48,7 @@ def complete_names(prefix: str, **_: object) -> list[str]:
 
 
 def list_data(args: argparse.Namespace) -> None:
-    from repro.data.sources import list_sources
+    from repro.data.prepare import list_sources
 
     sources = list_sources()
     if args.json:
@@ -65,7 +65,7 @@ def list_data(args: argparse.Namespace) -> None:
 
 
 def prepare_data(args: argparse.Namespace) -> None:
-    from repro.data.sources import prepare
+    from repro.data.prepare import prepare
 
     path = prepare(
         args.name,
@@ -79,7 +79,7 @@ def prepare_data(args: argparse.Namespace) -> None:
 
 
 def verify_data(args: argparse.Namespace) -> None:
-    from repro.data.sources import verify
+    from repro.data.prepare import verify
 
     for line in verify(args.name):
         print(line)

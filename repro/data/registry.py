@@ -1,23 +1,26 @@
-"""The data sets by name, from the lists by kind. Standard library only."""
+"""The data sets by name, from the lists by kind. Needs no torch."""
 
-from repro.data.dialogue.dialogue_sources import DIALOGUES
-from repro.data.images.image_sources import PICTURES
-from repro.data.puzzles.example_sources import EXAMPLES
-from repro.data.speech.speech_sources import SPEECH
-from repro.data.store.data_set import DataSet
-from repro.data.store.options import subword_options
-from repro.data.text.text_sources import TEXTS
-from repro.data.translation.pair_sources import PAIRS
-from repro.data.treebank.treebank_sources import TREEBANKS
-from repro.data.weights.weight_sources import WEIGHTS
+from repro.data.data_set import DataSet
+from repro.data.sets.dialogue.cmu_dog import DIALOGUES
+from repro.data.sets.images.cifar10 import CIFAR10
+from repro.data.sets.images.imagenet64 import IMAGENET64
+from repro.data.sets.images.mnist import MNIST
+from repro.data.sets.listops.listops import LISTOPS
+from repro.data.sets.proteins.remote_homology import PROTEINS
+from repro.data.sets.speech.wsj import SPEECH
+from repro.data.sets.text.corpora import TEXTS
+from repro.data.sets.translation.pair_sets import PAIRS
+from repro.data.sets.treebank.treebanks import TREEBANKS
+from repro.data.sets.weights.pretrained import WEIGHTS
 from repro.errors import UserError, nearest
 
 _KINDS: tuple[tuple[DataSet, ...], ...] = (
     PAIRS,
     TEXTS,
-    EXAMPLES,
+    LISTOPS,
+    PROTEINS,
     WEIGHTS,
-    PICTURES,
+    (MNIST, CIFAR10, IMAGENET64),
     SPEECH,
     TREEBANKS,
     DIALOGUES,
@@ -34,10 +37,3 @@ def find_data_set(name: str) -> DataSet:
     if name not in DATA_SETS:
         raise UserError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}; see `repro data list`")
     return DATA_SETS[name]
-
-
-def prepare_command(name: str, variant: str) -> str:
-    """The command that makes a store, whether or not the data set is known."""
-    if name in DATA_SETS:
-        return DATA_SETS[name].command(variant)
-    return f"repro data prepare {name} {subword_options(variant)}"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
-from repro.data.weights.weight_data import open_weights
+from repro.data.sets.weights.weight_data import open_weights
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask

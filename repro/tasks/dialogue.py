@@ -24,7 +24,10 @@ Place = tuple[int, int]  # of a reply: conversation, and number among its replie
 
 
 class DialogueData(Data, Protocol):
-    """The attributes of the datamodule that the task uses; see :class:`repro.data.dialogue.dialogue_rows.Marked`."""
+    """The attributes of the datamodule that the task uses.
+
+    See :class:`repro.data.sets.dialogue.dialogue_rows.Marked`.
+    """
 
     seq_len: int
     score_all: bool

@@ -36,8 +36,8 @@ class Parsing(Translation):
     :class:`~repro.tasks.metrics.parses.ParseScores`. The words are always the sentence's own, so no sentence is left
     out but those with nothing but punctuation.
 
-    The datamodule is one of :class:`~repro.data.treebank.parsing.ParsingData`; its references are the right trees, a
-    line each. The constructor is :class:`Translation`'s.
+    The datamodule is one of :class:`~repro.data.sets.treebank.parsing_data.ParsingData`; its references are the right
+    trees, a line each. The constructor is :class:`Translation`'s.
 
     Source: Vaswani et al. 2017, section 6.3; Vinyals et al. 2015 (arXiv:1412.7449), section 2.2.
     """

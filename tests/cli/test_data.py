@@ -8,7 +8,7 @@ from tests.workshop import Workshop, call
 @pytest.fixture
 def empty(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """A project without data, in which little is generated."""
-    from repro.data.translation import pairs
+    from repro.data.sets.translation import pairs
 
     monkeypatch.setenv("REPRO_DATA", str(workshop.root / "data"))
     monkeypatch.setattr(pairs, "HELD_OUT_SIZES", {"val": 10, "test": 15})
@@ -74,7 +74,7 @@ def test_text_is_prepared_at_a_level(empty: Workshop) -> None:
 
 
 def test_text_is_refused_in_one_line(empty: Workshop) -> None:
-    call("data", "prepare", "ptb", "--level", "letters").refused("'letters'", "words, chars, bytes")
+    call("data", "prepare", "ptb", "--level", "letters").refused("--level letters", "words, chars, bytes")
     call("data", "prepare", "multi30k", "--level", "words").refused("--level words")
     call("data", "prepare", "enwik8").refused("repro data prepare enwik8 --level bytes --from DIR")
     call("data", "prepare", "wikitext-2", "--from", str(empty.root)).refused("wiki.train.tokens", "train.txt")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from repro.data import registry
 from repro.data.registry import DATA_SETS
-from repro.data.translation.parallel import ParallelCorpus
+from repro.data.sets.translation.parallel import ParallelCorpus
 
 HELD = {
     "newstest2013.en": ["Good morning .", "  two  blanks ", "three & more"],

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 from repro.data import registry
-from repro.data.images.image_files import Bytes
-from repro.data.images.image_sources import PictureArchives
+from repro.data.options import Options
+from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS
-from repro.data.store.options import Options
-from repro.data.store.store import Store, open_store
-from repro.data.store.store_writer import make_store
+from repro.data.sets.images.imagenet64 import PictureArchives
+from repro.data.sets.images.picture_sets import Bytes
+from repro.data.store import Store, make_store
 
 NAME = "imagenet64"
 ARCHIVES = {"train": "train_64x64", "val": "valid_64x64"}

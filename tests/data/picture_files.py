@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from repro.data import registry
-from repro.data.images.image_files import Bytes, Labelled, Splits
-from repro.data.images.image_sources import LabelledPictures
+from repro.data.options import Options
+from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS
-from repro.data.store.options import Options
-from repro.data.store.store import Store, open_store
-from repro.data.store.store_writer import make_store
+from repro.data.sets.images.picture_sets import Bytes, Labelled, LabelledPictures, Splits
+from repro.data.store import Store, make_store
 
 SIZES = {"train": 15, "test": 4}
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from repro import recipe as recipes
 from repro.checkpoints import read
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.initial_weights import begin_from

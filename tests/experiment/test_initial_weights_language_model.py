@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from repro import recipe as recipes
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.initial_weights import begin_from

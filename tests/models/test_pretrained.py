@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from repro.data.weights.weight_sources import WEIGHTS, numbers_in
+from repro.data.sets.weights.pretrained import WEIGHTS, numbers_in
 from repro.models import Bert, Body, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import FAMILIES, TOKENS, begin_with, fill, statistics, translate

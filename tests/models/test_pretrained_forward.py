@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from repro.data.sources import prepare
-from repro.data.weights.weight_data import open_weights
-from repro.data.weights.weight_sources import Architecture
+from repro.data.prepare import prepare
+from repro.data.sets.weights.pretrained import Architecture
+from repro.data.sets.weights.weight_data import open_weights
 from repro.models import Bert, DecoderLM, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import begin_with, translate

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.data.puzzles.sorting import SortingData
+from repro.data.sets.puzzles.sorting import SortingData
 from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.nn import (

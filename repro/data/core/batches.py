@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from repro.batches import PairBatch, SourceBatch
 from repro.data.core.draws import Int64s, order_of, shuffled, stream
+from repro.data.core.padding import padded
+from repro.data.core.segments import Array
 from repro.data.core.shares import Share
 from repro.errors import UserError
 
@@ -159,22 +160,14 @@ def eval_batches(lengths: Lengths, budget_tokens: int) -> list[Int64s]:
     return [order[start:end] for start, end in pairwise(edges)]
 
 
-def pad_right(rows: Sequence[Int64s], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Stacks rows of ids; returns ids ``(B, L)`` and lengths ``(B,)``, both int64."""
-    lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
-    padded = np.full((len(rows), int(lengths.max(initial=0))), pad_id, np.int64)
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate([*rows, np.zeros(0, np.int64)])
-    return torch.from_numpy(padded), torch.from_numpy(lengths)
-
-
 def source_batch(rows: Sequence[Sequence[int]], pad_id: int, eos_id: int) -> SourceBatch:
     """Source ids without eos, to a padded batch with eos."""
-    return SourceBatch(*pad_right([np.array([*row, eos_id], np.int64) for row in rows], pad_id))
+    return SourceBatch(*padded([np.array([*row, eos_id], np.int64) for row in rows], pad_id))
 
 
 def pair_batch(
-    sources: Sequence[Int64s],
-    targets: Sequence[Int64s],
+    sources: Sequence[Array],
+    targets: Sequence[Array],
     index: Int64s,
     step_targets: int,
     pad_bos_eos: tuple[int, int, int],
@@ -190,8 +183,8 @@ def pair_batch(
     """
     pad, bos, eos = pad_bos_eos
     begin, end = np.array([bos], np.int64), np.array([eos], np.int64)
-    source, source_lengths = pad_right([np.concatenate([row, end]) for row in sources], pad)
-    target_in, _ = pad_right([np.concatenate([begin, row]) for row in targets], pad)
-    target_out, target_lengths = pad_right([np.concatenate([row, end]) for row in targets], pad)
+    source, source_lengths = padded([np.concatenate([row, end]) for row in sources], pad)
+    target_in, _ = padded([np.concatenate([begin, row]) for row in targets], pad)
+    target_out, target_lengths = padded([np.concatenate([row, end]) for row in targets], pad)
     which = torch.from_numpy(np.asarray(index, np.int64))
     return PairBatch(source, source_lengths, target_in, target_out, target_lengths, which, step_targets)

@@ -1,12 +1,13 @@
 """Base of datamodules over a prepared store: opens and checks it, and loads its tokeniser if it has one."""
 
 from functools import cached_property
+from typing import ClassVar
 
-from repro.data import sources
 from repro.data.core.datamodule import DataModule
+from repro.data.manifest import Manifest
+from repro.data.prepare import ensure_generated, open_store
 from repro.data.registry import find_data_set
-from repro.data.store.manifest import Manifest
-from repro.data.store.store import Store, open_store, verify
+from repro.data.store import Store, verify
 from repro.data.tokenizers.tokenizer import AnyTokenizer, load_tokenizer
 from repro.errors import UserError
 
@@ -17,11 +18,16 @@ class StoreDataModule(DataModule):
     Attributes:
         store_name: name of the data set.
         variant: which of its stores; empty for its default.
+        parts: columns that the store must have; empty for any.
+        content: what these columns are, for messages.
     """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    content: ClassVar[str] = ""
 
     def prepare_data(self) -> None:
         """Makes the missing store of a generated source and checks every hash; downloads nothing."""
-        sources.ensure_generated(self.store_name, self.variant)
+        ensure_generated(self.store_name, self.variant)
         verify(self.store)
 
     def setup(self, stage: str | None = None) -> None:
@@ -39,6 +45,8 @@ class StoreDataModule(DataModule):
         variant = self.variant or data_set.default_variant
         data_set.check_variant(variant)
         store = open_store(self.store_name, variant)
+        if self.parts and tuple(store.manifest.parts) != self.parts:
+            raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not {self.content}")
         self.check(store)
         return store
 

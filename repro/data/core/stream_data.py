@@ -1,6 +1,7 @@
 """Data of all language models: a flat array of tokens for each split, in streams, blocks, sentences or documents."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -44,30 +45,30 @@ class Stage:
 
 
 class Column:
-    """Tokens of a split and which of them count. Cheap to send to a worker process: it maps the file itself.
+    """Tokens of a split and which of them count. Cheap to send to a worker process, where a store's are opened anew.
 
     Args:
         tokens: ``(N,)``.
         scored: ``(N,)`` bool, the tokens that count where they are targets; None is all of them.
+        reopen: opens the tokens of a store once more; None sends them as they are.
     """
 
-    def __init__(self, tokens: Array, scored: Bools | None = None) -> None:
+    def __init__(
+        self, tokens: Array, scored: Bools | None = None, reopen: Callable[[], Array] | None = None
+    ) -> None:
         if scored is not None and len(scored) != len(tokens):
             raise ValueError(f"a mask of {len(scored)} for {len(tokens)} tokens")
         self.tokens = tokens
         self.scored = scored
+        self.reopen = reopen
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        if isinstance(self.tokens, np.memmap):  # would be copied whole into the pickle
-            state["tokens"] = (self.tokens.filename, self.tokens.dtype, self.tokens.offset, self.tokens.shape)
-        return state
+        return self.__dict__ if self.reopen is None else {**self.__dict__, "tokens": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if isinstance(state["tokens"], tuple):
-            file, dtype, offset, shape = state["tokens"]
-            self.tokens = np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
+        if self.reopen is not None:
+            self.tokens = self.reopen()
 
     @property
     def n_targets(self) -> int:
@@ -150,6 +151,10 @@ class StreamData(DataModule):
     def tokens(self, split: str) -> Array:
         """All tokens of a split, ``(N,)``."""
 
+    def reopen(self, split: str) -> Callable[[], Array] | None:
+        """Opens the tokens of a split in a worker process, where they are those of a store."""
+        return None
+
     def scored(self, split: str) -> Bools | None:
         """The tokens of a split that count as targets, ``(N,)`` bool; None is all of them."""
         return None
@@ -171,7 +176,7 @@ class StreamData(DataModule):
     def column(self, split: str) -> Column:
         """Tokens and mask of a split."""
         if split not in self._columns:
-            self._columns[split] = Column(self.tokens(split), self.scored(split))
+            self._columns[split] = Column(self.tokens(split), self.scored(split), self.reopen(split))
         return self._columns[split]
 
     def seq_len_of(self, epoch: int) -> int:

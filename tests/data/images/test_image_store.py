@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.images.image_files import Splits
-from repro.data.sources import prepare
-from repro.data.store.store import Store, verify
+from repro.data.prepare import prepare
+from repro.data.sets.images.picture_sets import Splits
+from repro.data.store import Store, verify
 from repro.errors import UserError
 from tests.data.picture_files import (
     batch_of,
@@ -62,8 +62,8 @@ def known(folder: Path, end: str = "") -> dict[str, str]:
 
 def check_holds(store: Store, splits: Splits) -> None:
     for split, (images, labels) in splits.items():
-        assert (store.path / f"{split}.images.u8").read_bytes() == images.tobytes()
-        assert (store.path / f"{split}.labels.u8").read_bytes() == labels.tobytes()
+        assert np.array_equal(store.values(split, "images"), images)
+        assert np.array_equal(store.values(split, "labels"), labels)
         assert store.manifest.counts[split] == {"examples": len(labels), "shape": list(images.shape[1:])}
     assert set(store.manifest.counts) == set(splits)
     verify(store)

@@ -9,20 +9,20 @@ import pytest
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
-from repro.data.images.image_files import Bytes
-from repro.data.images.pictures import (
+from repro.data.prepare import open_store
+from repro.data.sets.images.picture_sets import Bytes
+from repro.data.sets.images.pictures import (
     ANGLES,
     Augmentation,
     Pictures,
     Shifts,
     angles,
     bordered,
-    check_held_out,
+    check_pictures,
     grey,
     held_out,
     open_pictures,
 )
-from repro.data.store.store import open_store
 from repro.errors import UserError
 from tests.data.picture_files import pictures, small_store
 
@@ -207,8 +207,8 @@ def test_splits_of_a_store(data_folder: Path, tmp_path: Path, monkeypatch: pytes
         open_pictures(store, "val", 0)
     for wrong in (-1, 15, 16):
         with pytest.raises(UserError, match=f"val_examples {wrong}: cifar10/pixels has 15"):
-            check_held_out(store, wrong)
-    check_held_out(store, 14)
+            check_pictures(store, (32, 32, 3), wrong)
+    check_pictures(store, (32, 32, 3), 14)
 
 
 def test_pictures_go_through_all_changes_and_to_workers(
@@ -225,6 +225,6 @@ def test_pictures_go_through_all_changes_and_to_workers(
     assert np.array_equal(changed, change(plain, numbers, 3))
     assert not np.array_equal(changed, opened(indices, 4).images)
     sent = pickle.dumps(opened)
-    assert len(sent) < 2000, "pixels were sent along"
+    assert len(sent) < 20_000, "pixels were sent along"
     again: Pictures = pickle.loads(sent)
     assert np.array_equal(again(indices, 3).images, changed)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from repro.data import PatchData
-from repro.data.images.image_files import Splits
-from repro.data.images.pictures import Augmentation, grey, held_out
-from repro.data.images.pixels import Scaled, cut
+from repro.data.sets.images.patch_data import Scaled, cut
+from repro.data.sets.images.picture_sets import Splits
+from repro.data.sets.images.pictures import Augmentation, grey, held_out
+from repro.data.table import DATA_FILE
 from repro.errors import UserError
 from tests.data.picture_files import small_store
 
@@ -177,7 +178,7 @@ def test_stores_that_do_not_fit(
     with pytest.raises(UserError, match="'grey'"):
         PatchData("mnist/grey", 4).setup()
     assert PatchData("mnist/pixels", 4).size("test") == 4
-    (data_folder / "mnist" / "pixels" / "train.images.u8").write_bytes(b"")
+    (data_folder / "mnist" / "pixels" / "train" / DATA_FILE).write_bytes(b"")
     with pytest.raises(UserError, match="store mnist/pixels"):
         PatchData("mnist", 4).setup()
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from repro.data import PixelData
-from repro.data.images.image_files import Splits
-from repro.data.images.pictures import held_out
+from repro.data.sets.images.picture_sets import Splits
+from repro.data.sets.images.pictures import held_out
 from repro.errors import UserError
 from tests.data.picture_archives import small_archives
 from tests.data.picture_files import small_store

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from repro.data import ListOpsData
-from repro.data.listops.tree_generator import TreeRules, TreeSet
-from repro.data.listops.trees import CLOSE, SYMBOLS, read_tree, value_of
+from repro.data.prepare import prepare
 from repro.data.registry import DATA_SETS
-from repro.data.sources import prepare
+from repro.data.sets.listops.tree_generator import TreeRules, TreeSet
+from repro.data.sets.listops.trees import CLOSE, SYMBOLS, read_tree, value_of
 from repro.errors import UserError
 
 # 4 tokens, 10 tokens, 1 token

@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.listops import listops_store
-from repro.data.listops.listops_store import read_trees
-from repro.data.listops.tree_generator import TreeRules, TreeSet
-from repro.data.listops.trees import read_tree
-from repro.data.sources import ensure_generated, list_sources, prepare, verify
-from repro.data.store.store import open_store
+from repro.data.prepare import ensure_generated, list_sources, open_store, prepare, verify
+from repro.data.sets.listops import listops
+from repro.data.sets.listops.listops import read_trees
+from repro.data.sets.listops.tree_generator import TreeRules, TreeSet
+from repro.data.sets.listops.trees import read_tree
 from repro.errors import UserError
 
 HEAD = "Source\tTarget"
@@ -41,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees of a few tokens, and few of them."""
     rules = TreeRules(max_depth=4, max_args=4, min_length=5, max_length=40)
-    monkeypatch.setattr(listops_store, "TreeSet", lambda train=70: TreeSet(train, 10, rules))
+    monkeypatch.setattr(listops, "TreeSet", lambda train=70: TreeSet(train, 10, rules))
 
 
 def quiet(line: str) -> None:
@@ -54,10 +53,10 @@ def test_published_files_become_a_store(data_folder: Path, folder: Path) -> None
     assert path == data_folder / "listops" / "lra"
     assert said == ["made listops/lra: test 1, train 2, val 1"]
     store = open_store("listops", "lra")
-    assert store.tokens("train", "trees").tolist() == [12, 4, 5, 15, 8]
+    assert store.values("train", "trees").tolist() == [12, 4, 5, 15, 8]
     assert store.offsets("train", "trees").tolist() == [0, 4, 5]
-    assert store.tokens("train", "values").tolist() == [4, 7]
-    assert store.tokens("test", "values").tolist() == [1]
+    assert store.values("train", "values").tolist() == [4, 7]
+    assert store.values("test", "values").tolist() == [1]
     assert store.manifest.source["kind"] == "files"
     assert sorted(store.manifest.source["sha256"]) == ["test", "train", "val"]
     assert str(folder) not in (path / "manifest.json").read_text()
@@ -84,9 +83,9 @@ def test_generated_stores_share_their_held_out_trees(data_folder: Path) -> None:
     }
     assert large.manifest.counts["train"]["examples"] == 70
     for split in ("val", "test"):
-        np.testing.assert_array_equal(small.tokens(split, "trees"), large.tokens(split, "trees"))
-    n = len(small.tokens("train", "trees"))
-    np.testing.assert_array_equal(small.tokens("train", "trees"), large.tokens("train", "trees")[:n])
+        np.testing.assert_array_equal(small.values(split, "trees"), large.values(split, "trees"))
+    n = len(small.values("train", "trees"))
+    np.testing.assert_array_equal(small.values("train", "trees"), large.values("train", "trees")[:n])
     assert small.manifest.source["settings"]["rules"]["max_depth"] == 4
     assert verify("listops") == ["lra", "lra-n20"]
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from repro.data.listops.tree_generator import BLOCK, TreeRules, TreeSet, generate, grow
-from repro.data.listops.trees import CLOSE, FIRST_OPERATOR, OPERATORS, ZERO, Trees, value_of
+from repro.data.sets.listops.tree_generator import BLOCK, TreeRules, TreeSet, generate, grow
+from repro.data.sets.listops.trees import CLOSE, FIRST_OPERATOR, OPERATORS, ZERO, Trees, value_of
 from repro.errors import UserError
 
 SHORT = TreeRules(max_depth=4, max_args=5, min_length=20, max_length=60)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.data.listops.trees import CLOSE, IDS, SYMBOLS, Trees, offsets_of, read_tree, value_of, written
+from repro.data.sets.listops.trees import CLOSE, IDS, SYMBOLS, Trees, offsets_of, read_tree, value_of, written
 
 # text and value as the functions of `lra_benchmarks/data/listops.py` gave them
 PUBLISHED = {

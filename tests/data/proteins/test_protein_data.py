@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from repro.data import HomologyData
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 from repro.errors import UserError
 
 LENGTHS = [3, 9, 4, 12, 5]  # <cls> and <sep> counted

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from repro.data.proteins.protein_store import SYMBOLS
-from repro.data.sources import prepare
-from repro.data.store.store import open_store
+from repro.data.prepare import open_store, prepare
+from repro.data.sets.proteins.remote_homology import SYMBOLS
 from repro.errors import UserError
 
 RECORDS = {
@@ -47,8 +46,10 @@ def quiet(line: str) -> None:
 
 def rows(split: str, part: str) -> list[list[int]]:
     store = open_store("remote-homology", "tape")
-    tokens, offsets = store.tokens(split, part), store.offsets(split, part)
-    return [tokens[a:b].tolist() for a, b in pairwise(offsets)]
+    values = store.values(split, part)
+    if part == "folds":
+        return [[fold] for fold in values.tolist()]
+    return [values[a:b].tolist() for a, b in pairwise(store.offsets(split, part))]
 
 
 def test_ids_are_those_of_tape() -> None:

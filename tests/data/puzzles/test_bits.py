@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from repro.data import BitMemoryData, BitXorData, Examples
-from repro.data.puzzles.bits import BitMemory
+from repro.data.sets.puzzles.bits import BitMemory
 from repro.errors import UserError
 
 BITS, STRINGS, PATCH, EPOCH = 40, 5, 10, 300

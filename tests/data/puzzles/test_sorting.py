@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from repro.data import SortingData
-from repro.data.puzzles.sorting import by_frequency, counting_oracle
+from repro.data.sets.puzzles.sorting import by_frequency, counting_oracle
 from repro.errors import UserError
 from repro.paths import PROJECT
 from repro.recipe import experiments, load_recipe, scales_of

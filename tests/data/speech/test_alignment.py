@@ -6,7 +6,7 @@ import torch
 
 from repro.data import AlignmentData
 from repro.data.core.generated import SPEECH, raw
-from repro.data.speech.alignment import CHANNELS, bell
+from repro.data.sets.speech.alignment import CHANNELS, bell
 from repro.errors import UserError
 
 N = 150

@@ -9,8 +9,9 @@ from jsonargparse import ArgumentParser
 
 from repro.batches import Evaluation, TextCut
 from repro.data import Streams, TextData, registry
+from repro.data.prepare import prepare
 from repro.data.registry import DATA_SETS
-from repro.data.sources import prepare
+from repro.data.table import DATA_FILE
 from repro.errors import UserError
 
 TRAIN = "".join(f"the cat saw {'a dog' if i % 3 else 'it'}\n" for i in range(60))
@@ -115,10 +116,11 @@ def test_sentences_are_shuffled_where_the_store_knows_them(words: Path, tmp_path
 
 
 def test_damage_is_found_before_training(words: Path) -> None:
-    path = words / "train.text.tokens.bin"
+    path = words / "train" / DATA_FILE
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(
-        UserError, match=r"sha256 of train\.text\.tokens\.bin .* `repro data prepare ptb --level words"
+        UserError,
+        match=r"sha256 of train/data-00000-of-00001\.arrow .* `repro data prepare ptb --level words",
     ):
         data().prepare_data()
 
@@ -139,10 +141,8 @@ def test_recipes_can_name_it(words: Path) -> None:
 
 
 def test_a_text_without_documents_cannot_be_read_by_document(words: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"ptb/words does not say where documents begin.*repro data prepare ptb"
-    ):
+    with pytest.raises(UserError, match="ptb has no documents: use order stream"):
         _ = data(order="documents").steps_per_epoch
     by_document = Evaluation("val", selection=TextCut(5, documents=True))
-    with pytest.raises(UserError, match="does not say where documents begin"):
+    with pytest.raises(UserError, match="ptb has no documents"):
         data().expected(by_document)

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from repro.data import registry
+from repro.data.prepare import ensure_generated, open_store, prepare, verify
 from repro.data.registry import DATA_SETS
-from repro.data.sources import ensure_generated, prepare, verify
-from repro.data.store.store import open_store
-from repro.data.text import corpus, text_sets
+from repro.data.sets.text import corpus, text_sets
 from repro.data.tokenizers.tokenizer import AnyTokenizer, ByteBpe, load_tokenizer
 from repro.errors import UserError
 
@@ -52,7 +51,7 @@ def wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tokens(name: str, split: str = "train") -> list[int]:
-    found: list[int] = open_store(*name.split("/")).tokens(split, "text").tolist()
+    found: list[int] = open_store(*name.split("/")).values(split, "text").tolist()
     return found
 
 
@@ -96,8 +95,7 @@ def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -
     assert manifest.source["sha256"]["val"] == hashlib.sha256(WIKI["val"].encode()).hexdigest()
     assert said == ["made wikitext-2/words: test 3 tokens, train 18 tokens, val 5 tokens (1 unknown)"]
     assert {p.name for p in (data_folder / store).iterdir()} == {
-        "manifest.json", "tokenizer.json", "train.text.tokens.bin", "val.text.tokens.bin", "test.text.tokens.bin",
-        "train.text.documents.bin", "val.text.documents.bin", "test.text.documents.bin",
+        "manifest.json", "tokenizer.json", "train", "val", "test",
     }  # fmt: skip
     assert verify("wikitext-2") == ["words"]
     with pytest.raises(UserError, match="wikitext-2/words"):
@@ -144,8 +142,8 @@ def test_an_article_begins_at_a_title_between_empty_lines(
     (wiki / FILES["train"]).write_text(TITLES)
     prepare("wikitext-2", wiki, level=level, say=quiet)
     store = open_store("wikitext-2", level)
-    edges = store.offsets("train", "text", "documents").tolist()
-    assert (edges[0], edges[-1]) == (0, len(store.tokens("train", "text")))
+    edges = store.offsets("train", "text").tolist()
+    assert (edges[0], edges[-1]) == (0, len(store.values("train", "text")))
     if level == "bytes":
         text = TITLES.encode()
         firsts = [text[a:].lstrip().split(b"\n")[0].strip() for a in edges[:-1]]
@@ -160,9 +158,9 @@ def test_each_file_is_a_document(data_folder: Path, tmp_path: Path, monkeypatch:
     for n in range(40):
         (tmp_path / f"{n:02}.txt").write_text("ab\n" * (n + 1))
     prepare("books", tmp_path, level="bytes", say=quiet)
-    sizes = np.diff(open_store("books", "bytes").offsets("train", "text", "documents"))
+    sizes = np.diff(open_store("books", "bytes").offsets("train", "text"))
     assert sizes.tolist() == [3 * (n + 1) for n in range(36)]
-    assert not open_store("books", "bytes").has_offsets("train", "text"), "documents are not sentences"
+    assert open_store("books", "bytes").manifest.row == "document"
 
 
 def test_bytes(data_folder: Path, wiki: Path) -> None:
@@ -277,8 +275,11 @@ def test_sentences_of_one_billion_words(
     assert read("lm1b/words", "test") == ["<S>", "a", "<UNK>", "<S>"]
     assert read("lm1b/words", "val") == ["<S>", "b", "<UNK>", "<S>", "c1", "b", "<S>"]
     store = open_store("lm1b", "words")
-    assert store.offsets("val", "text").tolist() == [1, 4, 7]
-    assert store.offsets("train", "text").tolist() == [1, 5, 9, 13, 17, 21, 25]
+    assert store.manifest.row == "sentence"
+    assert store.offsets("val", "text").tolist() == [0, 1, 4, 7], (
+        "the mark before the first sentence, then sentences"
+    )
+    assert store.offsets("train", "text").tolist() == [0, 1, 5, 9, 13, 17, 21, 25]
     assert store.manifest.counts["train"] == {"examples": 6, "tokens": {"text": 25}, "unknown": 5}
     assert tokenizer("lm1b/words").eos_id == 1
 
@@ -365,7 +366,7 @@ def test_few_books_are_read_in_whole_lines_and_have_documents(
         manifests.append(open_store("books", level).manifest)
     assert manifests[0] == manifests[1]
     store = open_store("books", level)
-    train, val = (store.offsets(split, "text", "documents").tolist() for split in ("train", "val"))
+    train, val = (store.offsets(split, "text").tolist() for split in ("train", "val"))
     first = len("".join(lines[:40])) if level == "bytes" else 40 * 5
     assert train == [0, first, len(tokens(f"books/{level}"))], "the second book begins in the middle of train"
     assert val == [0, len(tokens(f"books/{level}", "val"))]

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
-from repro.data.sources import prepare
-from repro.data.store.store import open_store
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.tokenizer import load_tokenizer
 from repro.errors import UserError
@@ -66,7 +65,7 @@ def test_a_store_has_all_lines_without_their_ends(data_folder: Path, given: Path
     store = open_store("books", "gpt2")
     said = load_tokenizer(store.tokenizer_path)
     assert isinstance(said, Gpt2Bpe)
-    assert store.tokens("train", "text").tolist() == [*said.encode(" the end "), *said.encode("the")]
+    assert store.values("train", "text").tolist() == [*said.encode(" the end "), *said.encode("the")]
     assert store.manifest.tokenizer["size"] == 50257
     assert store.manifest.tokenizer["kind"] == "gpt2-bpe"
 
@@ -118,7 +117,7 @@ def test_the_first_books_by_name(data_folder: Path, tmp_path: Path, monkeypatch:
         path.write_text(f"{name[-1]}\n")
     folder = tmp_path / "pg19"
     prepare("pg19-2000", folder, say=lambda line: None)
-    assert bytes(open_store("pg19-2000", "bytes").tokens("train", "text").tolist()) == b"1\n0\n"
+    assert bytes(open_store("pg19-2000", "bytes").values("train", "text").tolist()) == b"1\n0\n"
     for name in ("30", "4"):
         (folder / "train" / f"{name}.txt").unlink()
     with pytest.raises(UserError, match=r"1.*2 files"):

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from repro.data.translation import numbers
-from repro.data.translation.numbers import generate, item, split_of, translate_key
-from repro.data.translation.spelling import english_cardinal, german_cardinal
+from repro.data.sets.translation import numbers
+from repro.data.sets.translation.numbers import generate, item, split_of, translate_key
+from repro.data.sets.translation.spelling import english_cardinal, german_cardinal
 from repro.errors import UserError
 
 CARDINALS = {
@@ -134,7 +134,7 @@ def test_lengths_of_plain_numbers_are_spread() -> None:
 def test_first_thousand_items_are_the_same_everywhere() -> None:
     # another process with another hash seed: nothing may depend on either
     code = (
-        "import hashlib; from repro.data.translation.numbers import generate; "
+        "import hashlib; from repro.data.sets.translation.numbers import generate; "
         "print(hashlib.sha256(repr(generate('train', 1000)).encode()).hexdigest())"
     )
     told = subprocess.run(

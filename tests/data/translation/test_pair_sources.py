@@ -3,8 +3,8 @@
 import pytest
 
 from repro.data.registry import DATA_SETS
-from repro.data.translation.pair_sources import PAIRS
-from repro.data.translation.parallel import ParallelCorpus
+from repro.data.sets.translation.pair_sets import PAIRS
+from repro.data.sets.translation.parallel import ParallelCorpus
 
 LARGE = [one for one in PAIRS if isinstance(one, ParallelCorpus)]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from repro.data.options import Options
+from repro.data.prepare import prepare
 from repro.data.registry import DATA_SETS
-from repro.data.sources import prepare
-from repro.data.store.options import Options
-from repro.data.translation.parallel import ParallelCorpus
+from repro.data.sets.translation.parallel import ParallelCorpus
 from repro.errors import UserError
 from tests.data.parallel_folder import CORPORA, HELD, segments, small_wmt, text, write_iwslt, write_wmt
 

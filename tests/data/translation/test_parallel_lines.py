@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.store.packed import plain_name
-from repro.data.translation.parallel_lines import LineFile, in_pairs, is_marked_up
+from repro.data.packed import plain_name
+from repro.data.sets.translation.line_files import LineFile, in_pairs, is_marked_up
 from repro.errors import UserError
 
 ODD = "one\u2028two\r\x0bthree\x85four\x0c\x1c\n\nlast"
@@ -20,7 +20,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path, end: str) -> None:
     path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[end](ODD.encode()))
     file = LineFile(path)
     assert list(file) == ["one\u2028two\r\x0bthree\x85four\x0c\x1c", "", "last"]
-    assert file.told() == {"lines": 3, "sha256": hashlib.sha256(ODD.encode()).hexdigest()}
+    assert file.facts() == {"lines": 3, "sha256": hashlib.sha256(ODD.encode()).hexdigest()}
     assert plain_name(path) == "a.en"
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.sources import prepare, verify
-from repro.data.store import store_writer as stores
-from repro.data.store.store import open_store
+from repro.data import table
+from repro.data.packed import sha256_of
+from repro.data.prepare import open_store, prepare, verify
+from repro.data.sets.translation.parallel import ParallelCorpus
 from repro.data.tokenizers.tokenizer import ByteBpe, load_tokenizer
-from repro.data.translation.parallel import ParallelCorpus
 from repro.errors import UserError
 from tests.data.parallel_folder import CORPORA, HELD, small_wmt, text, write_iwslt, write_wmt
 
@@ -40,13 +40,15 @@ def test_a_folder_becomes_a_store(data_folder: Path, wmt: ParallelCorpus, folder
     assert store.lines("train", "en") == [*(en for en, _ in houses), "odd line", long]
     assert store.lines("train", "de")[30] == "schr\u00e4ge Zeile"
     for name, lines in HELD.items():  # never cleaned
-        assert (path / f"{name}.txt").read_bytes() == text(lines)
+        split, part = name.split(".")
+        assert store.lines(split, part) == lines
+        assert store.manifest.columns[split][f"{part}_text"]["sha256"] == sha256_of([text(lines)])
     assert store.lines("val", "en") == HELD["newstest2013.en"]
     assert store.lines("test", "de") == HELD["newstest2014.de"]
     tokenizer = load_tokenizer(store.tokenizer_path)
     for split in store.splits:
         for part in ("en", "de"):
-            lines, tokens, offsets = (get(split, part) for get in (store.lines, store.tokens, store.offsets))
+            lines, tokens, offsets = (get(split, part) for get in (store.lines, store.values, store.offsets))
             counts = store.manifest.counts[split]
             assert (counts["examples"], counts["tokens"][part]) == (len(lines), len(tokens))
             assert len(offsets) == len(lines) + 1
@@ -85,7 +87,7 @@ def test_nothing_depends_on_the_size_of_a_block(
 ) -> None:
     whole = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "again"))
-    monkeypatch.setattr(stores, "BLOCK", block)
+    monkeypatch.setattr(table, "BLOCK", block)
     again = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
     assert (again / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
@@ -187,7 +189,7 @@ def peak_of(folder: Path, pairs: int, tokenizer: Path) -> int:
 def test_memory_does_not_grow_with_the_corpus(
     data_folder: Path, wmt: ParallelCorpus, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "BLOCK", 100)
+    monkeypatch.setattr(table, "BLOCK", 100)
     ByteBpe.train(["pair of many"] * 9, 262).save(tmp_path / "mine.json")
     peak_of(folder, 10, tmp_path / "mine.json")  # what is imported and kept once
     peaks = []

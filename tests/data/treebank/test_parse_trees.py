@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from repro.data.treebank.parse_trees import (
+from repro.data.sets.treebank.parse_trees import (
     Phrase,
     Word,
     base_label,

@@ -7,7 +7,7 @@ import pytest
 
 from repro.batches import Evaluation
 from repro.data import ParsingData
-from repro.data.sources import prepare
+from repro.data.prepare import prepare
 from repro.errors import UserError
 from tests.data.treebank_folder import write_lines
 

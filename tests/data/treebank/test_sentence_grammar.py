@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from repro.data.treebank import sentence_grammar
-from repro.data.treebank.parse_trees import Phrase, Word, symbols_of, words_of, written
-from repro.data.treebank.sentence_grammar import KINDS, generate, split_of, text_of
+from repro.data.sets.treebank import sentence_grammar
+from repro.data.sets.treebank.parse_trees import Phrase, Word, symbols_of, words_of, written
+from repro.data.sets.treebank.sentence_grammar import KINDS, generate, split_of, text_of
 from repro.errors import UserError
 
 MANY = 1500

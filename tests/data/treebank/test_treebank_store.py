@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.sources import ensure_generated, list_sources, prepare, verify
-from repro.data.store import store_writer as stores
-from repro.data.store.store import Store, open_store
+from repro.data import table
+from repro.data.prepare import ensure_generated, list_sources, open_store, prepare, verify
+from repro.data.store import Store
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 from repro.data.tokenizers.tokenizer import ByteBpe, load_tokenizer
 from repro.errors import UserError
@@ -37,7 +37,7 @@ def made(name: str, folder: Path | None, size: int | None = None) -> Store:
 
 def decoded(store: Store, split: str, part: str) -> list[str]:
     tokenizer = load_tokenizer(store.tokenizer_path)
-    ids, offsets = store.tokens(split, part), store.offsets(split, part)
+    ids, offsets = store.values(split, part), store.offsets(split, part)
     return [tokenizer.decode(ids[a:b].tolist()) for a, b in pairwise(offsets)]
 
 
@@ -97,7 +97,7 @@ def test_trees_a_line_become_the_same_store(data_folder: Path, lines: Path) -> N
 
 def test_blocks_change_nothing(data_folder: Path, lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = made("wsj-trees", lines).manifest.files
-    monkeypatch.setattr(stores, "BLOCK", 3)
+    monkeypatch.setattr(table, "BLOCK", 3)
     monkeypatch.setenv("REPRO_DATA", str(data_folder.parent / "again"))
     assert made("wsj-trees", lines).manifest.files == whole
 

@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from repro.data import registry
-from repro.data.sources import list_sources, prepare, verify
-from repro.data.store.data_set import Hub
-from repro.data.store.store import open_store
-from repro.data.weights.weight_data import open_weights
-from repro.data.weights.weight_sources import numbers_in
+from repro.data.data_set import Hub
+from repro.data.prepare import list_sources, open_store, prepare, verify
+from repro.data.sets.weights.pretrained import numbers_in
+from repro.data.sets.weights.weight_data import open_weights
 from repro.errors import UserError
 from tests.official_weights import TINY, official, save, shrink
 from tests.workshop import call

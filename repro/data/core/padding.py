@@ -1,0 +1,45 @@
+"""Ragged rows as one padded array."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.data.core.segments import Array
+
+
+def padded(
+    rows: Sequence[Array],
+    fill: float,
+    dtype: Any = np.int64,
+    shape: tuple[int, ...] = (),
+    width: int | None = None,
+    least: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Stacks rows of different lengths.
+
+    Args:
+        rows: ``(L_i, *shape)`` each.
+        fill: value behind the end of a row.
+        dtype: of the result.
+        shape: of a value.
+        width: L, at least the length of every row; None is the longest one's.
+        least: L is at least this where there is no ``width``.
+
+    Returns:
+        ``(B, L, *shape)``, and the lengths ``(B,)`` in int64.
+    """
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    if width is None:
+        width = max(least, int(lengths.max(initial=0)))
+    table = np.full((len(rows), width, *shape), fill, dtype)
+    if rows:
+        table[np.arange(width) < lengths[:, None]] = np.concatenate(rows)
+    return torch.from_numpy(table), torch.from_numpy(lengths)
+
+
+def slices(values: Array, offsets: Array, indices: Array) -> list[Array]:
+    """Some rows of a ragged column."""
+    return [values[offsets[i] : offsets[i + 1]] for i in indices]

@@ -1,0 +1,348 @@
+"""The interface of every data set: its facts, its stores, the options of ``repro data prepare``.
+
+A kind of data is a subclass with a few fields of its own; :mod:`repro.data.registry` has the data sets themselves.
+Listing and completing names load these modules, so none of them imports torch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from repro.data.options import Options, given_variant_of, subword_options
+from repro.data.variants import Variant, is_subwords, sized, unsized
+from repro.errors import UserError
+
+if TYPE_CHECKING:
+    from repro.data.manifest import Manifest
+    from repro.data.store import StoreWriter
+    from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
+    from repro.data.tokenizers.tokenizer import Subwords
+
+TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
+GPT2 = "gpt2"
+
+
+@dataclass(frozen=True)
+class Hub:
+    """The location of a data set on the hub.
+
+    Attributes:
+        id: of the data set there.
+        config: its configuration there, or None.
+        revision: the pinned revision; None is shown as ``unpinned``.
+        splits: our names of the splits that are there, and theirs.
+    """
+
+    id: str
+    config: str | None = None
+    revision: str | None = None
+    splits: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet(ABC):
+    """A data set: what is known of it, and how its stores are made.
+
+    Attributes:
+        name: as on the command line.
+        title: what it is, for people.
+        licence: its terms, as stated by its makers.
+        size: approximate size, for people.
+        parts: columns of each split (languages, or ``text``).
+        levels: what a token may be, the default first; ``bpe`` stands for subwords. For data that are not text, the
+            name of the only store.
+        splits: every split it has.
+        optional: those that may be missing from its files.
+        aliases: other names for splits (``test``).
+        hub: where it is on the hub, or None.
+        sha256: known SHA-256 of raw contents, by what the kind calls them.
+        files: names of the files that are needed, for people.
+        generated: it needs no files.
+        sizable: it can be generated at any size.
+    """
+
+    name: str
+    title: str
+    licence: str
+    size: str
+    parts: tuple[str, ...]
+    levels: tuple[str, ...]
+    splits: tuple[str, ...] = SPLITS
+    optional: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
+    hub: Hub | None = None
+    sha256: dict[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    generated: ClassVar[bool] = False
+    sizable: ClassVar[bool] = False
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Splits that must be at hand."""
+        return tuple(split for split in self.splits if split not in self.optional)
+
+    @property
+    def obtained(self) -> str:
+        """How the data are obtained: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
+        return "generated" if self.generated else "hub or --from" if self.hub else "--from"
+
+    @property
+    def revision(self) -> str:
+        """The pinned revision, ``unpinned``, or ``-`` where there is nothing to pin."""
+        return self.hub.revision or "unpinned" if self.hub else "-"
+
+    # --- stores
+
+    @property
+    def default_variant(self) -> str:
+        """The store that the name alone refers to."""
+        return self.variant(Options())
+
+    @abstractmethod
+    def variant(self, options: Options) -> str:
+        """The store that these options refer to.
+
+        Raises:
+            UserError: a given tokeniser cannot be read.
+        """
+
+    @abstractmethod
+    def options_of(self, variant: str) -> Options:
+        """The options that make a store."""
+
+    @abstractmethod
+    def check_variant(self, variant: str) -> None:
+        """Refuses a store that no command makes.
+
+        Raises:
+            UserError: there is none of that name; names those there are.
+        """
+
+    def command(self, variant: str) -> str:
+        """The command that makes a store."""
+        options = self.options_of(variant)
+        if self.obtained == "--from":
+            options = replace(options, from_dir=Path("DIR"))
+        return f"repro data prepare {self.name} {options}".rstrip()
+
+    # --- making one
+
+    def check_options(self, options: Options) -> None:
+        """Refuses options that contradict each other or the data set.
+
+        Raises:
+            UserError: they do; names the one to leave out.
+        """
+        if self.generated and options.from_dir is not None:
+            raise UserError(f"{self.name} is generated; leave out --from {options.from_dir}")
+        if options.size is not None and not self.sizable:
+            raise UserError(f"{self.name} has its own size; leave out --size {options.size}")
+        if options.size is not None and options.size < 1:
+            raise UserError(f"--size {options.size}: at least one training example is needed")
+        if options.vocab_size is not None and options.vocab_size < 1:
+            raise UserError(f"--vocab-size {options.vocab_size}: at least one symbol is needed")
+        if options.tokenizer is not None and options.vocab_size is not None:
+            raise UserError(
+                f"--tokenizer {options.tokenizer} brings its vocabulary; leave out --vocab-size {options.vocab_size}"
+            )
+        if options.tokenizer is not None and options.size is not None:
+            raise UserError(
+                f"--tokenizer {options.tokenizer} goes with the default size; leave out --size {options.size}"
+            )
+
+    def needed_files(self) -> tuple[str, ...]:
+        """Names of the files that are needed, for people."""
+        return self.files
+
+    def check_files(self, variant: str, from_dir: Path | None) -> None:
+        """Looks whether there is anything to make a store from.
+
+        Raises:
+            UserError: files are needed and none are given, or there is no such folder.
+        """
+        if from_dir is None and self.obtained == "--from":
+            named = f" ({', '.join(names)})" if (names := self.needed_files()) else ""
+            raise UserError(
+                f"{self.name} cannot be downloaded here; get its files{named} and give their folder: "
+                f"`{self.command(variant)}`"
+            )
+        if from_dir is not None and not from_dir.is_dir():
+            raise UserError(f"--from {from_dir}: no such folder")
+
+    @abstractmethod
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> "Manifest":
+        """Obtains the raw data, compares every known hash and writes the tables of a store.
+
+        Args:
+            writer: of the store.
+            variant: its name.
+            options: which were checked.
+
+        Raises:
+            UserError: a file is missing, damaged or not the known one; the hub cannot be reached.
+        """
+
+    def compare(self, key: str, digest: str, where: str, *also: str | None) -> None:
+        """Compares the SHA-256 of some content with the known one, if there is one.
+
+        Args:
+            key: what the known one is called.
+            digest: in hexadecimal.
+            where: it came from, for people.
+            also: hashes of other accepted contents.
+
+        Raises:
+            UserError: it is not the known content.
+        """
+        known = self.sha256.get(key)
+        if known is not None and digest not in (known, *also):
+            raise UserError(
+                f"{where}: sha256 of the content is {digest:.16}…, that of {self.name} {key} is {known:.16}…; "
+                "use the original files"
+            )
+
+    def origin(self, **more: object) -> dict[str, Any]:
+        """The origin of data from files, for the manifest."""
+        hub = (
+            {"id": self.hub.id, "revision": self.hub.revision} if self.hub else {"id": None, "revision": None}
+        )
+        return {"kind": "files", **hub, **more}
+
+    def generated_origin(self, revision: str, **more: object) -> dict[str, Any]:
+        """The origin of generated data, for the manifest."""
+        return {"kind": "generated", "id": self.name, "revision": revision, **more}
+
+    def manifest(
+        self,
+        variant: str,
+        origin: dict[str, Any],
+        counts: dict[str, dict[str, Any]],
+        tokenizer: dict[str, Any],
+        row: str = "",
+    ) -> "Manifest":
+        """The manifest of a store.
+
+        Args:
+            variant: name of the store.
+            origin: how it was obtained.
+            counts: of every split that was at hand.
+            tokenizer: what a token is; empty where there are none.
+            row: what a row of a text is.
+        """
+        from repro.data.manifest import Manifest
+
+        return Manifest(
+            self.name,
+            variant,
+            self.title,
+            self.licence,
+            origin,
+            list(self.parts),
+            dict(self.aliases),
+            [split for split in self.splits if split not in counts],
+            counts,
+            tokenizer,
+            row,
+        )
+
+    # --- report on a new store
+
+    def size_of(self, counts: dict[str, Any]) -> str:
+        """The size of a split, from the manifest's counts."""
+        return f"{counts['examples']:,}"
+
+    def report(self, manifest: "Manifest") -> list[str]:
+        """Lines about a new store."""
+        sizes = (f"{split} {self.size_of(counts)}" for split, counts in manifest.counts.items())
+        lines = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
+        missing = manifest.missing_splits
+        return [*lines, f"not available, left out: {', '.join(missing)}"] if missing else lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStore(DataSet):
+    """A data set of no text, with one store at each size, which is its only level."""
+
+    def variant(self, options: Options) -> str:
+        return sized(self.levels[0], options.size)
+
+    def options_of(self, variant: str) -> Options:
+        return Options(size=unsized(variant)[1])
+
+    def check_variant(self, variant: str) -> None:
+        if unsized(variant)[0] not in self.levels:
+            raise UserError(f"{self.name} has no store {variant!r}; it has {self.levels[0]}")
+
+    def check_options(self, options: Options) -> None:
+        super().check_options(options)
+        if options.vocabulary:
+            raise UserError(f"{self.name} is not text; leave out {options.vocabulary}")
+        if options.level is not None:
+            raise UserError(
+                f"{self.name} has no levels, only {self.levels[0]}; leave out --level {options.level}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenSet(DataSet):
+    """Text whose stores differ in what a token is: ``bpe`` stands for subwords that are learned or given, ``gpt2`` for
+    GPT-2's own subwords under its own numbers.
+
+    Attributes:
+        vocab_size: default size of a learned vocabulary of subwords.
+    """
+
+    levels: tuple[str, ...] = ("bpe",)
+    vocab_size: int = 8000
+
+    def learned(self, options: Options) -> int:
+        """The size of the vocabulary to learn."""
+        return options.vocab_size or self.vocab_size
+
+    def variant(self, options: Options) -> str:
+        if options.level == GPT2:
+            return GPT2
+        if given := given_variant_of(options):
+            return given
+        level = options.level or ("bpe" if options.vocab_size else self.levels[0])
+        return Variant(self.learned(options), options.size).name if level == "bpe" else level
+
+    def options_of(self, variant: str) -> Options:
+        if variant == GPT2:
+            return Options(level=GPT2, tokenizer=Path("FILE"))
+        return subword_options(variant) if is_subwords(variant) else Options(level=variant)
+
+    def check_variant(self, variant: str) -> None:
+        if variant == "bpe" or ("bpe" if is_subwords(variant) else variant) not in self.levels:
+            raise UserError(f"{self.name} has no level {variant!r}; it has {', '.join(self.levels)}")
+
+    def check_options(self, options: Options) -> None:
+        super().check_options(options)
+        if options.level is not None and options.level not in self.levels:
+            raise UserError(f"{self.name} has no --level {options.level}; it has {', '.join(self.levels)}")
+        if options.level == GPT2:
+            if options.tokenizer is None:
+                raise UserError(
+                    "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
+                )
+        elif options.vocabulary and "bpe" not in self.levels:
+            raise UserError(f"{self.name} has the vocabulary of its text; leave out {options.vocabulary}")
+        elif options.vocabulary and options.level not in (None, "bpe"):
+            raise UserError(
+                f"--level {options.level} counts its own vocabulary; leave out {options.vocabulary}"
+            )
+
+    def subwords(self, variant: str, options: Options, texts: Iterable[str]) -> "Subwords | Gpt2Bpe":
+        """The tokeniser of a store of subwords: the given one, or learned from the training text.
+
+        Raises:
+            UserError: the given file cannot be read, or the size cannot be reached.
+        """
+        from repro.data.tokenizers.gpt2_bpe import load_gpt2
+        from repro.data.tokenizers.tokenizer import subwords
+
+        if variant == GPT2 and options.tokenizer is not None:
+            return load_gpt2(options.tokenizer)
+        return subwords(options.tokenizer, texts, self.learned(options))

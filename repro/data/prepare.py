@@ -1,0 +1,146 @@
+"""The actions on data sets: list, prepare, open and verify their stores. Needs no torch."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repro.data.options import Options
+from repro.data.registry import DATA_SETS, find_data_set
+from repro.data.variants import store_path, variants
+from repro.errors import UserError
+from repro.files import alone
+
+if TYPE_CHECKING:
+    from repro.data.store import Store
+
+
+def list_sources() -> list[dict[str, Any]]:
+    """The rows of ``repro data list``: every data set, with its prepared stores in the data folder."""
+    return [
+        {
+            "name": data_set.name,
+            "title": data_set.title,
+            "licence": data_set.licence,
+            "size": data_set.size,
+            "splits": data_set.splits,
+            "languages": data_set.parts,
+            "levels": data_set.levels,
+            "obtained": data_set.obtained,
+            "hub_id": data_set.hub.id if data_set.hub else None,
+            "revision": data_set.revision,
+            "stores": variants(data_set.name),
+        }
+        for data_set in DATA_SETS.values()
+    ]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def prepare(
+    name: str,
+    from_dir: Path | None = None,
+    vocab_size: int | None = None,
+    size: int | None = None,
+    tokenizer: Path | None = None,
+    say: Callable[[str], None] = _say,
+    level: str | None = None,
+) -> Path:
+    """Makes a store; keeps an existing one that is whole.
+
+    Args:
+        name: of the data set.
+        from_dir: folder with its files, plain, ``.gz``, ``.xz`` or ``.zip``; without it the hub is asked.
+        vocab_size: of the vocabulary to learn, specials included; None is the data set's default.
+        size: training examples of a generated data set; None is its default.
+        tokenizer: a tokeniser file to use instead of learning one.
+        say: takes one line of news.
+        level: what a token of a text is, ``words``; None is the data set's default.
+
+    Returns:
+        The store's folder.
+
+    Raises:
+        UserError: unknown data set, contradicting options, or whatever its files lack.
+    """
+    data_set, options = find_data_set(name), Options(from_dir, vocab_size, size, tokenizer, level)
+    data_set.check_options(options)
+    variant = data_set.variant(options)
+    if _is_whole(name, variant):
+        say(f"kept {name}/{variant}: already prepared")
+        return store_path(name, variant)
+    data_set.check_files(variant, from_dir)
+    from repro.data.store import make_store
+
+    path = make_store(
+        name,
+        variant,
+        lambda writer: data_set.fill(writer, variant, options),
+        lambda: _is_whole(name, variant),
+    )
+    for line in data_set.report(open_store(name, variant).manifest):
+        say(line)
+    return path
+
+
+def open_store(name: str, variant: str) -> "Store":
+    """Opens a store of a data set; see :func:`repro.data.store.open_store`.
+
+    Raises:
+        UserError: unknown data set, or the store is missing, corrupt or of an older version.
+    """
+    from repro.data import store
+
+    return store.open_store(name, variant, find_data_set(name).command(variant))
+
+
+def _is_whole(name: str, variant: str) -> bool:
+    from repro.data import store
+
+    try:
+        store.verify(open_store(name, variant))
+    except UserError:
+        return False
+    return True
+
+
+def verify(name: str) -> list[str]:
+    """Checks every file of every prepared store of a data set.
+
+    Returns:
+        The variants that were checked and are whole.
+
+    Raises:
+        UserError: unknown data set, no store, or the first corrupt file.
+    """
+    from repro.data import store
+
+    data_set = find_data_set(name)
+    checked = variants(name)
+    if not checked:
+        command = data_set.command(data_set.default_variant)
+        raise UserError(f"no store of {name} in the data folder; make one with: `{command}`")
+    for variant in checked:
+        store.verify(open_store(name, variant))
+    return checked
+
+
+def ensure_generated(name: str, variant: str) -> bool:
+    """Makes a missing store of a generated data set; ignores other data sets. No variant means the default.
+
+    Returns:
+        Whether a store was made.
+    """
+    data_set = find_data_set(name)
+    variant = variant or data_set.default_variant
+    options = data_set.options_of(variant)
+    place = store_path(name, variant)
+    if not data_set.generated or options.tokenizer is not None or place.exists():
+        return False
+    with alone(place.parent):  # all ranks of a job come here at once
+        if place.exists():
+            return False
+        prepare(name, vocab_size=options.vocab_size, size=options.size, level=options.level)
+    return True

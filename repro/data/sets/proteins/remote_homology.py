@@ -1,0 +1,110 @@
+"""The data set of TAPE's remote homology: proteins and their folds. Needs no torch.
+
+TAPE has every split as a list in JSON (its raw release) and as an LMDB of pickles, which is not read: a pickle may run
+any code.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from repro.data.data_set import OneStore
+from repro.data.manifest import Manifest
+from repro.data.options import Options
+from repro.data.packed import decoded, find_packed, need_packed, read_packed, sha256_of
+from repro.errors import UserError
+
+if TYPE_CHECKING:
+    from repro.data.store import StoreWriter
+
+AMINO_ACIDS = "ABCDEFGHIKLMNOPQRSTUVWXYZ"  # no J
+SYMBOLS = ("<pad>", "<mask>", "<cls>", "<sep>", "<unk>", *AMINO_ACIDS)
+PAD, CLS, SEP = (SYMBOLS.index(symbol) for symbol in ("<pad>", "<cls>", "<sep>"))
+N_FOLDS = 1195
+FOLDER = "remote_homology"
+_IDS = {symbol: i for i, symbol in enumerate(SYMBOLS)}
+_NEXT = re.compile(r"\s*([\[,\]])\s*")
+
+
+class RemoteHomology(OneStore):
+    """Proteins and their fold, in TAPE's files, one for each split.
+
+    A row of a store has ``residues``, the ids of a sequence between ``<cls>`` and ``<sep>``, and ``folds``, its class.
+    """
+
+    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+        from repro.data.table import ColumnType, ids_of
+
+        folder, counts, hashes = options.folder, {}, {}
+        for split, file in zip(self.splits, self.files, strict=True):
+            path = find_packed(folder, file) or find_packed(folder / FOLDER, file)
+            if path is None and split in self.required:
+                path = need_packed(folder, file, "get TAPE's raw release, in JSON")
+            if path is None:
+                continue
+            content = read_packed(path)
+            hashes[split] = sha256_of([content])
+            residues = writer.column(split, "residues", ids_of(len(SYMBOLS)))
+            folds = writer.column(split, "folds", ColumnType("uint16"))
+            for number, record in enumerate(_from_json(content, str(path)), 1):
+                sequence, fold = _read(record, f"{path}, record {number}")
+                residues.add_rows([sequence])
+                folds.add(np.array([fold]))
+            if not folds.rows:
+                raise UserError(f"{path}: no proteins in it; use the original file")
+            counts[split] = {"examples": folds.rows, "tokens": {"residues": residues.values}}
+        symbols = {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
+        return self.manifest(variant, self.origin(sha256=hashes), counts, symbols)
+
+
+def _from_json(content: bytes, where: str) -> Iterator[Any]:
+    """The items of a list one by one: a whole file has hundreds of megabytes, most of it about things not needed."""
+    text = decoded(content, where)
+    decoder, at, allowed = json.JSONDecoder(), 0, "["
+    while True:
+        match = _NEXT.match(text, at)
+        if match is None or match[1] not in allowed:
+            raise UserError(f"{where} is not a whole list in JSON, see byte {at:,}; get the file again")
+        if match[1] == "]":
+            return
+        try:
+            item, at = decoder.raw_decode(text, match.end())
+        except ValueError as error:
+            raise UserError(f"{where} is not JSON: {error}; get the file again") from None
+        yield item
+        allowed = ",]"
+
+
+def _read(record: object, where: str) -> tuple[list[int], int]:
+    """Ids of a record's sequence, ``<cls>`` first and ``<sep>`` last, and its fold."""
+    fields = record if isinstance(record, dict) else {}
+    sequence, fold = fields.get("primary"), fields.get("fold_label")
+    if not isinstance(sequence, str) or not sequence:
+        raise UserError(f"{where}: no sequence under 'primary'; use TAPE's files")
+    unknown = sorted(set(sequence) - set(AMINO_ACIDS))
+    if unknown:
+        raise UserError(f"{where}: unknown amino acid {unknown[0]!r}; there are {AMINO_ACIDS}")
+    number = np.asarray(fold)
+    if number.size != 1 or number.dtype.kind not in "iu" or not 0 <= number.item() < N_FOLDS:
+        raise UserError(f"{where}: fold_label is {fold!r}, not a number below {N_FOLDS:,}")
+    return [CLS, *(_IDS[letter] for letter in sequence), SEP], int(number.item())
+
+
+_SPLITS = ("train", "valid", "test_fold_holdout", "test_family_holdout", "test_superfamily_holdout")
+PROTEINS = (
+    RemoteHomology(
+        name="remote-homology",
+        title="Remote homology of TAPE: amino acids and their fold, 1,195 folds (Rao et al. 2019)",
+        licence="none stated for the data (TAPE's code: BSD 3-Clause); cite Rao et al. 2019 and SCOPe, Fox et al. 2013",
+        size="12,312 training proteins; 10 MB as a store",
+        parts=("residues", "folds"),
+        levels=("tape",),
+        splits=_SPLITS,
+        optional=_SPLITS[3:],
+        aliases={"val": "valid", "test": "test_fold_holdout"},
+        files=tuple(f"remote_homology_{split}.json" for split in _SPLITS),
+    ),
+)

@@ -1,0 +1,180 @@
+"""Recorded speech as examples of a transcriber: inputs are frames, targets phonemes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from repro.batches import Examples
+from repro.data.core.draws import Int64s
+from repro.data.core.examples import ExampleData
+from repro.data.core.padding import padded, slices
+from repro.data.core.segments import Array
+from repro.data.core.store_datamodule import StoreDataModule
+from repro.data.sets.speech.filterbanks import CHANNELS
+from repro.data.sets.speech.wsj import PARTS
+from repro.data.store import Store
+from repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class SpeechReader:
+    """Makes examples of the utterances of a split that can be used.
+
+    Args:
+        store: of speech.
+        split: its name.
+        longest: frames of an utterance at most.
+    """
+
+    store: Store
+    split: str
+    longest: int
+
+    @cached_property
+    def frames(self) -> Int64s:
+        """Frames of each utterance of the split, used or not, ``(N,)``."""
+        return np.diff(self.store.offsets(self.split, "frames"))
+
+    @cached_property
+    def phonemes(self) -> Int64s:
+        """Phonemes of each utterance of the split, used or not, ``(N,)``."""
+        return np.diff(self.store.offsets(self.split, "phonemes"))
+
+    @cached_property
+    def usable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether each utterance is neither too long nor too short for CTC to have a path, ``(N,)``."""
+        ids, offsets = self.store.values(self.split, "phonemes"), self.store.offsets(self.split, "phonemes")
+        return (self.frames <= self.longest) & (self.frames >= needed_frames(ids, offsets))
+
+    @cached_property
+    def kept(self) -> Int64s:
+        """Indices of the utterances of the split that are used."""
+        return np.flatnonzero(self.usable).astype(np.int64)
+
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
+        which = self.kept[indices]
+        frames, phonemes = (
+            slices(self.store.values(self.split, part), self.store.offsets(self.split, part), which)
+            for part in PARTS
+        )
+        inputs, lengths = padded(frames, 0, np.float32, (CHANNELS,), least=1)
+        targets, _ = padded(phonemes, -1, least=1)
+        return Examples(inputs, targets, lengths=lengths)
+
+
+def needed_frames(phonemes: Array, offsets: Int64s) -> Int64s:
+    """Frames that CTC needs at least for each utterance, ``(N,)``: one a phoneme, and a blank between equal ones."""
+    same = np.zeros(len(phonemes), np.int64)
+    same[1:] = phonemes[1:] == phonemes[:-1]
+    total = np.cumsum(same)
+    # from each utterance's second phoneme to its last: the first one's neighbour belongs to another utterance
+    return np.diff(offsets) + total[offsets[1:] - 1] - total[offsets[:-1]]
+
+
+class SpeechData(StoreDataModule, ExampleData):
+    """Recorded speech and its phonemes from a prepared store.
+
+    Utterances of more than ``longest`` frames are left out of training and counted as ``left_out``, and so are those
+    with fewer frames than CTC needs, whose loss would be infinite. One of these in a split to evaluate on is refused.
+
+    Args:
+        batch_size: utterances of the global batch.
+        store: ``wsj``.
+        phonemes: there are, which must be the store's; CTC's blank is not counted.
+        longest: frames of an utterance, of 10 ms each.
+        eval_batch_size: utterances of a batch of evaluation.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+
+    Attributes:
+        symbols: name of each class; class 0 is CTC's blank.
+        public: whether what is said may stand in records; it is licensed, so it may not.
+
+    Raises:
+        UserError: a number below 1.
+
+    Source: Katharopoulos et al. 2020, section 4.3: 80 hours of WSJ, 40 mel filterbanks, about 800 frames an utterance,
+        at most 2,400.
+    Deviation: the paper does not say which set of phonemes it has, nor how features are normalised: here by utterance,
+        and kept in 16 bits.
+    """
+
+    parts = PARTS
+    content = "speech"
+    input_size = CHANNELS
+    public = False
+
+    def __init__(
+        self,
+        batch_size: int,
+        store: str = "wsj",
+        phonemes: int = 39,
+        longest: int = 2_400,
+        eval_batch_size: int = 8,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, eval_batch_size, seed, num_workers)
+        if min(phonemes, longest) < 1:
+            raise UserError(f"phonemes {phonemes} and longest {longest} must be at least 1")
+        self.store_name, _, self.variant = store.partition("/")
+        self.seq_len = longest
+        self.n_classes = phonemes + 1
+
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the store; from then on ``n_targets`` is that of the utterances to train on."""
+        super().setup(stage)
+        train = self.reader(self.train_split)
+        self.n_targets = round(float(train.phonemes[train.kept].mean()))
+
+    def check(self, store: Store) -> None:
+        """Refuses a store that does not fit.
+
+        Raises:
+            UserError: it has another number of phonemes, or a split cannot be used whole.
+        """
+        n_phonemes = store.manifest.tokenizer["size"] - 1
+        if n_phonemes != self.n_classes - 1:
+            raise UserError(
+                f"store {store.name} has {n_phonemes} phonemes, not {self.n_classes - 1}; set data.phonemes"
+            )
+        if not SpeechReader(store, self.train_split, self.seq_len).usable.any():
+            raise UserError(
+                f"no utterance of {self.train_split} has at most {self.seq_len} frames and enough for its phonemes"
+            )
+        for split in (self.val_split, self.test_split):
+            reader = SpeechReader(store, split, self.seq_len)
+            if not reader.usable.all():
+                frames = int(reader.frames[np.flatnonzero(~reader.usable)[0]])
+                raise UserError(
+                    f"{split} has an utterance of {frames} frames, which is more than longest {self.seq_len} or too "
+                    "few for its phonemes; raise longest, or prepare the store without it"
+                )
+
+    def size(self, split: str) -> int:
+        """Utterances of a split that can be used."""
+        return len(self.reader(split).kept)
+
+    def reader(self, split: str) -> SpeechReader:
+        """The reader of a split, which makes its examples."""
+        return SpeechReader(self.store, split, self.seq_len)
+
+    def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
+        """Phonemes of each utterance, ``(B,)``."""
+        reader = self.reader(split)
+        return reader.phonemes[reader.kept[indices]].astype(np.int64)
+
+    @property
+    def symbols(self) -> list[str]:
+        """Name of each class."""
+        return list(self.store.manifest.tokenizer["symbols"])
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Counts as for all examples, and how many utterances of each split cannot be used."""
+        by_split = super().counts
+        for split, counts in by_split.items():
+            counts["left_out"] = len(self.reader(split).frames) - counts["examples"]
+        return by_split

@@ -1,0 +1,208 @@
+"""Sentence pairs for training and evaluating translation."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from repro.batches import Evaluation, PairBatch
+from repro.data.core.batches import (
+    Lengths,
+    eval_batches,
+    fitting,
+    pair_batch,
+    rank_part,
+    shuffled_batches,
+    token_batches,
+)
+from repro.data.core.datamodule import DataModule
+from repro.data.core.draws import Int64s
+from repro.data.core.loader import FixedLoader, PlannedLoader
+from repro.data.core.padding import slices
+from repro.data.core.segments import Array
+from repro.data.core.store_datamodule import TokenStoreDataModule
+from repro.data.store import Store
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from repro.data.variants import Variant
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The examples of one batch of one rank.
+
+    Attributes:
+        indices: of the examples, ``(B,)``.
+        step_targets: target tokens of the whole global batch they belong to, eos counted.
+    """
+
+    indices: Int64s
+    step_targets: int
+
+
+class PairTable:
+    """The pairs of one split: memory-mapped ids, and batches from them. Cheap to send to a worker process.
+
+    Args:
+        store: an opened store.
+        split: name or alias.
+        source: part to translate from.
+        target: part to translate into.
+    """
+
+    def __init__(self, store: Store, split: str, source: str, target: str) -> None:
+        self.store = store
+        self.split = store.split(split)
+        self.sides = (source, target)
+        _ = self.columns  # names are checked
+
+    def __getstate__(self) -> dict[str, Any]:
+        # memory maps would be copied whole into the pickle; the worker opens the store itself
+        return {key: value for key, value in self.__dict__.items() if key not in ("columns", "lengths")}
+
+    @cached_property
+    def columns(self) -> list[tuple[Array, Int64s]]:
+        """Tokens and offsets of source and target."""
+        store, split = self.store, self.split
+        return [(store.values(split, side), store.offsets(split, side)) for side in self.sides]
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        """Source and target lengths, eos counted, ``(N, 2)``; 8 bytes a pair."""
+        lengths = np.empty((len(self.columns[0][1]) - 1, 2), np.int32)
+        for side, (_, offsets) in enumerate(self.columns):
+            np.subtract(offsets[1:], offsets[:-1], out=lengths[:, side], casting="same_kind")
+        lengths += 1
+        return lengths
+
+    def ids(self, side: int, index: Int64s) -> list[Array]:
+        """Ids of some examples on one side (0 source, 1 target), no specials."""
+        return slices(*self.columns[side], index)
+
+    def build(self, rows: Rows) -> PairBatch:
+        """The batch of some rows."""
+        sources, targets = self.ids(0, rows.indices), self.ids(1, rows.indices)
+        return pair_batch(sources, targets, rows.indices, rows.step_targets, (PAD_ID, BOS_ID, EOS_ID))
+
+    def target_tokens(self, index: Int64s) -> int:
+        """Target tokens of some examples, eos counted."""
+        return int(self.lengths[index, 1].sum())
+
+
+class TranslationData(TokenStoreDataModule, DataModule):
+    """Batches of sentence pairs from a prepared store.
+
+    The global batch is stated in tokens; ranks and micro-batches (``trainer.accumulate_grad_batches``) take shares of
+    it. Source: section 5.1 of Vaswani et al. 2017.
+
+    Args:
+        store: ``multi30k``, or with a variant, ``multi30k/sp16000-1a2b3c4d``,
+            ``numbers-en-de/bpe512-n17200``.
+        vocab_size: size of the shared vocabulary, specials included.
+        batch_tokens: slots of the global batch on its longer side, padding counted. A list states the equal batches
+            that make a global batch, of different lengths each, as on so many devices of fairseq.
+        max_length: longer pairs (tokens on either side, eos counted) are left out in training, and refused as
+            input to translate; evaluation uses every pair.
+        source_language: part to translate from.
+        target_language: part to translate into.
+        train_split: name of the training split.
+        val_split: name of the validation split.
+        test_split: name of the test split, ``test`` or as in the source.
+        seed: of the order of training; `repro run` sets it to the run's.
+        num_workers: processes that build batches ahead.
+        eval_batch_tokens: slots of an evaluation batch on its longer side.
+    """
+
+    batch = PairBatch
+
+    def __init__(
+        self,
+        store: str,
+        vocab_size: int,
+        batch_tokens: int | list[int],
+        max_length: int = 256,
+        source_language: str = "en",
+        target_language: str = "de",
+        train_split: str = "train",
+        val_split: str = "val",
+        test_split: str = "test",
+        seed: int = 0,
+        num_workers: int = 0,
+        eval_batch_tokens: int = 4096,
+    ) -> None:
+        super().__init__(seed, num_workers)
+        self.store_name, _, variant = store.partition("/")
+        self.variant = variant or Variant(vocab_size).name
+        self.vocab_size = vocab_size
+        self.batches = batch_tokens if isinstance(batch_tokens, list) else [batch_tokens]
+        if len(set(self.batches)) != 1:
+            raise ValueError(f"batch_tokens {batch_tokens}: the batches of an update must be equally large")
+        self.batch_tokens = sum(self.batches)
+        self.planner = shuffled_batches if isinstance(batch_tokens, list) else token_batches
+        self.max_length = max_length
+        self.source_language = source_language
+        self.target_language = target_language
+        self.train_split = train_split
+        self.val_split = val_split
+        self.test_split = test_split
+        self.eval_batch_tokens = eval_batch_tokens
+        self._tables: dict[str, PairTable] = {}
+
+    def table(self, split: str) -> PairTable:
+        """The pairs of a split."""
+        if split not in self._tables:
+            self._tables[split] = PairTable(self.store, split, self.source_language, self.target_language)
+        return self._tables[split]
+
+    def sources(self, split: str) -> list[str]:
+        """Raw source lines of a split."""
+        return self.store.lines(split, self.source_language)
+
+    def references(self, split: str) -> list[str]:
+        """Raw target lines of a split."""
+        return self.store.lines(split, self.target_language)
+
+    def expected(self, evaluation: Evaluation) -> dict[str, int]:
+        """Sentences and target tokens (eos counted) of a split."""
+        counts = self.manifest.counts[self.store.split(self.split(evaluation.kind))]
+        examples = int(counts["examples"])
+        return {"examples": examples, "tokens": int(counts["tokens"][self.target_language]) + examples}
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Examples and tokens (eos counted) of the splits in use, and what training leaves out."""
+        counts: dict[str, dict[str, int]] = {}
+        for split in (self.train_split, self.val_split, self.test_split):
+            lengths = self.table(split).lengths
+            used = len(self._fitting()) if split == self.train_split else len(lengths)
+            tokens = {"source_tokens": int(lengths[:, 0].sum()), "target_tokens": int(lengths[:, 1].sum())}
+            counts[self.store.split(split)] = {
+                "examples": len(lengths),
+                "dropped": len(lengths) - used,
+                **tokens,
+            }
+        return counts
+
+    def _fitting(self) -> Int64s:
+        return fitting(self.table(self.train_split).lengths, self.batches[0], self.max_length)
+
+    def plan_epoch(self, epoch: int) -> list[Rows]:
+        """The batches of one epoch for this rank, micro-batches of a step one after another."""
+        table, share, size = self.table(self.train_split), self.share, len(self.batches)
+        batches = self.planner(table.lengths, self.batches[0], self.seed, epoch, self.max_length)
+        planned = []
+        for update in (batches[i : i + size] for i in range(0, len(batches), size)):
+            step = sum(map(table.target_tokens, update))
+            planned += [Rows(rank_part(update, share, part), step) for part in range(share.micro_batches)]
+        return planned
+
+    def training_loader(self) -> PlannedLoader[Rows, PairBatch]:
+        """Training batches of this rank."""
+        build = self.table(self.train_split).build
+        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
+
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, PairBatch]:
+        """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""
+        table, (rank, world, _) = self.table(self.split(evaluation.kind)), self.share
+        mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
+        return FixedLoader([Rows(b, table.target_tokens(b)) for b in mine], table.build, self.num_workers)

@@ -1,0 +1,194 @@
+"""Generated English-like sentences with their trees, whose ambiguities the words decide. Standard library only.
+
+A prepositional phrase behind a verb's object belongs to the verb where it tells the verb's tool or target (``saw the
+man with the telescope``, ``put the ball on the table``), else to the nearest noun (``saw the man with the spoon``). The
+last verb before it decides, so clauses inside clauses matter; and a sentence has one tree only.
+
+A sentence is a pure function of (seed, split, index) by a counter-based hash, identical on any machine and Python.
+Which split it may appear in is decided by a hash of its words: train never meets val or test.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from repro.data.sets.treebank.parse_trees import TOP, Phrase, Word, words_of
+from repro.errors import UserError
+
+GENERATOR_VERSION = 1
+SIZES = {"train": 20_000, "val": 100, "test": 200}
+# Where the hash of a sentence falls among a hundred decides its split.
+_SHARES = {"train": range(80), "val": range(80, 90), "test": range(90, 100)}
+LONGEST = 12  # words
+_DEPTH = 2  # clauses inside clauses
+
+PEOPLE = ("man", "woman", "boy", "girl", "doctor", "teacher")
+PLACES = ("park", "garden", "kitchen", "house")
+SURFACES = ("table", "chair", "floor")
+THINGS = ("ball", "book", "box", "picture")
+# Verbs with an object: their forms, and the preposition and the nouns that belong to them.
+KINDS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "see": (("saw", "watched"), "with", ("telescope", "camera")),
+    "eat": (("ate", "tasted"), "with", ("spoon", "fork")),
+    "open": (("opened", "broke"), "with", ("key", "hammer")),
+    "put": (("put", "left"), "on", SURFACES),
+    "like": (("liked", "knew"), "", ()),
+}
+TOOLS = tuple(noun for _, preposition, nouns in KINDS.values() if preposition == "with" for noun in nouns)
+ADJECTIVES = ("big", "small", "happy", "red")
+ADVERBS = ("slowly", "often", "quietly")
+MOVES = (("went", "away", "RB", "ADVP"), ("gave", "up", "RP", "PRT"), ("came", "back", "RB", "ADVP"))
+SPEECH = ("said", "thought")
+PRONOUNS = ("he", "she", "they")
+
+
+class _Draw:
+    """Numbers from a hash of a label: a counter-based generator without a state to carry."""
+
+    def __init__(self, label: str) -> None:
+        self._bits = int.from_bytes(hashlib.shake_256(label.encode()).digest(256), "big")
+
+    def below(self, n: int) -> int:
+        """The next number in 0..n-1, taken from the sentence's random bits. A sentence uses a small part of them."""
+        self._bits, value = divmod(self._bits, n)
+        return value
+
+    def chance(self, percent: int) -> bool:
+        return self.below(100) < percent
+
+    def one_of(self, choices: tuple[str, ...]) -> str:
+        return choices[self.below(len(choices))]
+
+
+def _base(draw: _Draw, noun: str) -> Phrase:
+    """An article, perhaps an adjective, and a noun."""
+    middle = (Word("JJ", draw.one_of(ADJECTIVES)),) if draw.chance(25) else ()
+    return Phrase("NP", (Word("DT", draw.one_of(("the", "a"))), *middle, Word("NN", noun)))
+
+
+def _noun_phrase(draw: _Draw, kind: str, depth: int) -> Phrase:
+    """A noun and what belongs to it.
+
+    Args:
+        draw: of the sentence.
+        kind: of the last verb before it, or empty: nothing that would belong to that verb may belong to the noun.
+        depth: clauses that may still be nested.
+    """
+    noun = draw.one_of(PEOPLE + THINGS)
+    base, chosen = _base(draw, noun), draw.below(100)
+    if chosen < 25:
+        return Phrase("NP", (base, _of_noun(draw, kind, depth)))
+    if chosen < 40 and depth and noun in PEOPLE:
+        clause = Phrase("S", (_verb_phrase(draw, depth - 1),))
+        return Phrase("NP", (base, Phrase("SBAR", (Phrase("WHNP", (Word("WP", "who"),)), clause))))
+    return base
+
+
+def _of_noun(draw: _Draw, kind: str, depth: int) -> Phrase:
+    """A prepositional phrase that does not belong to the last verb; a noun in it may have one, too."""
+    choices = [("in", PLACES), ("on", SURFACES), ("with", TOOLS), ("with", THINGS)]
+    _, own_preposition, own = KINDS.get(kind, ((), "", ()))
+    free = [(p, tuple(n for n in nouns if p != own_preposition or n not in own)) for p, nouns in choices]
+    preposition, nouns = [choice for choice in free if choice[1]][draw.below(sum(bool(n) for _, n in free))]
+    inner = _base(draw, draw.one_of(nouns))
+    if draw.chance(20):
+        inner = Phrase("NP", (inner, _of_noun(draw, kind, depth)))
+    return Phrase("PP", (Word("IN", preposition), inner))
+
+
+def _verb_phrase(draw: _Draw, depth: int) -> Phrase:
+    """A verb, its object or clause, and what belongs to it."""
+    chosen = draw.below(100)
+    if chosen < 60:
+        return _with_object(draw, depth)
+    if chosen < 75 and depth:
+        clause = Phrase("SBAR", (Word("IN", "that"), _clause(draw, depth - 1)))
+        return Phrase("VP", (Word("VBD", draw.one_of(SPEECH)), clause))
+    if chosen < 87:
+        verb, away, tag, label = MOVES[draw.below(len(MOVES))]
+        return Phrase("VP", (Word("VBD", verb), Phrase(label, (Word(tag, away),))))
+    quality = Phrase("ADJP", (Word("JJ", draw.one_of(ADJECTIVES)),))
+    return Phrase("VP", (Word("VBD", "was"), quality))
+
+
+def _with_object(draw: _Draw, depth: int) -> Phrase:
+    kind = tuple(KINDS)[draw.below(len(KINDS))]
+    verbs, preposition, nouns = KINDS[kind]
+    children: list[Phrase | Word] = [Word("VBD", draw.one_of(verbs)), _noun_phrase(draw, kind, depth)]
+    # after a clause, the verb would no longer be the last one
+    if (
+        preposition
+        and draw.chance(50)
+        and not any(word.tag == "WP" for word in words_of(Phrase("NP", (children[1],))))
+    ):
+        children.append(Phrase("PP", (Word("IN", preposition), _base(draw, draw.one_of(nouns)))))
+    return Phrase("VP", tuple(children))
+
+
+def _clause(draw: _Draw, depth: int) -> Phrase:
+    """A subject and its predicate."""
+    chosen = draw.below(100)
+    if chosen < 20:
+        subject = Phrase("NP", (Word("PRP", draw.one_of(PRONOUNS)),))
+    elif chosen < 30:
+        pair = [_base(draw, draw.one_of(PEOPLE)) for _ in range(2)]
+        subject = Phrase("NP", (pair[0], Word("CC", "and"), pair[1]))
+    else:
+        subject = _noun_phrase(draw, "", depth)
+    return Phrase("S", (subject, _verb_phrase(draw, depth)))
+
+
+def _sentence(draw: _Draw) -> Phrase:
+    clause = _clause(draw, _DEPTH)
+    first: tuple[Phrase | Word, ...] = ()
+    if draw.chance(15):
+        first = (Phrase("ADVP", (Word("RB", draw.one_of(ADVERBS)),)), Word(",", ","))
+    return Phrase(TOP, (Phrase("S", (*first, *clause.children, Word(".", "."))),))
+
+
+def text_of(tree: Phrase) -> str:
+    """The words of a tree."""
+    return " ".join(word.text for word in words_of(tree))
+
+
+def split_of(text: str) -> str:
+    """The one split a sentence may appear in: 80 % train, 10 % val, 10 % test."""
+    place = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100
+    return next(split for split, share in _SHARES.items() if place in share)
+
+
+def tree(seed: int, split: str, index: int) -> Phrase:
+    """The tree at one index of a split's endless stream: draws until a sentence is short enough and the split's."""
+    attempt = 0
+    while True:
+        candidate = _sentence(_Draw(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
+        if len(words_of(candidate)) <= LONGEST and split_of(text_of(candidate)) == split:
+            return candidate
+        attempt += 1
+
+
+def generate(split: str, size: int, seed: int = 0) -> Iterator[Phrase]:
+    """The first ``size`` trees of a split. Train keeps repeats, as any text does; val and test hold each sentence once.
+
+    Raises:
+        UserError: an unknown split, or a size below 1.
+    """
+    if split not in SIZES:
+        raise UserError(f"unknown split {split!r} of grammar-trees; it has: {', '.join(SIZES)}")
+    if size < 1:
+        raise UserError(f"size {size}: a split has at least one tree")
+    seen: set[str] = set()
+    n_trees = index = 0
+    while n_trees < size:
+        sentence = tree(seed, split, index)
+        index += 1
+        if split == "train" or text_of(sentence) not in seen:
+            seen.add(text_of(sentence))
+            n_trees += 1
+            yield sentence
+
+
+def splits(train_size: int | None) -> dict[str, Callable[[], Iterator[Phrase]]]:
+    """The trees of each split; None is the default size of training."""
+    sizes = SIZES | {"train": train_size or SIZES["train"]}
+    return {split: partial(generate, split, size) for split, size in sizes.items()}

@@ -1,0 +1,48 @@
+"""Pretrained weights from their store."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from repro.data.prepare import open_store
+from repro.data.registry import DATA_SETS, find_data_set
+from repro.data.sets.weights.pretrained import Architecture, PretrainedWeights
+from repro.data.store import verify
+from repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Opened pretrained weights.
+
+    Attributes:
+        architecture: what they are of.
+        tensors: everything in the file, on the CPU, under its official names.
+        sha256: of the file.
+        revision: at which it was obtained; None where that is not known.
+    """
+
+    architecture: Architecture
+    tensors: dict[str, Any]
+    sha256: str
+    revision: str | None
+
+
+def open_weights(name: str) -> Weights:
+    """Reads pretrained weights from their store, whose hash is checked.
+
+    Raises:
+        UserError: no such weights, or their store is missing or corrupt; names the command that makes it.
+    """
+    data_set = find_data_set(name)
+    if not isinstance(data_set, PretrainedWeights):
+        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PretrainedWeights))
+        raise UserError(f"{name} holds no weights; those that do: {those}")
+    store = open_store(name, data_set.default_variant)
+    verify(store)
+    from safetensors.torch import load_file
+
+    file, manifest = data_set.files[0], store.manifest
+    tensors = load_file(store.path / file)
+    return Weights(
+        data_set.architecture, tensors, manifest.files[file]["sha256"], manifest.source["revision"]
+    )

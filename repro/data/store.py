@@ -1,0 +1,320 @@
+"""Stores: prepared data on disk. How a store is written in one atomic step, opened read-only, and verified.
+
+A store is a folder ``<name>/<variant>`` below the data folder (``multi30k/bpe8000``) with a table for each split
+(:mod:`repro.data.table`), the tokeniser, and ``manifest.json``, written last, which names the size and SHA-256 of each
+file. A *part* is a column of numbers; its raw lines, where they are kept, are the column ``<part>_text``. It holds no
+path, host or user name. Needs no torch.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from repro.data import table
+from repro.data.manifest import Manifest, OlderVersion
+from repro.data.packed import sha256_of_file
+from repro.data.table import TEXT, Array, ColumnType, ColumnWriter, Int64s, Table, ids_of, write_table
+from repro.data.variants import MANIFEST, store_path
+from repro.errors import ReproError, UserError
+from repro.files import write_atomic
+
+if TYPE_CHECKING:
+    from repro.data.tokenizers.tokenizer import AnyTokenizer
+
+_PARTS = ".columns"  # where columns are written before they become tables
+
+
+def text_of(part: str) -> str:
+    """The name of the column with a part's raw lines."""
+    return f"{part}_text"
+
+
+class Store:
+    """An opened store. Cheap to send to a worker process, which opens the tables itself.
+
+    Args:
+        path: the store's folder.
+        manifest: its manifest.
+        manifest_sha256: of the manifest file's content.
+        command: makes the store, for messages.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, manifest_sha256: str, command: str) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.manifest_sha256 = manifest_sha256
+        self.command = command
+        self._tables: dict[str, Table] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": {}}
+
+    @property
+    def name(self) -> str:
+        """Data set and variant, ``wikitext-2/bytes``."""
+        return f"{self.manifest.name}/{self.manifest.variant}"
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits, aliases not among them."""
+        return list(self.manifest.counts)
+
+    @property
+    def tokenizer_path(self) -> Path:
+        return self.path / self.manifest.tokenizer["file"]
+
+    def split(self, name: str) -> str:
+        """The split behind a name or an alias.
+
+        Raises:
+            UserError: no such split; names those there are.
+        """
+        split = self.manifest.aliases.get(name, name)
+        if split not in self.manifest.counts:
+            names = ", ".join([*self.splits, *self.manifest.aliases])
+            raise UserError(f"{self.manifest.name} has no split {name!r} here; it has: {names}")
+        return split
+
+    def table(self, name: str) -> Table:
+        """The table of a split, or another table of that name."""
+        if name not in self.manifest.columns:
+            name = self.split(name)
+        if name not in self._tables:
+            self._tables[name] = Table(self.path / name)
+        return self._tables[name]
+
+    def _checked(self, part: str) -> str:
+        if part not in self.manifest.parts:
+            raise UserError(f"{self.manifest.name} has no {part!r}; it has: {', '.join(self.manifest.parts)}")
+        return part
+
+    def values(self, split: str, part: str) -> Array:
+        """All values of a column, one row after another, ``(M, *shape)``; tokens of a text."""
+        return self.table(split).values(self._checked(part))
+
+    def offsets(self, split: str, part: str) -> Int64s:
+        """The first value of each row of a column, and the end of the last, ``(N + 1,)``."""
+        return self.table(split).offsets(self._checked(part))
+
+    def lines(self, split: str, part: str) -> list[str]:
+        """The raw text of a column, one string per example.
+
+        Raises:
+            UserError: the store keeps none.
+        """
+        opened, name = self.table(split), text_of(self._checked(part))
+        if name not in opened.names:
+            raise UserError(f"store {self.name} keeps tokens only, not its raw text")
+        return opened.lines(name)
+
+
+def open_store(name: str, variant: str, command: str) -> Store:
+    """Opens a store; checks its manifest and the size of every file, not the hashes (see :func:`verify`).
+
+    Args:
+        name: of the data set.
+        variant: which of its stores.
+        command: makes the store, for messages.
+
+    Raises:
+        UserError: missing, corrupt or of an older version; one line with the command.
+    """
+    path = store_path(name, variant)
+    try:
+        content = (path / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if path.is_dir():
+            raise UserError(
+                f"store {name}/{variant} is corrupt: no {MANIFEST}; make it again: `{command}`"
+            ) from None
+        raise UserError(f"no store {name}/{variant} in the data folder; make it with: `{command}`") from None
+    except OSError as error:
+        raise UserError(f"cannot read store {name}/{variant}: {error.strerror}") from None
+    try:
+        store = Store(path, Manifest.from_json(content), hashlib.sha256(content).hexdigest(), command)
+        for problem in _wrong_sizes(store):
+            raise ValueError(problem)
+    except OlderVersion:
+        raise UserError(
+            f"store {name}/{variant} was prepared by an older version; prepare it anew: `{command}`"
+        ) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"store {name}/{variant} is corrupt: {error}; make it again: `{command}`") from None
+    return store
+
+
+def _wrong_sizes(store: Store) -> Iterator[str]:
+    for file, entry in store.manifest.files.items():
+        try:
+            size = (store.path / file).stat().st_size
+        except OSError:
+            yield f"{file} is missing"
+            continue
+        if size != entry["bytes"]:
+            yield f"{file} has {size} bytes, its manifest says {entry['bytes']}"
+
+
+def verify(store: Store) -> None:
+    """Reads every file of a store and compares its SHA-256 with the manifest.
+
+    Raises:
+        UserError: the first file that differs, with the command that makes the store again.
+    """
+    for file, entry in store.manifest.files.items():
+        try:
+            digest = sha256_of_file(store.path / file)
+        except OSError as error:
+            digest = f"unreadable ({error.strerror})"
+        if digest != entry["sha256"]:
+            raise UserError(
+                f"store {store.name} is corrupt: sha256 of {file} is {digest:.16}…, its manifest says "
+                f"{entry['sha256']:.16}…; make it again: `{store.command}`"
+            )
+
+
+class StoreWriter:
+    """Writes the tables and other files of a store into a folder, and keeps their sizes and hashes.
+
+    Attributes:
+        files: sizes and hashes of the finished files.
+        columns: rows and hashes of the columns of each table, once :meth:`close` has written them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: dict[str, dict[str, Any]] = {}
+        self.columns: dict[str, dict[str, dict[str, Any]]] = {}
+        self._tables: dict[str, dict[str, ColumnWriter]] = {}
+
+    # --- columns of tables
+
+    def column(self, split: str, name: str, type_: ColumnType) -> ColumnWriter:
+        """A column of the table of a split, to be written."""
+        columns = self._tables.setdefault(split, {})
+        columns[name] = ColumnWriter(self.folder / _PARTS / split / name, type_)
+        return columns[name]
+
+    def text(self, split: str, part: str) -> ColumnWriter:
+        """The column of a part's raw lines, to be written."""
+        return self.column(split, text_of(part), TEXT)
+
+    def lines(self, split: str, part: str) -> Iterator[str]:
+        """The raw lines of a part that have been written, a block in memory at a time."""
+        return self._tables[split][text_of(part)].lines()
+
+    def encode_split(self, split: str, parts: Sequence[str], tokenizer: "AnyTokenizer") -> dict[str, Any]:
+        """Writes the tokens of parts whose raw lines have been written, block by block.
+
+        Args:
+            split: of the columns.
+            parts: the columns.
+            tokenizer: turns lines into ids.
+
+        Returns:
+            Its examples and the tokens of each column, for the manifest.
+        """
+        for part in parts:
+            column, text = self.column(split, part, ids_of(tokenizer.size)), self.lines(split, part)
+            while block := list(islice(text, table.BLOCK)):
+                column.add_rows(tokenizer.encode_batch(block))
+        columns = self._tables[split]
+        return {"examples": columns[parts[0]].rows, "tokens": {part: columns[part].values for part in parts}}
+
+    # --- other files
+
+    @contextlib.contextmanager
+    def stream(self, file: str) -> Iterator[IO[bytes]]:
+        """Writes one file bit by bit."""
+        with (self.folder / file).open("wb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        self._note([self.folder / file])
+
+    def write_tokenizer(self, tokenizer: "AnyTokenizer") -> dict[str, Any]:
+        """Writes the tokeniser's file; returns its description for the manifest."""
+        file = f"tokenizer{tokenizer.suffix}"
+        tokenizer.save(self.folder / file)
+        self._note([self.folder / file])
+        return {"kind": tokenizer.kind, "size": tokenizer.size, "file": file, "sha256": tokenizer.sha256}
+
+    def close(self) -> None:
+        """Makes tables of the columns."""
+        for name, columns in self._tables.items():
+            self._note(write_table(self.folder / name, columns))
+            self.columns[name] = {key: column.facts() for key, column in columns.items()}
+            shutil.rmtree(self.folder / _PARTS / name)
+        shutil.rmtree(self.folder / _PARTS, ignore_errors=True)
+
+    def abandon(self) -> None:
+        """Closes the files of columns of a store that is given up."""
+        for columns in self._tables.values():
+            for column in columns.values():
+                column.close()
+
+    def _note(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            name = path.relative_to(self.folder).as_posix()
+            self.files[name] = {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
+
+
+def make_store(
+    name: str, variant: str, fill: Callable[[StoreWriter], Manifest], is_good: Callable[[], bool]
+) -> Path:
+    """Makes a store in a temporary folder beside its place and moves it there in one step.
+
+    Two processes at once: the first to finish wins, the other keeps what the winner made. A store that is
+    there but not good is replaced.
+
+    Args:
+        name: of the data set.
+        variant: which of its stores.
+        fill: writes every column and file and returns the manifest, which is written last.
+        is_good: whether the store at the final place can be kept.
+
+    Returns:
+        The store's folder.
+    """
+    final = store_path(name, variant)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{variant}.", dir=final.parent))
+    except OSError as error:
+        raise UserError(
+            f"cannot write {final.parent}: {error.strerror}; set REPRO_DATA to another folder"
+        ) from None
+    writer = StoreWriter(temporary)
+    try:
+        manifest = fill(writer)
+        writer.close()
+        manifest = dataclasses.replace(manifest, files=writer.files, columns=writer.columns)
+        write_atomic(temporary / MANIFEST, manifest.to_json())
+        temporary.chmod(0o755)
+        _move_in(temporary, final, is_good)
+    finally:
+        writer.abandon()
+        shutil.rmtree(temporary, ignore_errors=True)
+    return final
+
+
+def _move_in(temporary: Path, final: Path, is_good: Callable[[], bool]) -> None:
+    for _ in range(5):
+        with contextlib.suppress(OSError):  # the place is taken
+            os.rename(temporary, final)
+            return
+        if is_good():
+            return
+        discarded = Path(tempfile.mkdtemp(prefix=f".{final.name}.old.", dir=final.parent))
+        with contextlib.suppress(OSError):  # another process has just moved it away
+            os.rename(final, discarded / "store")
+        shutil.rmtree(discarded, ignore_errors=True)
+    raise ReproError(
+        f"cannot move the new store to {final}; delete that folder and run the same command again"
+    )

@@ -1,1 +1,0 @@
-"""Prepared data on disk: how stores are made, checked and opened."""

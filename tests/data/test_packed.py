@@ -1,0 +1,97 @@
+"""Files as people have them: every form is found, read and hashed alike; damaged ones are named."""
+
+import gzip
+import hashlib
+import io
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repro.data.packed import (
+    FORMS,
+    decoded,
+    find_packed,
+    glob_packed,
+    need_packed,
+    plain_name,
+    read_packed,
+    sha256_of,
+)
+from repro.errors import UserError
+
+CONTENT = b"some\nlines\n" * 20
+
+
+def zipped(content: bytes, names: tuple[str, ...] = ("a",)) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in names:
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zip": zipped,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_found_and_read(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"a.txt{form}"
+    path.write_bytes(PACKERS[form](CONTENT))
+    assert find_packed(tmp_path, "a.txt") == need_packed(tmp_path, "a.txt", "") == path
+    assert glob_packed(tmp_path, "*.txt") == [path]
+    assert plain_name(path) == "a.txt"
+    assert read_packed(path) == CONTENT
+
+
+def test_the_plain_file_goes_first_and_names_sort_without_their_ends(tmp_path: Path) -> None:
+    for name in ("b.txt", "b.txt.gz", "a.txt.xz", "a.txt.gz", "c.txt.zip"):
+        (tmp_path / name).write_bytes(b"")
+    assert [path.name for path in glob_packed(tmp_path, "*.txt")] == ["a.txt.gz", "b.txt", "c.txt.zip"]
+    assert find_packed(tmp_path, "a.txt") == tmp_path / "a.txt.gz"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.gz", gzip.compress(CONTENT)[:-9]),
+        ("a.gz", b"no gzip"),
+        ("a.xz", lzma.compress(CONTENT)[:-9]),
+        ("a.xz", b"no xz"),
+        ("a.zip", b"no zip"),
+        ("a.zip", zipped(CONTENT, ("a", "b"))),
+    ],
+    ids=[
+        "cut gz",
+        "no gz",
+        "cut xz",
+        "no xz",
+        "no zip",
+        "two in a zip",
+    ],  # bytes as ids would hold the time
+)
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{name}:"):
+        read_packed(tmp_path / name)
+
+
+def test_missing_files_and_other_encodings_are_named(tmp_path: Path) -> None:
+    assert find_packed(tmp_path, "a") is None
+    with pytest.raises(UserError, match=r"no a, plain or .*; take care"):
+        need_packed(tmp_path, "a", "take care")
+    with pytest.raises(UserError, match="cannot read"):
+        read_packed(tmp_path / "a")
+    with pytest.raises(UserError, match=r"UTF-8.*1"):
+        decoded(b"a\xff", "here")
+
+
+def test_the_hash_is_that_of_all_pieces() -> None:
+    assert sha256_of([b"so", b"", b"me"]) == hashlib.sha256(b"some").hexdigest()
