@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from repro import files
+from repro.data.table import DATA_FILE
 from repro.experiment.run import claimed
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, TINY, Workshop, call
@@ -53,7 +54,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
-@pytest.mark.parametrize("file", ["train.en.tokens.bin", "test.de.offsets.bin", "tokenizer.json"])
+@pytest.mark.parametrize("file", ["train/data-00000-of-00001.arrow", "test/state.json", "tokenizer.json"])
 def test_verify_names_the_corrupt_file(own_store: Path, file: str, damage: Callable[[Path], None]) -> None:
     damage(own_store / file)
     said = call("data", "verify", "numbers-en-de")
@@ -64,8 +65,8 @@ def test_verify_names_the_corrupt_file(own_store: Path, file: str, damage: Calla
 def test_a_run_refuses_a_store_with_a_changed_short_or_missing_file(
     workshop: Workshop, own_store: Path, damage: Callable[[Path], None]
 ) -> None:
-    damage(own_store / "train.en.tokens.bin")
-    call(*RUN).refused("train.en.tokens.bin", "repro data prepare")
+    damage(own_store / "train" / DATA_FILE)
+    call(*RUN).refused(f"train/{DATA_FILE}", "repro data prepare")
     assert nothing_written(workshop)
 
 

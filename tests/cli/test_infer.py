@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from repro.checkpoints import read
+from repro.data.prepare import open_store
 from repro.experiment import checkpoint
 from repro.experiment.build import build_task
 from repro.experiment.trained import load_trained, translate_batch
@@ -68,8 +69,7 @@ def test_the_n_best_stand_behind_their_scores(trained: TrainedRun) -> None:
 
 def test_translations_are_those_of_the_test(trained: TrainedRun) -> None:
     outputs = trained.workshop.records()[0].with_suffix(".outputs.txt").read_text().splitlines()
-    store = trained.workshop.data / "numbers-en-de" / "bpe300-n300"
-    lines = (store / "test.en.txt").read_text()
+    lines = "".join(f"{line}\n" for line in open_store("numbers-en-de", "bpe300-n300").lines("test", "en"))
     assert call("translate", TINY, stdin=lines.encode()).out.splitlines() == outputs
 
 

@@ -153,10 +153,11 @@ def test_other_files_than_the_published_are_refused(data_folder: Path, folder: P
 def by_hand(store: Store, split: str, i: int) -> tuple[list[int], list[int]]:
     """What stands before a conversation's utterances, and these."""
     text = columns(store, "documents", "documents")[store.values(split, "topics")[i]]
-    first = sum(len(row) for row in columns(store, split, "speakers")[:i])
-    speakers, utterances = columns(store, split, "speakers")[i], columns(store, split, "utterances")[first:]
-    said = [id_ for who, row in zip(speakers, utterances, strict=False) for id_ in (FIRST + who, *row)]
-    return [DOC, *text, 2], said
+    words, spoken = iter(columns(store, split, "utterances")[i]), list[int]()
+    speakers, lengths = columns(store, split, "speakers")[i], columns(store, split, "lengths")[i]
+    for who, length in zip(speakers, lengths, strict=True):
+        spoken += [FIRST + who, *(next(words) for _ in range(length))]
+    return [DOC, *text, 2], spoken
 
 
 @pytest.mark.parametrize("document", ["none", "cut", "whole"])
