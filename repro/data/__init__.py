@@ -14,7 +14,7 @@ _HOMES = {
     "DuplicationData": "repro.data.sets.puzzles.copying",
     "DataModule": "repro.data.core.datamodule",
     "DialogueData": "repro.data.sets.dialogue.dialogue_data",
-    "EchoData": "repro.data.core.synthetic",
+    "EchoData": "repro.data.sets.puzzles.echo",
     "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_generated",
     "ExampleBatch": "repro.batches",
     "ExampleData": "repro.data.core.examples",
@@ -44,7 +44,7 @@ _HOMES = {
     "Store": "repro.data.store",
     "open_store": "repro.data.prepare",
     "Tokenizer": "repro.data.tokenizers.tokenizer",
-    "load_tokenizer": "repro.data.tokenizers.tokenizer",
+    "load_tokenizer": "repro.data.tokenizers.loading",
 }
 
 __all__ = sorted(_HOMES)

@@ -341,7 +341,7 @@ class TokenSet(DataSet):
             UserError: the given file cannot be read, or the size cannot be reached.
         """
         from repro.data.tokenizers.gpt2_bpe import load_gpt2
-        from repro.data.tokenizers.tokenizer import subwords
+        from repro.data.tokenizers.loading import subwords
 
         if variant == GPT2 and options.tokenizer is not None:
             return load_gpt2(options.tokenizer)

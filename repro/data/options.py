@@ -61,7 +61,7 @@ def given_variant_of(options: Options) -> str | None:
     """
     if options.tokenizer is None:
         return None
-    from repro.data.tokenizers.tokenizer import load_subwords
+    from repro.data.tokenizers.loading import load_subwords
 
     tokenizer = load_subwords(options.tokenizer)
     return given_variant(tokenizer.kind, tokenizer.size, tokenizer.sha256)

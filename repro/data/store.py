@@ -26,7 +26,7 @@ from repro.errors import ReproError, UserError
 from repro.files import write_atomic
 
 if TYPE_CHECKING:
-    from repro.data.tokenizers.tokenizer import AnyTokenizer
+    from repro.data.tokenizers.loading import AnyTokenizer
 
 _PARTS = ".columns"  # where columns are written before they become tables
 

@@ -130,7 +130,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     Raises:
         UserError: no such run, a damaged model file, or a tokeniser that is not the one it was trained with.
     """
-    from repro.data.tokenizers.tokenizer import load_tokenizer
+    from repro.data.tokenizers.loading import load_tokenizer
 
     folder = find_run(word, scale, seed)
     path = folder / MODEL_FILE

@@ -15,7 +15,7 @@ from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
 from repro.data.store import StoreWriter, make_store, verify
 from repro.data.table import DATA_FILE
-from repro.data.tokenizers.tokenizer import load_tokenizer
+from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.variants import MANIFEST, Variant, given_variant, variants
 from repro.errors import ReproError, UserError
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from repro.checkpoints import read
-from repro.data.core.synthetic import EchoData
+from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.experiment import context as module
 from repro.experiment.context import Comparison, Reader, compare, load_reader, spread_places

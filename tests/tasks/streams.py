@@ -7,7 +7,7 @@ import lightning.pytorch as pl
 import torch
 from torch import nn
 
-from repro.data.core.synthetic import EchoData
+from repro.data.sets.puzzles.echo import EchoData
 from repro.models import DecoderLM
 from repro.nn import Blocks, FeedForward, InfusedAttention, NoPositions, PreNorm, Vocabulary
 from repro.tasks import Constant, LanguageModel, Protocol

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.data.core.synthetic import EchoData
+from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.nn import Blocks, FeedForward, NoPositions, PreNorm, RelativeAttention, ShawAttention, Vocabulary

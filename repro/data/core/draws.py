@@ -1,5 +1,6 @@
 """Random numbers for data, the same on any machine and in any version of NumPy (whose own distributions change)."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -26,3 +27,32 @@ def drawn(n: int, count: int, *key: int) -> Int64s:
 def order_of(numbers: Raw) -> Int64s:
     """The order that sorts random numbers."""
     return np.argsort(numbers, kind="stable").astype(np.int64, copy=False)
+
+
+class HashedDraws:
+    """Random choices from the hash of a label: the same in every Python, without a state to carry.
+
+    Args:
+        bits: random bits, of which each choice takes some.
+    """
+
+    def __init__(self, bits: bytes) -> None:
+        self._bits = int.from_bytes(bits, "big")
+
+    def below(self, n: int) -> int:
+        """The next number in 0..n-1."""
+        self._bits, value = divmod(self._bits, n)
+        return value
+
+    def chance(self, percent: int) -> bool:
+        """Whether something happens that does in so many cases of a hundred."""
+        return self.below(100) < percent
+
+    def one_of(self, choices: tuple[str, ...]) -> str:
+        """One of some choices."""
+        return choices[self.below(len(choices))]
+
+
+def percentile(text: str) -> int:
+    """The place of the hash of a text among a hundred."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from repro.batches import Examples
 from repro.data.core.draws import Int64s, Raw, stream
 from repro.data.core.examples import ExampleData
 from repro.errors import UserError
@@ -49,7 +52,25 @@ def lengths_between(
     return shortest + below(drawn[indices], longest - shortest + 1)
 
 
-class GeneratedData(ExampleData):
+@dataclass(frozen=True)
+class ExampleGenerator(ABC):
+    """Makes the examples of one split from random numbers.
+
+    Args:
+        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
+    """
+
+    split: str
+
+    @abstractmethod
+    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+        """Some examples; see :class:`repro.data.core.examples.Reader`."""
+
+
+Made = TypeVar("Made", bound=ExampleGenerator)
+
+
+class GeneratedData(ExampleData, Generic[Made]):
     """Examples of a generator: fresh ones in every epoch of training, always the same for evaluation.
 
     Args:
@@ -61,13 +82,13 @@ class GeneratedData(ExampleData):
         num_workers: processes that build batches ahead.
 
     Attributes:
-        settings: what the examples depend on.
+        table: the generator of the training split; its fields are what the examples depend on.
 
     Raises:
         UserError: a number below 1.
     """
 
-    settings: dict[str, Any]
+    table: Made
 
     def __init__(
         self,
@@ -88,6 +109,15 @@ class GeneratedData(ExampleData):
     def size(self, split: str) -> int:
         """Examples of a split; of one epoch for training."""
         return self.sizes[split]
+
+    def reader(self, split: str) -> Made:
+        """The generator of a split."""
+        return replace(self.table, split=split)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the examples depend on beside their split."""
+        return {name: value for name, value in asdict(self.table).items() if name != "split"}
 
     @cached_property
     def manifest_sha256(self) -> str:

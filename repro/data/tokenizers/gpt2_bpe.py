@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from repro.data.tokenizers.tokenizer import GPT2_KIND, well_formed
+from repro.data.tokenizers.tokenizer import well_formed
 from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
 
@@ -21,7 +21,7 @@ class Gpt2Bpe(Filed):
         UserError: the content is no such file, or not of GPT-2.
     """
 
-    kind = GPT2_KIND
+    kind = "gpt2-bpe"
     suffix = ".json"
     vocab_size, end = 50257, "<|endoftext|>"
     pad_id: int | None = None

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, MERGED_KIND, PAD_ID, SPECIALS, UNK_ID, well_formed
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, well_formed
 from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
 
@@ -30,7 +30,7 @@ class MergedWords(Filed):
     Source: Sennrich et al. 2016, section 3.2; fairseq's ``Dictionary`` and ``--remove-bpe``.
     """
 
-    kind = MERGED_KIND
+    kind = "merged-words"
     suffix = ".json"
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 

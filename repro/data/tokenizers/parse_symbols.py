@@ -1,17 +1,15 @@
 """One vocabulary for sentences and their trees: a symbol for each bracket, subwords for words. Needs no torch."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, MIN_BYTE_BPE, PAD_ID, SPECIALS, UNK_ID, ByteBpe
+from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
-from repro.record import write_atomic
 
 
-class WordsAndSymbols:
+class WordsAndSymbols(Filed):
     """Text to ids and back, where some blank-separated tokens are symbols of their own.
 
     After the four specials come the symbols, in the order of the file, then bytes and merges of byte-level BPE.
@@ -30,7 +28,7 @@ class WordsAndSymbols:
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        super().__init__(content)
         try:
             body = json.loads(content)
             symbols = body["symbols"]
@@ -72,15 +70,6 @@ class WordsAndSymbols:
     def size(self) -> int:
         """Vocabulary size, the four specials included."""
         return self._words.size + len(self.symbols)
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file."""
-        return hashlib.sha256(self._content).hexdigest()
-
-    def save(self, path: Path) -> None:
-        """Writes the file, whole or not at all."""
-        write_atomic(path, self._content)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a sentence or of a row of symbols, no specials among them."""

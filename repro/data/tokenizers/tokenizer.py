@@ -5,23 +5,15 @@ The four special symbols have ids 0..3, whatever the file's numbering, and are n
 when used. Words, bytes and characters as tokens are in :mod:`repro.data.tokenizers.vocabulary`.
 """
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
+from typing import Any, ClassVar, Protocol
 
-from repro.data.tokenizers.vocabulary import VOCABULARIES, Bytes, Chars, Filed, Words
+from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-    from repro.data.tokenizers.merges import MergedWords
-    from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 SPECIALS = 4
-GPT2_KIND = "gpt2-bpe"
-MERGED_KIND = "merged-words"
 MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
 
 
@@ -212,68 +204,3 @@ class SentencePiece(_Special):
 
 
 Subwords = ByteBpe | SentencePiece
-AnyTokenizer = Union[Subwords, "Gpt2Bpe", Words, Bytes, Chars, "MergedWords", "WordsAndSymbols"]
-
-
-def _read_json(content: bytes) -> AnyTokenizer:
-    try:
-        body = json.loads(content)
-    except ValueError:
-        body = None  # the library says what is wrong
-    named = str(body.get("kind")) if isinstance(body, dict) else None
-    if named == "words-and-symbols":
-        from repro.data.tokenizers.parse_symbols import WordsAndSymbols
-
-        return WordsAndSymbols(content)
-    if named == MERGED_KIND:
-        from repro.data.tokenizers.merges import MergedWords
-
-        return MergedWords(content)
-    if named == GPT2_KIND:
-        from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-
-        return Gpt2Bpe(content)
-    return VOCABULARIES.get(str(named), ByteBpe)(content)
-
-
-_READERS: dict[str, Callable[[bytes], AnyTokenizer]] = {".json": _read_json, ".model": SentencePiece}
-
-
-def load_subwords(path: Path) -> Subwords:
-    """Reads a tokeniser file that a user gives.
-
-    Raises:
-        UserError: as below, or it is not of subwords.
-    """
-    tokenizer = load_tokenizer(path)
-    if not isinstance(tokenizer, ByteBpe | SentencePiece):
-        raise UserError(
-            f"--tokenizer {path} holds {tokenizer.kind}; it must be byte-level BPE or SentencePiece"
-        )
-    return tokenizer
-
-
-def subwords(path: Path | None, texts: Iterable[str], size: int) -> Subwords:
-    """The tokeniser of a file, or where none is given one of ``size`` subwords learned from text."""
-    return ByteBpe.train(texts, size) if path is None else load_subwords(path)
-
-
-def load_tokenizer(path: Path) -> AnyTokenizer:
-    """Reads a tokeniser file: ``.json`` is byte-level BPE or a vocabulary, ``.model`` is SentencePiece.
-
-    Raises:
-        UserError: no such file, another suffix, or a broken file; names the file.
-    """
-    path = Path(path)
-    if path.suffix not in _READERS:
-        raise UserError(f"{path}: a tokeniser file ends in {' or '.join(_READERS)}")
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"no such tokeniser file: {path}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        return _READERS[path.suffix](content)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None

@@ -239,8 +239,3 @@ def characters(data: bytes) -> np.ndarray[Any, Any]:
     if data.isascii():
         return np.frombuffer(data, np.uint8)
     return np.frombuffer(_text(data).encode("utf-32-le"), "<u4")
-
-
-VOCABULARIES: dict[str, type[Words] | type[Bytes] | type[Chars]] = {
-    kind.kind: kind for kind in (Words, Bytes, Chars)
-}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from repro.data import EchoData
-from repro.data.core.synthetic import Echo
+from repro.data.sets.puzzles.echo import Echo
 from repro.errors import UserError
 
 

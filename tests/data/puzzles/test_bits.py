@@ -186,7 +186,7 @@ def test_every_sum_of_two_strings_is_there_once() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: BitMemoryData(4, bits=0), "bits, strings, patch, train_examples and eval_examples must be"),
+        (lambda: BitMemoryData(4, bits=0), "must be at least 1"),
         (lambda: BitMemoryData(4, strings=0), "must be at least 1"),
         (lambda: BitMemoryData(4, patch=0), "must be at least 1"),
         (lambda: BitMemoryData(4, patch=-50), "must be at least 1"),

@@ -17,7 +17,8 @@ from repro.data import registry
 from repro.data.prepare import ensure_generated, open_store, prepare, verify
 from repro.data.registry import DATA_SETS
 from repro.data.sets.text import corpus, text_sets
-from repro.data.tokenizers.tokenizer import AnyTokenizer, ByteBpe, load_tokenizer
+from repro.data.tokenizers.loading import AnyTokenizer, load_tokenizer
+from repro.data.tokenizers.tokenizer import ByteBpe
 from repro.errors import UserError
 
 WIKI = {
@@ -415,7 +416,7 @@ def test_the_standard_library_is_there_without_any_files(
     assert (source["kind"], source["files"]) == ("generated", 120)
     assert source["revision"] == f"Python {sys.version.split()[0]}"
     assert str(library) not in str(source)
-    with pytest.raises(UserError, match="'words'"):
+    with pytest.raises(UserError, match="--level words"):
         ensure_generated("python-stdlib", "words")
     for path in (*library.rglob("*.py"), data_folder / "python-stdlib" / "bytes" / "manifest.json"):
         path.unlink()

@@ -10,7 +10,7 @@ import pytest
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-from repro.data.tokenizers.tokenizer import load_tokenizer
+from repro.data.tokenizers.loading import load_tokenizer
 from repro.errors import UserError
 
 MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he")]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.merges import MergedWords, joined, read_merges
-from repro.data.tokenizers.tokenizer import UNK_ID, load_tokenizer
+from repro.data.tokenizers.tokenizer import UNK_ID
 from repro.errors import UserError
 
 MERGES = [("l", "o"), ("lo", "w</w>"), ("e", "r</w>"), ("n", "e")]

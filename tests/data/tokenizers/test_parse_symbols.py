@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
-from repro.data.tokenizers.tokenizer import load_tokenizer
 from repro.errors import UserError
 
 SYMBOLS = ["XX", "(NP", "(S", ")NP", ")S"]

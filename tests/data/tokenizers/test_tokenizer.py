@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from repro.data.sets.translation.numbers import generate
-from repro.data.tokenizers.tokenizer import ByteBpe, SentencePiece, load_tokenizer
+from repro.data.tokenizers.loading import load_tokenizer
+from repro.data.tokenizers.tokenizer import ByteBpe, SentencePiece
 from repro.errors import UserError
 
 TEXT = [side for pair in generate("train", 300) for side in pair]

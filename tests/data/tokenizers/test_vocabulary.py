@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.tokenizers.tokenizer import load_tokenizer
+from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.vocabulary import Bytes, Chars, Words
 from repro.errors import UserError
 

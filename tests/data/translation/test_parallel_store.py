@@ -10,7 +10,8 @@ from repro.data import table
 from repro.data.packed import sha256_of
 from repro.data.prepare import open_store, prepare, verify
 from repro.data.sets.translation.parallel import ParallelCorpus
-from repro.data.tokenizers.tokenizer import ByteBpe, load_tokenizer
+from repro.data.tokenizers.loading import load_tokenizer
+from repro.data.tokenizers.tokenizer import ByteBpe
 from repro.errors import UserError
 from tests.data.parallel_folder import CORPORA, HELD, small_wmt, text, write_iwslt, write_wmt
 

@@ -10,8 +10,9 @@ import pytest
 from repro.data import table
 from repro.data.prepare import ensure_generated, list_sources, open_store, prepare, verify
 from repro.data.store import Store
+from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
-from repro.data.tokenizers.tokenizer import ByteBpe, load_tokenizer
+from repro.data.tokenizers.tokenizer import ByteBpe
 from repro.errors import UserError
 from tests.data.treebank_folder import BRACKETS, STRIPPED, noun, write_lines, write_sections
 

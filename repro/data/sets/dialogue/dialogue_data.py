@@ -10,12 +10,13 @@ import numpy as np
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
-from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.sets.dialogue.cmu_dog import DOCUMENTS, PARTS
 from repro.data.sets.dialogue.dialogue_rows import MARKS, Ends, Marked, lay_out
 from repro.data.store import Store
+from repro.data.store_data import StoreDataModule
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-from repro.data.tokenizers.tokenizer import Subwords, load_tokenizer
+from repro.data.tokenizers.loading import load_tokenizer
+from repro.data.tokenizers.tokenizer import Subwords
 from repro.errors import UserError
 
 Seen = Literal["none", "cut", "whole"]

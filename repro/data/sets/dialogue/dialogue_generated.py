@@ -1,14 +1,14 @@
 """Generated conversations about generated documents: the same on any machine."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import product
 
 import numpy as np
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.generated import DIALOGUE, GeneratedData, below, raw
+from repro.data.core.generated import DIALOGUE, ExampleGenerator, GeneratedData, below, raw
 from repro.data.sets.dialogue.dialogue_data import Seen
 from repro.data.sets.dialogue.dialogue_rows import MARKS, Ends, Marked, lay_out
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS
@@ -62,7 +62,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class GeneratedDialogue:
+class GeneratedDialogue(ExampleGenerator):
     """Conversations of one split: one speaker names a section of the document, the other says words of its topic.
 
     A document has its sections in order: the section's name, then words of a topic that is drawn for it. A question is
@@ -71,14 +71,12 @@ class GeneratedDialogue:
     first word is one of ``topics * topic_words``.
 
     Args:
-        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
         seen: of the document: nothing, as many of its last tokens as a window holds, or everything.
         window: tokens of a block.
         talk: sizes.
         score_all: in training every token counts; else the words of utterances alone, as in evaluation.
     """
 
-    split: str
     seen: Seen
     window: int
     talk: Talk
@@ -124,7 +122,7 @@ class GeneratedDialogue:
         return lay_out(rows, self.talk.words, PAD_ID, self.score_all and epoch is not None)
 
 
-class GeneratedDialogueData(Marked, GeneratedData):
+class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
     """:class:`GeneratedDialogue`, read as :class:`~repro.data.sets.dialogue.dialogue_data.DialogueData`.
 
     Conversations are new in each epoch.
@@ -167,13 +165,8 @@ class GeneratedDialogueData(Marked, GeneratedData):
         if window < 3:
             raise UserError(f"window must be at least 3, not {window}: <doc>, a token and <eos>")
         self.table = GeneratedDialogue("train", document, window, talk, score_all)
-        self.settings = {name: value for name, value in asdict(self.table).items() if name != "split"}
         self.vocab_size = self.input_size = self.n_classes = talk.words + len(MARKS)
         self.seq_len, self.score_all, self.n_targets = window, score_all, talk.spoken
-
-    def reader(self, split: str) -> GeneratedDialogue:
-        """The generator of a split."""
-        return replace(self.table, split=split)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Scored targets of some conversations, ``(B,)``."""

@@ -10,11 +10,11 @@ from torch import Tensor
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.registry import DATA_SETS, find_data_set
 from repro.data.sets.images.picture_sets import PictureSet
 from repro.data.sets.images.pictures import Augmentation, Pictures, check_pictures, open_pictures
 from repro.data.store import Store
+from repro.data.store_data import StoreDataModule
 from repro.errors import UserError
 
 

@@ -9,10 +9,10 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.sets.images.patch_data import look_of
 from repro.data.sets.images.pictures import Pictures, check_pictures, open_pictures
 from repro.data.store import Store
+from repro.data.store_data import StoreDataModule
 from repro.errors import UserError
 
 LEVELS = 256

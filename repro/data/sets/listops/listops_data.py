@@ -14,10 +14,10 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.padding import padded, slices
-from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.sets.listops.tree_generator import TreeSet
 from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees
 from repro.data.store import Store
+from repro.data.store_data import StoreDataModule
 from repro.errors import UserError
 
 Tokenisation = Literal["lra", "truncated"]

@@ -11,9 +11,9 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.padding import padded, slices
-from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.sets.proteins.remote_homology import N_FOLDS, PAD, SYMBOLS
 from repro.data.store import Store
+from repro.data.store_data import StoreDataModule
 from repro.errors import UserError
 
 

@@ -12,6 +12,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, stream
 from repro.data.core.examples import ExampleData, Reader
+from repro.data.core.generated import ExampleGenerator, GeneratedData
 from repro.errors import UserError
 
 GENERATOR_VERSION = 1
@@ -20,14 +21,13 @@ Bits = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
-class BitMemory:
+class BitMemory(ExampleGenerator):
     """Examples of one split: some strings, and one of them again with half of its bits hidden.
 
     Inputs are the strings in patches, 1 for a set bit, -1 for one not set, 0 for a hidden one; targets are the bits of
     the repeated string. Whoever only copies what is shown and guesses the rest is right in three of four.
 
     Args:
-        split: ``train``, ``val`` or ``test``; they share nothing.
         bits: of a string.
         strings: to remember.
         patch: bits of an input vector; divides ``bits``.
@@ -36,7 +36,6 @@ class BitMemory:
     Source: Lu et al. 2021, section 2.1 "Bit memory"; generator of the authors' code.
     """
 
-    split: str
     bits: int
     strings: int
     patch: int
@@ -93,7 +92,7 @@ def _generator(split: str, index: int) -> np.random.PCG64:
     return stream(GENERATOR_VERSION, SPLITS.index(split), index)
 
 
-class BitMemoryData(ExampleData):
+class BitMemoryData(GeneratedData[BitMemory]):
     """:class:`BitMemory`; chance is 75 % of all bits, 50 % of the hidden ones.
 
     Args:
@@ -111,6 +110,7 @@ class BitMemoryData(ExampleData):
         UserError: ``patch`` does not divide ``bits``, or a number below 1.
     """
 
+    store_name = "bit-memory"
     n_classes = 2
 
     def __init__(
@@ -125,25 +125,15 @@ class BitMemoryData(ExampleData):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if min(bits, strings, patch, train_examples, eval_examples) < 1:
-            raise UserError("bits, strings, patch, train_examples and eval_examples must be at least 1")
+        super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
+        if min(bits, strings, patch) < 1:
+            raise UserError(f"bits {bits}, strings {strings} and patch {patch} must be at least 1")
         if bits % patch:
             raise UserError(f"patch {patch} does not divide the {bits} bits of a string")
-        self.store_name = "bit-memory"
-        self.settings = {"bits": bits, "strings": strings, "patch": patch, "per_epoch": train_examples}
-        self.sizes = {"train": train_examples, "val": eval_examples, "test": eval_examples}
+        self.table = BitMemory("train", bits, strings, patch, train_examples)
         self.input_size = patch
         self.seq_len = (strings + 1) * bits // patch
         self.n_targets = bits
-
-    def size(self, split: str) -> int:
-        """Examples of a split; of one epoch for training."""
-        return self.sizes[split]
-
-    def reader(self, split: str) -> Reader:
-        """The generator of a split."""
-        return BitMemory(split, **self.settings)
 
     @cached_property
     def manifest_sha256(self) -> str:

@@ -1,30 +1,36 @@
 """Generated puzzles over symbols: copy a sequence. Next-token data, the same on any machine."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.examples import Reader
-from repro.data.core.generated import COPY, COPY_LENGTH, WORD, GeneratedData, below, lengths_between, raw
+from repro.data.core.generated import (
+    COPY,
+    COPY_LENGTH,
+    WORD,
+    ExampleGenerator,
+    GeneratedData,
+    below,
+    lengths_between,
+    raw,
+)
 from repro.errors import UserError
 
 
 @dataclass(frozen=True)
-class Duplication:
+class Duplication(ExampleGenerator):
     """Examples ``0 w 0 w`` of one split: symbols of ``w`` are uniform, from 1; only the second ``w`` is scored.
 
     Args:
-        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
         length: tokens of an example, even.
         symbols: to draw from, 0 not among them.
 
     Source: Kitaev et al. 2020, section 5, "synthetic task".
     """
 
-    split: str
     length: int
     symbols: int
 
@@ -40,7 +46,7 @@ class Duplication:
         return Examples(torch.from_numpy(tokens.reshape(-1, self.length)), torch.from_numpy(targets))
 
 
-class DuplicationData(GeneratedData):
+class DuplicationData(GeneratedData[Duplication]):
     """:class:`Duplication`; chance is one in ``symbols``.
 
     Args:
@@ -80,25 +86,20 @@ class DuplicationData(GeneratedData):
             )
         if symbols < 1:
             raise UserError(f"symbols must be at least 1, not {symbols}")
-        self.settings = {"length": length, "symbols": symbols}
+        self.table = Duplication("train", length, symbols)
         self.vocab_size = self.input_size = self.n_classes = symbols + 1
         self.seq_len = length
         self.n_targets = length // 2 - 1
 
-    def reader(self, split: str) -> Reader:
-        """The generator of a split."""
-        return Duplication(split, **self.settings)
-
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(ExampleGenerator):
     """Examples of one split: some symbols, a zero, the same symbols, then zeros; the zero and the copy are scored.
 
     How many symbols there are differs from example to example, uniformly. The zero is scored at the last symbol before
     it, and no other target is in the first half: to say 0 there always is right.
 
     Args:
-        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
         length: tokens of an example.
         shortest: symbols, at least.
         longest: symbols, at most.
@@ -107,7 +108,6 @@ class Copy:
     Source: Katharopoulos et al. 2020, section 4.1.1; generator of the authors' code.
     """
 
-    split: str
     length: int
     shortest: int
     longest: int
@@ -131,7 +131,7 @@ class Copy:
         return Examples(torch.from_numpy(tokens), torch.from_numpy(targets))
 
 
-class CopyData(GeneratedData):
+class CopyData(GeneratedData[Copy]):
     """:class:`Copy`; chance is about one in ``symbols``.
 
     Args:
@@ -176,14 +176,9 @@ class CopyData(GeneratedData):
         if length < 2 * longest + 1:
             raise UserError(f"length {length} has no room for twice {longest} symbols and a zero between")
         self.table = Copy("train", length, shortest, longest, symbols)
-        self.settings = {name: value for name, value in asdict(self.table).items() if name != "split"}
         self.vocab_size = self.input_size = self.n_classes = symbols + 1
         self.seq_len = length
         self.n_targets = (shortest + longest) // 2 + 1
-
-    def reader(self, split: str) -> Copy:
-        """The generator of a split."""
-        return Copy(split, **self.settings)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """One more than symbols, ``(B,)``."""

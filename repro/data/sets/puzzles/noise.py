@@ -8,22 +8,19 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.examples import Reader
-from repro.data.core.generated import NOISE, GeneratedData, below, raw
+from repro.data.core.generated import NOISE, ExampleGenerator, GeneratedData, below, raw
 from repro.errors import UserError
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(ExampleGenerator):
     """Uniform vectors of variance 1.
 
     Args:
-        split: ``train``, ``val`` or ``test``.
         width: channels.
         seq_len: vectors of an example.
     """
 
-    split: str
     width: int
     seq_len: int
 
@@ -36,7 +33,7 @@ class Noise:
         return Examples(x, torch.zeros(len(indices), 1, dtype=torch.long))
 
 
-class NoiseData(GeneratedData):
+class NoiseData(GeneratedData[Noise]):
     """:class:`Noise`.
 
     Args:
@@ -66,25 +63,19 @@ class NoiseData(GeneratedData):
         super().__init__(batch_size, examples, examples, batch_size, seed, num_workers)
         if width < 1 or seq_len < 1:
             raise UserError(f"width {width} and seq_len {seq_len} must be at least 1")
-        self.settings = {"width": width, "seq_len": seq_len}
+        self.table = Noise("train", width, seq_len)
         self.input_size = width
         self.seq_len = seq_len
 
-    def reader(self, split: str) -> Reader:
-        """The generator of a split."""
-        return Noise(split, **self.settings)
-
 
 @dataclass(frozen=True)
-class NoisePixels:
+class NoisePixels(ExampleGenerator):
     """Pictures whose values are drawn uniformly, as sequences.
 
     Args:
-        split: ``train``, ``val`` or ``test``.
         n_values: of a picture.
     """
 
-    split: str
     n_values: int
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
@@ -94,7 +85,7 @@ class NoisePixels:
         return Examples(values[:, :-1], values[:, 1:])
 
 
-class NoisePixelData(GeneratedData):
+class NoisePixelData(GeneratedData[NoisePixels]):
     """:class:`NoisePixels`, for measuring how fast pictures of a shape are drawn; there is nothing to learn.
 
     Args:
@@ -122,10 +113,6 @@ class NoisePixelData(GeneratedData):
         if len(shape) != 3 or min(shape) < 1 or math.prod(shape) < 2:
             raise UserError(f"shape must be height, width and channels, not {shape}")
         self.shape = tuple(shape)
-        self.settings = {"n_values": math.prod(shape)}
+        self.table = NoisePixels("train", math.prod(shape))
         self.seq_len = self.n_targets = math.prod(shape) - 1
         self.vocab_size = self.input_size = self.n_classes = 256
-
-    def reader(self, split: str) -> Reader:
-        """The generator of a split."""
-        return NoisePixels(split, **self.settings)

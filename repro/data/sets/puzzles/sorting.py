@@ -1,13 +1,13 @@
 """Generated sequences whose symbols are sorted by frequency, which drifts. The same on any machine."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.generated import SORTING, GeneratedData, below, raw
+from repro.data.core.generated import SORTING, ExampleGenerator, GeneratedData, below, raw
 from repro.errors import UserError
 
 LARGEST_WEIGHT = 9
@@ -37,14 +37,13 @@ def by_frequency(tokens: Int64s, symbols: int) -> Int64s:
 
 
 @dataclass(frozen=True)
-class Sorting:
+class Sorting(ExampleGenerator):
     """Examples of one split: tokens, a separator, then the symbols by falling frequency, which alone are scored.
 
     Token j of n, from 1, is drawn from ``(1 - j/n) p_0 + (j/n) p_1``; both distributions are proportional to random
     whole numbers from 1 to 9. The separator is ``symbols``.
 
     Args:
-        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
         length: tokens before the separator, n.
         symbols: there are.
         fixed: every epoch of training has the same examples; False draws new ones.
@@ -52,7 +51,6 @@ class Sorting:
     Source: ``sorting/generate_data.py`` of the code of Martins et al. 2022; order of equal and absent symbols as there.
     """
 
-    split: str
     length: int
     symbols: int
     fixed: bool
@@ -84,7 +82,7 @@ class Sorting:
         return Examples(torch.from_numpy(inputs), torch.from_numpy(targets))
 
 
-class SortingData(GeneratedData):
+class SortingData(GeneratedData[Sorting]):
     """:class:`Sorting`. A guess among the symbols that are left is right for ``(1 + 1/2 + ... + 1/symbols) / symbols``
     of the answers: 0.18 with 20 symbols.
 
@@ -129,14 +127,9 @@ class SortingData(GeneratedData):
         if symbols < 2:
             raise UserError(f"symbols must be at least 2, not {symbols}: there is nothing to sort")
         self.table = Sorting("train", length, symbols, fixed)
-        self.settings = {name: value for name, value in asdict(self.table).items() if name != "split"}
         self.vocab_size = self.input_size = self.n_classes = symbols + 2
         self.seq_len = length + symbols
         self.n_targets = symbols
-
-    def reader(self, split: str) -> Sorting:
-        """The generator of a split."""
-        return Sorting(split, **self.settings)
 
 
 def counting_oracle(examples: Examples, window: int) -> float:

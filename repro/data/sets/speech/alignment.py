@@ -1,6 +1,6 @@
 """Generated substitute for speech: the symbols in order, without their times. The same on any machine."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from repro.data.core.generated import (
     SPEECH,
     SPEECH_LENGTH,
     TEMPLATE,
+    ExampleGenerator,
     GeneratedData,
     Raw,
     below,
@@ -42,7 +43,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Utterances:
+class Utterances(ExampleGenerator):
     """Utterances of one split: each phoneme is a fixed random vector that lasts some frames, under noise.
 
     An utterance is a random sequence of phonemes, uniform. Before each is a pause of 0 to 2 frames, of 2 where the
@@ -50,14 +51,12 @@ class Utterances:
     vectors are about normal, variance 1 a channel, and the same for every split; the noise, too, is about normal.
 
     Args:
-        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
         phonemes: to draw from.
         shortest: phonemes of an utterance, at least.
         longest: phonemes of an utterance, at most.
         noise: its standard deviation.
     """
 
-    split: str
     phonemes: int
     shortest: int
     longest: int
@@ -107,7 +106,7 @@ def bell(numbers: Raw) -> Floats:
     return centred * np.float32((4 * (65536**2 - 1) / 12) ** -0.5)
 
 
-class AlignmentData(GeneratedData):
+class AlignmentData(GeneratedData[Utterances]):
     """:class:`Utterances`, for networks that learn to transcribe without an alignment of frames.
 
     Args:
@@ -153,16 +152,11 @@ class AlignmentData(GeneratedData):
                 f"phonemes {phonemes}, shortest {shortest} and longest {longest} must be at least 1, "
                 f"shortest at most longest, and noise {noise} not negative"
             )
-        table = Utterances("train", phonemes, shortest, longest, noise)
-        self.settings = {name: value for name, value in asdict(table).items() if name != "split"}
+        self.table = Utterances("train", phonemes, shortest, longest, noise)
         self.symbols = [BLANK, *(f"p{i}" for i in range(1, phonemes + 1))]
         self.n_classes = len(self.symbols)
         self.seq_len = longest * (LONGEST_SOUND + LONGEST_PAUSE)
         self.n_targets = (shortest + longest) // 2
-
-    def reader(self, split: str) -> Utterances:
-        """The generator of a split."""
-        return Utterances(split, **self.settings)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Phonemes of each utterance, ``(B,)``."""

@@ -10,10 +10,10 @@ from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
 from repro.data.core.padding import padded, slices
 from repro.data.core.segments import Array
-from repro.data.core.store_datamodule import StoreDataModule
 from repro.data.sets.speech.filterbanks import CHANNELS
 from repro.data.sets.speech.wsj import PARTS
 from repro.data.store import Store
+from repro.data.store_data import StoreDataModule
 from repro.errors import UserError
 
 

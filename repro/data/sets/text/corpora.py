@@ -4,7 +4,8 @@ Splits are called train, val and test; ``valid`` is another name of val.
 """
 
 from repro.data.data_set import Hub
-from repro.data.sets.text.text_sets import Books, Reading, SplitText, StandardLibrary, WholeText
+from repro.data.sets.text.corpus import Reading
+from repro.data.sets.text.text_sets import Books, SplitText, StandardLibrary, WholeText
 
 _HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}
 _WIKITEXT = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from repro.data.packed import AS, glob_packed, open_packed
 from repro.errors import UserError
@@ -29,6 +29,28 @@ class Piece(NamedTuple):
 
 
 Pieces = Callable[[], Iterator[Piece]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The conversion of text to tokens.
+
+    Attributes:
+        line_end: word that stands for the end of a line.
+        unknown: word that stands for words out of the vocabulary.
+        sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
+        seen_bytes: only bytes that occur in training are symbols; else all 256 are.
+        strip_lines: blanks at the ends of lines are no characters.
+        documents: what the store knows the beginnings of: files, or the articles in them
+            (:func:`articles`); None for a text without documents.
+    """
+
+    line_end: str = "<eos>"
+    unknown: str = "<unk>"
+    sentences: bool = False
+    seen_bytes: bool = False
+    strip_lines: bool = False
+    documents: Literal["files", "articles"] | None = None
 
 
 @dataclass

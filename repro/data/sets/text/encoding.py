@@ -10,17 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import GPT2, TRAIN
-from repro.data.manifest import Manifest
-from repro.data.options import Options
-from repro.data.sets.text.corpus import Corpus, Piece, articles
-from repro.data.sets.text.text_sets import Reading, TextSet
+from repro.data.data_set import TRAIN
+from repro.data.sets.text.corpus import Corpus, Piece, Reading, articles
 from repro.data.store import StoreWriter
 from repro.data.table import ids_of
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-from repro.data.tokenizers.tokenizer import AnyTokenizer
+from repro.data.tokenizers.loading import AnyTokenizer
 from repro.data.tokenizers.vocabulary import Bytes, Chars, Ids, Words, characters
-from repro.data.variants import is_subwords
 from repro.errors import UserError
 
 _MIN_COUNT = {"words": 1, "words-min3": 3}
@@ -75,109 +71,67 @@ def _words(reading: Reading, min_count: int, train: Iterator[bytes], official: l
     return Words.of([reading.line_end, *words], line_end=reading.line_end, unknown=unknown)
 
 
-@dataclass
-class _Coded:
-    """Tokens of one piece, how many were unknown, and how many lines it had."""
+@dataclass(frozen=True)
+class Encoder:
+    """Turns the pieces of splits into rows of tokens.
 
-    ids: Ids
-    unknown: int
-    lines: int
+    Args:
+        reading: of the text.
+        level: what a token is.
+        tokenizer: of the level.
+    """
 
+    reading: Reading
+    level: str
+    tokenizer: AnyTokenizer
 
-class _Coder:
-    """Turns the pieces of one split into tokens."""
-
-    def __init__(self, tokenizer: AnyTokenizer, where: str) -> None:
-        self._tokenizer = tokenizer
-        self._where = where
-        self._lines = 0
-
-    def code(self, piece: bytes) -> _Coded:
-        """Tokens of the next piece.
+    def write(self, split: str, pieces: Iterator[Piece], writer: StoreWriter) -> dict[str, Any]:
+        """Writes the tokens of a split; returns its counts for the manifest.
 
         Raises:
-            UserError: a word, byte or character that training did not have, with its line.
+            UserError: a word, byte or character that training did not have, with its line; or no text.
         """
-        tokenizer = self._tokenizer
-        lines = piece.count(b"\n")
-        if isinstance(tokenizer, Words | Bytes | Chars):
-            ids = tokenizer.ids(piece)
-            missed = int(np.count_nonzero(ids < 0))
-            if missed:
-                if tokenizer.unk_id is None:
-                    symbol, line = tokenizer.first_unknown(piece)
-                    raise UserError(
-                        f"{self._where}, line {self._lines + line}: {symbol} does not occur in train, and there is "
-                        "no symbol for unknown ones"
-                    )
-                ids[ids < 0] = tokenizer.unk_id
-            self._lines += lines
-            return _Coded(ids, missed, lines)
-        self._lines += lines
-        return _Coded(_subwords(tokenizer, piece), 0, lines)
-
-
-def _subwords(tokenizer: AnyTokenizer, piece: bytes) -> Ids:
-    lines = piece.decode(errors="replace").removesuffix("\n").split("\n")
-    ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
-    return np.fromiter((i for ids in tokenizer.encode_batch(lines) for i in (*ids, *ends)), np.int32)
-
-
-def _lines(piece: bytes) -> list[str]:
-    return piece.decode(errors="replace").split("\n")
-
-
-def fill_text(data_set: TextSet, writer: StoreWriter, variant: str, options: Options) -> Manifest:
-    """Writes tokeniser and tokens of every split; see ``DataSet.fill``. A row is a document, a sentence or a split.
-
-    Raises:
-        UserError: beside what is said there, the text cannot be read at this level.
-    """
-    reading, corpus = data_set.reading, data_set.corpus(variant, options.from_dir)
-    tokenizer: AnyTokenizer
-    if variant == GPT2 or is_subwords(variant):
-        lines = (line for piece in corpus.splits[TRAIN]() for line in _lines(piece.text))
-        tokenizer = data_set.subwords(variant, options, lines)
-    else:
-        tokenizer = make_vocabulary(reading, variant, corpus)
-    counts = {
-        split: _write_split(reading, variant, tokenizer, split, pieces(), writer)
-        for split, pieces in corpus.splits.items()
-    }
-    row = "sentence" if reading.sentences else "document" if reading.documents else "split"
-    origin = {**corpus.origin, "raw_text": "not kept"}
-    return data_set.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer), row)
-
-
-def _write_split(
-    reading: Reading,
-    level: str,
-    tokenizer: AnyTokenizer,
-    split: str,
-    pieces: Iterator[Piece],
-    writer: StoreWriter,
-) -> dict[str, Any]:
-    coder, column = _Coder(tokenizer, split), writer.column(split, "text", ids_of(tokenizer.size))
-    lines = unknown = length = 0  # the length of the row that has not ended yet
-    opened = False
-    if reading.sentences:  # the mark before the first sentence, as before every other
-        column.add(np.array([tokenizer.eos_id]), [1])
-    for text, begins in _prepared(reading, level, pieces):
-        if reading.documents and begins and opened:
+        reading, tokenizer = self.reading, self.tokenizer
+        column = writer.column(split, "text", ids_of(tokenizer.size))
+        lines = unknown = length = 0  # the length of the row that has not ended yet
+        opened = False
+        if reading.sentences:  # the mark before the first sentence, as before every other
+            column.add(np.array([tokenizer.eos_id]), [1])
+        for text, begins in _prepared(reading, self.level, pieces):
+            if reading.documents and begins and opened:
+                column.end_row(length)
+                length = 0
+            opened = True
+            ids, missed = self._encoded(text, f"{split}, line", lines)
+            if reading.sentences:  # whole lines, each of which ends with the symbol
+                column.add(ids, np.diff(np.flatnonzero(ids == tokenizer.eos_id), prepend=-1).tolist())
+            else:
+                column.add(ids, ())
+                length += len(ids)
+            lines, unknown = lines + text.count(b"\n"), unknown + missed
+        if not reading.sentences:
             column.end_row(length)
-            length = 0
-        opened = True
-        coded = coder.code(text)
-        if reading.sentences:  # whole lines, each of which ends with the symbol
-            ends = np.flatnonzero(coded.ids == tokenizer.eos_id)
-            column.add(coded.ids, np.diff(ends, prepend=-1).tolist())
-        else:
-            column.add(coded.ids, ())
-            length += len(coded.ids)
-        lines, unknown = lines + coded.lines, unknown + coded.unknown
-    if not reading.sentences:
-        column.end_row(length)
-    if column.values < 2:
-        raise UserError(f"{split} has {column.values} tokens; there is nothing to predict")
-    counted = {"examples": lines, "tokens": {"text": column.values}}
-    return counted | ({"unknown": unknown} if tokenizer.unk_id is not None else {})
+        if column.values < 2:
+            raise UserError(f"{split} has {column.values} tokens; there is nothing to predict")
+        counted = {"examples": lines, "tokens": {"text": column.values}}
+        return counted | ({"unknown": unknown} if tokenizer.unk_id is not None else {})
+
+    def _encoded(self, piece: bytes, where: str, lines: int) -> tuple[Ids, int]:
+        """Tokens of the next piece, after so many lines, and how many of them are unknown."""
+        tokenizer = self.tokenizer
+        if not isinstance(tokenizer, Words | Bytes | Chars):
+            texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
+            ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
+            coded = tokenizer.encode_batch(texts)
+            return np.fromiter((i for ids in coded for i in (*ids, *ends)), np.int32), 0
+        ids = tokenizer.ids(piece)
+        missed = int(np.count_nonzero(ids < 0))
+        if missed:
+            if tokenizer.unk_id is None:
+                symbol, line = tokenizer.first_unknown(piece)
+                raise UserError(
+                    f"{where} {lines + line}: {symbol} does not occur in train, and there is no symbol for "
+                    "unknown ones"
+                )
+            ids[ids < 0] = tokenizer.unk_id
+        return ids, missed

@@ -7,10 +7,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from repro.data.data_set import SPLITS, TEST, TRAIN, VAL, TokenSet
+from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, TokenSet
 from repro.data.hub import download, on_hub
 from repro.data.manifest import Manifest
 from repro.data.options import Options
@@ -18,6 +19,7 @@ from repro.data.packed import AS, glob_packed, read_packed, sha256_of
 from repro.data.sets.text.corpus import (
     Corpus,
     Pieces,
+    Reading,
     cut_at,
     cut_at_lines,
     files_of,
@@ -25,38 +27,18 @@ from repro.data.sets.text.corpus import (
     pieces_of,
     row_pieces,
 )
+from repro.data.variants import is_subwords
 from repro.errors import UserError
 
 if TYPE_CHECKING:
     from repro.data.store import StoreWriter
+    from repro.data.tokenizers.loading import AnyTokenizer
 
 HUB_COLUMN = "text"
 _NAMED = {TRAIN: ("train.txt",), VAL: ("val.txt", "valid.txt"), TEST: ("test.txt",)}  # splits of books
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 # Where the hash of a file's name falls among twenty decides its split, in every version of Python.
 _HELD_OUT = {0: VAL, 1: TEST}
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The conversion of text to tokens.
-
-    Attributes:
-        line_end: word that stands for the end of a line.
-        unknown: word that stands for words out of the vocabulary.
-        sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
-        seen_bytes: only bytes that occur in training are symbols; else all 256 are.
-        strip_lines: blanks at the ends of lines are no characters.
-        documents: what the store knows the beginnings of: files, or the articles in them
-            (:func:`repro.data.sets.text.corpus.articles`); None for a text without documents.
-    """
-
-    line_end: str = "<eos>"
-    unknown: str = "<unk>"
-    sentences: bool = False
-    seen_bytes: bool = False
-    strip_lines: bool = False
-    documents: Literal["files", "articles"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +53,7 @@ class TextSet(TokenSet):
 
     parts: tuple[str, ...] = ("text",)
     aliases: dict[str, str] = field(default_factory=lambda: {"valid": VAL})
-    reading: Reading = Reading()
+    reading: Reading = field(default_factory=Reading)
 
     @abstractmethod
     def corpus(self, variant: str, folder: Path | None) -> Corpus:
@@ -86,9 +68,25 @@ class TextSet(TokenSet):
         """
 
     def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.sets.text.encoding import fill_text
+        """Writes tokeniser and tokens of every split. A row is a document, a sentence or a split.
 
-        return fill_text(self, writer, variant, options)
+        Raises:
+            UserError: beside what is said there, the text cannot be read at this level.
+        """
+        from repro.data.sets.text.encoding import Encoder, make_vocabulary
+
+        reading, corpus = self.reading, self.corpus(variant, options.from_dir)
+        tokenizer: AnyTokenizer
+        if variant == GPT2 or is_subwords(variant):
+            train = (piece.text.decode(errors="replace").split("\n") for piece in corpus.splits[TRAIN]())
+            tokenizer = self.subwords(variant, options, chain.from_iterable(train))
+        else:
+            tokenizer = make_vocabulary(reading, variant, corpus)
+        encoder = Encoder(reading, variant, tokenizer)
+        counts = {split: encoder.write(split, pieces(), writer) for split, pieces in corpus.splits.items()}
+        row = "sentence" if reading.sentences else "document" if reading.documents else "split"
+        origin = {**corpus.origin, "raw_text": "not kept"}
+        return self.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer), row)
 
     def size_of(self, counts: dict[str, Any]) -> str:
         unknown = f" ({counts['unknown']:,} unknown)" if counts.get("unknown") else ""

@@ -2,7 +2,7 @@
 
 It is a real translation problem in small: German puts units before tens and writes numbers in one word, says
 ``eins`` alone but ``ein, eine, einen, einem, einer`` before a noun, declines ordinals and plurals by case and
-capitalises nouns. The same English always has the same German. Standard library only.
+capitalises nouns. The same English always has the same German.
 
 An item is a pure function of (seed, split, index) by a counter-based hash, identical on any machine and
 Python. Which split an item may appear in is decided by a hash of the item itself: train never meets val or
@@ -14,6 +14,7 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 
+from repro.data.core.draws import HashedDraws, percentile
 from repro.data.sets.translation.spelling import (
     FRAMES,
     MONTHS,
@@ -38,29 +39,14 @@ Pair = tuple[str, str]
 Key = tuple[str, ...]
 
 
-class _Draw:
-    """Numbers from a hash of a label: a counter-based generator without a state to carry."""
-
-    def __init__(self, label: str) -> None:
-        self._bits = int.from_bytes(hashlib.blake2b(label.encode(), digest_size=40).digest(), "big")
-
-    def below(self, n: int) -> int:
-        """A number in 0..n-1, uniform to within 2**-200."""
-        self._bits, value = divmod(self._bits, n)
-        return value
-
-    def one_of(self, choices: tuple[str, ...]) -> str:
-        return choices[self.below(len(choices))]
-
-
-def _number(draw: _Draw, digits: int) -> int:
+def _number(draw: HashedDraws, digits: int) -> int:
     """Number of digits uniform in 1..digits, then uniform among the numbers of that length."""
     length = 1 + draw.below(digits)
     low = 0 if length == 1 else 10 ** (length - 1)
     return low + draw.below(10**length - low)
 
 
-def _draw_key(draw: _Draw) -> Key:
+def _draw_key(draw: HashedDraws) -> Key:
     """A description of one item; 40 % plain numbers, 5 % years, 20 % counted things, 35 % dates."""
     kind = draw.below(100)
     if kind < 40:
@@ -75,7 +61,7 @@ def _draw_key(draw: _Draw) -> Key:
     return _draw_date(draw)
 
 
-def _draw_date(draw: _Draw) -> Key:
+def _draw_date(draw: HashedDraws) -> Key:
     frame = draw.one_of(tuple(FRAMES))
     year = 1100 + draw.below(1000) if draw.below(2) else 0
     month = 1 + draw.below(12)
@@ -123,15 +109,18 @@ def split_of(key: Key) -> str:
     """
     if (key[0] == "number" and int(key[1]) < 1000) or (key[0] == "count" and int(key[1]) < 21):
         return "train"
-    place = int.from_bytes(hashlib.blake2b("/".join(key).encode(), digest_size=8).digest(), "big") % 100
-    return next(split for split, share in _SHARES.items() if place in share)
+    return next(split for split, share in _SHARES.items() if percentile("/".join(key)) in share)
+
+
+def _draws(label: str) -> HashedDraws:
+    return HashedDraws(hashlib.blake2b(label.encode(), digest_size=40).digest())
 
 
 def item(seed: int, split: str, index: int) -> Key:
     """The item at one index of a split's endless stream: draws again until one belongs to the split."""
     attempt = 0
     while True:
-        key = _draw_key(_Draw(f"numbers-en-de/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
+        key = _draw_key(_draws(f"numbers-en-de/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
         if split_of(key) == split:
             return key
         attempt += 1

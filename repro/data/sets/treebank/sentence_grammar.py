@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from repro.data.core.draws import HashedDraws, percentile
 from repro.data.sets.treebank.parse_trees import TOP, Phrase, Word, words_of
 from repro.errors import UserError
 
@@ -42,31 +43,13 @@ SPEECH = ("said", "thought")
 PRONOUNS = ("he", "she", "they")
 
 
-class _Draw:
-    """Numbers from a hash of a label: a counter-based generator without a state to carry."""
-
-    def __init__(self, label: str) -> None:
-        self._bits = int.from_bytes(hashlib.shake_256(label.encode()).digest(256), "big")
-
-    def below(self, n: int) -> int:
-        """The next number in 0..n-1, taken from the sentence's random bits. A sentence uses a small part of them."""
-        self._bits, value = divmod(self._bits, n)
-        return value
-
-    def chance(self, percent: int) -> bool:
-        return self.below(100) < percent
-
-    def one_of(self, choices: tuple[str, ...]) -> str:
-        return choices[self.below(len(choices))]
-
-
-def _base(draw: _Draw, noun: str) -> Phrase:
+def _base(draw: HashedDraws, noun: str) -> Phrase:
     """An article, perhaps an adjective, and a noun."""
     middle = (Word("JJ", draw.one_of(ADJECTIVES)),) if draw.chance(25) else ()
     return Phrase("NP", (Word("DT", draw.one_of(("the", "a"))), *middle, Word("NN", noun)))
 
 
-def _noun_phrase(draw: _Draw, kind: str, depth: int) -> Phrase:
+def _noun_phrase(draw: HashedDraws, kind: str, depth: int) -> Phrase:
     """A noun and what belongs to it.
 
     Args:
@@ -84,7 +67,7 @@ def _noun_phrase(draw: _Draw, kind: str, depth: int) -> Phrase:
     return base
 
 
-def _of_noun(draw: _Draw, kind: str, depth: int) -> Phrase:
+def _of_noun(draw: HashedDraws, kind: str, depth: int) -> Phrase:
     """A prepositional phrase that does not belong to the last verb; a noun in it may have one, too."""
     choices = [("in", PLACES), ("on", SURFACES), ("with", TOOLS), ("with", THINGS)]
     _, own_preposition, own = KINDS.get(kind, ((), "", ()))
@@ -96,7 +79,7 @@ def _of_noun(draw: _Draw, kind: str, depth: int) -> Phrase:
     return Phrase("PP", (Word("IN", preposition), inner))
 
 
-def _verb_phrase(draw: _Draw, depth: int) -> Phrase:
+def _verb_phrase(draw: HashedDraws, depth: int) -> Phrase:
     """A verb, its object or clause, and what belongs to it."""
     chosen = draw.below(100)
     if chosen < 60:
@@ -111,7 +94,7 @@ def _verb_phrase(draw: _Draw, depth: int) -> Phrase:
     return Phrase("VP", (Word("VBD", "was"), quality))
 
 
-def _with_object(draw: _Draw, depth: int) -> Phrase:
+def _with_object(draw: HashedDraws, depth: int) -> Phrase:
     kind = tuple(KINDS)[draw.below(len(KINDS))]
     verbs, preposition, nouns = KINDS[kind]
     children: list[Phrase | Word] = [Word("VBD", draw.one_of(verbs)), _noun_phrase(draw, kind, depth)]
@@ -125,7 +108,7 @@ def _with_object(draw: _Draw, depth: int) -> Phrase:
     return Phrase("VP", tuple(children))
 
 
-def _clause(draw: _Draw, depth: int) -> Phrase:
+def _clause(draw: HashedDraws, depth: int) -> Phrase:
     """A subject and its predicate."""
     chosen = draw.below(100)
     if chosen < 20:
@@ -138,7 +121,7 @@ def _clause(draw: _Draw, depth: int) -> Phrase:
     return Phrase("S", (subject, _verb_phrase(draw, depth)))
 
 
-def _sentence(draw: _Draw) -> Phrase:
+def _sentence(draw: HashedDraws) -> Phrase:
     clause = _clause(draw, _DEPTH)
     first: tuple[Phrase | Word, ...] = ()
     if draw.chance(15):
@@ -153,15 +136,18 @@ def text_of(tree: Phrase) -> str:
 
 def split_of(text: str) -> str:
     """The one split a sentence may appear in: 80 % train, 10 % val, 10 % test."""
-    place = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100
-    return next(split for split, share in _SHARES.items() if place in share)
+    return next(split for split, share in _SHARES.items() if percentile(text) in share)
+
+
+def _draws(label: str) -> HashedDraws:
+    return HashedDraws(hashlib.shake_256(label.encode()).digest(256))  # a sentence uses a small part of them
 
 
 def tree(seed: int, split: str, index: int) -> Phrase:
     """The tree at one index of a split's endless stream: draws until a sentence is short enough and the split's."""
     attempt = 0
     while True:
-        candidate = _sentence(_Draw(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
+        candidate = _sentence(_draws(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
         if len(words_of(candidate)) <= LONGEST and split_of(text_of(candidate)) == split:
             return candidate
         attempt += 1

@@ -8,7 +8,7 @@ from repro.data.manifest import Manifest
 from repro.data.prepare import ensure_generated, open_store
 from repro.data.registry import find_data_set
 from repro.data.store import Store, verify
-from repro.data.tokenizers.tokenizer import AnyTokenizer, load_tokenizer
+from repro.data.tokenizers.loading import AnyTokenizer, load_tokenizer
 from repro.errors import UserError
 
 
