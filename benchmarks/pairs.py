@@ -7,7 +7,7 @@ corpus, as in real text), are written under the names of the WMT14 English-Germa
 prepare`` in a process of its own, at each of ``--pairs``; growth is the difference of the peaks over that of the sizes.
 Beside it the same with a vocabulary of ``--words-known`` words alone, which tells what the corpus itself costs.
 
-Planning: a store whose offsets are real and whose tokens are a sparse file of zeros; the datamodule opens it, plans an
+Planning: a store whose lengths are drawn and whose tokens are zeros; the datamodule opens it, plans an
 epoch in global batches of 25,000 tokens at each of ``--plan`` pairs, and builds the first batch. Memory is the peak of
 that process less what it held before. Prints a table and one line of JSON.
 """
@@ -106,21 +106,19 @@ def write_store(pairs: int) -> None:
     """A store of made-up lengths in the data folder."""
     from repro.data.manifest import Manifest
     from repro.data.store import make_store
+    from repro.data.table import ids_of
 
     random = np.random.Generator(np.random.PCG64(0))
 
     def fill(writer: Any) -> Manifest:
-        counts: dict[str, dict[str, Any]] = {}
+        counts: dict[str, dict[str, Any]] = {"train": {"examples": pairs, "tokens": {}}}
         scale = random.lognormal(0, 0.7, pairs)  # both sides of a pair are long or short
         for part in ("en", "de"):
             lengths = np.maximum(1, scale * 24 * random.lognormal(0, 0.2, pairs)).astype(np.int64)
-            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-            writer.write(f"train.{part}.offsets.bin", offsets.astype("<i8").tobytes())
-            size = int(offsets[-1]) * 2
-            with (writer.folder / f"train.{part}.tokens.bin").open("wb") as file:
-                file.truncate(size)
-            writer.files[f"train.{part}.tokens.bin"] = {"bytes": size, "sha256": "not read here"}
-            counts.setdefault("train", {"examples": pairs, "tokens": {}})["tokens"][part] = size // 2
+            column = writer.column("train", part, ids_of(37000))
+            for block in np.array_split(lengths, -(-pairs // BLOCK)):
+                column.add(np.zeros(int(block.sum()), np.uint16), block)
+            counts["train"]["tokens"][part] = column.values
         tokenizer = {"kind": "byte-bpe", "size": 37000, "file": "tokenizer.json", "sha256": "none"}
         return Manifest(
             "wmt14-en-de", "bpe37000", "made up", "none", {}, ["en", "de"], {}, [], counts, tokenizer
@@ -140,7 +138,7 @@ def plan_here() -> dict[str, Any]:
     seconds = time.perf_counter() - start
     batch = data.table("train").build(planned[0])
     assert batch.source.numel() <= BATCH_TOKENS
-    rows = sum(len(rows.index) for rows in planned)
+    rows = sum(len(rows.indices) for rows in planned)
     return {
         "batches": len(planned),
         "rows": rows,

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from repro.evidence.claims import claims
 
 from repro.errors import UserError
+from repro.evidence.claims import claims
 from repro.evidence.compare import compare
 from repro.evidence.derived import parse_derivation, training_hours
 from repro.evidence.entries import UNEXPLAINED

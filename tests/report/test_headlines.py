@@ -1,7 +1,7 @@
 import pytest
-from repro.evidence.claims import claims, evidence
 
 from repro.errors import UserError
+from repro.evidence.claims import claims, evidence
 from repro.evidence.compare import compare
 from repro.evidence.published import load_papers, validate_published
 from repro.report.plots.headlines import OVERVIEW, headline_of, headlines

@@ -1,7 +1,6 @@
 """What the generated documents say beside their numbers: why claims do not count, what was run again."""
 
 from repro.evidence.claims import claims
-
 from repro.evidence.compare import compare
 from repro.report.formats import markdown
 from repro.report.formats.claims_document import claims_document
