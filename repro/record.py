@@ -87,7 +87,7 @@ class RunRecord:
     # What it began with: a run's run_id and checkpoint_sha256, or published weights with their sha256 and revision.
     start_from: dict[str, str] | None = None
     code_sha256: str | None = None  # over the package's source files that were imported
-    external: bool = False  # uploaded by others; never `reproduced`
+    external: bool = False  # whether others made it; such a record is not read
     # Settings given in addition to the recipe: --trainer.max_steps=10.
     overrides: list[str] = field(default_factory=list)
     # {"<what>/<line>": numbers over equal parts of [0, 1]}: what a continuous memory holds, and how it is read.
@@ -141,7 +141,8 @@ class RunRecord:
         """Parses a record.
 
         Raises:
-            UserError: not JSON, another schema version, keys missing, unknown or of another type; names them.
+            UserError: not JSON, another schema version, keys missing, unknown or of another type; names them. Or the
+                record is external.
         """
         try:
             raw = json.loads(text, parse_constant=_refuse_constant)
@@ -161,6 +162,8 @@ class RunRecord:
             raise UserError(f"{name}: a metric is malformed: {error}") from None
         record = cls(**raw)
         _check_types(record, name)
+        if record.external:
+            raise UserError(f"{name}: external is true: not a record of ours")
         return record
 
 

@@ -90,12 +90,19 @@ def test_write_and_read_with_outputs(made, tmp_path):
 
 def test_a_record_is_known_by_the_place_where_it_lies(made, tmp_path):
     path = write_record(made, tmp_path)
-    moved = path.parent / "external" / "us" / "one.json"
+    moved = path.parent / "moved" / "one.json"
     moved.parent.mkdir(parents=True)
     path.rename(moved)
     (record,) = read_records(tmp_path).good
-    assert record.path == "toy/big/external/us/one.json"
+    assert record.path == "toy/big/moved/one.json"
     assert record.to_json() == made.to_json(), "the place is no part of the record"
+
+
+def test_a_record_of_others_is_not_read(made, tmp_path):
+    assert not RunRecord.from_json(made.to_json()).external
+    write_record(dataclasses.replace(made, external=True), tmp_path)
+    (damage,) = read_records(tmp_path).damaged
+    assert damage.problem == "external is true: not a record of ours"
 
 
 def test_a_record_without_overrides_is_as_old_ones_are(made):

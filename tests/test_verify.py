@@ -167,7 +167,6 @@ def test_a_signal_ends_the_run_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"external": True}, "external"),
         ({"commit": None}, "None"),
         ({"commit": "--upload-pack=x"}, "--upload-pack=x"),
         ({"commit": "a" * 40}, "a" * 40),

@@ -75,7 +75,6 @@ def test_without_a_spread_nothing_but_equality_passes(values: tuple[float, ...])
         {"config_hash": "b" * 64},
         {"experiment": "p/other"},
         {"dirty": True},
-        {"external": True},
     ],
     ids=str,
 )

@@ -35,14 +35,16 @@ def make_dashboard(args: argparse.Namespace) -> None:
     from repro.report.dashboards.dashboard_publish import require
     from repro.report.dashboards.dashboard_spec import as_json, specification
     from repro.tracking import PROJECT_NAME
-    from repro.tracking.pull import split_target
+    from repro.tracking.api import check_name
 
     if not args.dry_run:
         require()
     board = dashboard(args.paper)
     entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
     project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
-    split_target(f"{entity or 'entity'}/{project}")
+    check_name(project, "project")
+    if entity:
+        check_name(entity, "entity")
     if args.dry_run or args.out:
         written = as_json(specification(board, entity, project))
         if args.out is None:
@@ -57,7 +59,7 @@ def make_dashboard(args: argparse.Namespace) -> None:
 def _publish(board: "Dashboard", entity: str, project: str) -> None:
     from repro.report.dashboards.dashboard_publish import publish
     from repro.report.dashboards.dashboard_spec import specification
-    from repro.tracking.pull import connect, plainly
+    from repro.tracking.api import connect, plainly
 
     api = connect()
     with plainly(f"dashboard of {board.paper.key}"):

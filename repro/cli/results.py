@@ -32,11 +32,6 @@ def register(verbs: Verbs) -> None:
     tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
     tables.add_argument("--pdf", metavar="FOLDER", help="also write every figure there as PDF, for papers")
     tables.add_argument(
-        "--from-wandb",
-        metavar="ENTITY/PROJECT",
-        help="first import the records that others uploaded there, marked external; exit code 1 if any is refused",
-    )
-    tables.add_argument(
         "--withdraw",
         metavar="RECORD",
         help="first withdraw a record: it no longer counts, its file stays; needs --reason",
@@ -105,7 +100,7 @@ def make_tables(args: argparse.Namespace) -> int:
     from repro.evidence.ledger import withdraw
     from repro.report.render import check_tables, write_pdfs, write_tables
 
-    writing = {"--from-wandb": args.from_wandb, "--withdraw": args.withdraw, "--pdf": args.pdf}
+    writing = {"--withdraw": args.withdraw, "--pdf": args.pdf}
     other = next((name for name, value in writing.items() if value is not None), None)
     if args.check and other:
         raise UserError(f"--check writes nothing and {other} does; give one of them")
@@ -118,30 +113,11 @@ def make_tables(args: argparse.Namespace) -> int:
         if not differences:
             print("results are up to date")
         return 1 if differences else 0
-    good = pull_records(args.from_wandb) if args.from_wandb else True
     if args.withdraw is not None:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     for path in [*write_tables(), *(write_pdfs(Path(args.pdf)) if args.pdf is not None else [])]:
         print(path)
-    return name_damaged(read_records(*records_dirs()).damaged) or (0 if good else 1)
-
-
-def pull_records(target: str) -> bool:
-    """Imports others' records, with a line for each; False if one was refused."""
-    from repro.evidence.external import refused, take
-    from repro.tracking.pull import pull
-
-    states = []
-    for upload in pull(target):
-        if upload.problem is not None:
-            outcome = refused(upload.name, upload.problem)
-        else:
-            outcome = take(upload.name, upload.record, upload.outputs, target, results_dir() / "runs")
-        print(outcome, flush=True)
-        states.append(outcome.state)
-    counts = ", ".join(f"{states.count(state)} {state}" for state in ("taken", "there", "refused"))
-    print(f"records of {target}: {counts}")
-    return "refused" not in states
+    return name_damaged(read_records(*records_dirs()).damaged)
 
 
 def print_completion(args: argparse.Namespace) -> None:

@@ -55,6 +55,6 @@ def reachable() -> "Api":
     Raises:
         UserError: W&B's client is not installed; no address, key or answer.
     """
-    from repro.tracking.pull import connect
+    from repro.tracking.api import connect
 
     return connect()

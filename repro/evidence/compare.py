@@ -233,7 +233,7 @@ def _judged(
     ):
         return Cell(goal, sample, "timed", f"the paper timed on a {rules.device}", difference, notes)
     if not sample.clean:
-        return Cell(goal, sample, "open", "not all commits are clean and ours", difference, notes)
+        return Cell(goal, sample, "open", "not all commits are clean", difference, notes)
     scores = [m.value for _, m in sample.measured]
     verdict = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)

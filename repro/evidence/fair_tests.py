@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from repro.errors import nearest
 from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model
 from repro.paths import fair_test_files
+from repro.recipe import Config, short, signature_hash
 from repro.seeds import parse_seeds
 
 BUDGET = 20.0  # core-hours a row; a test that costs less is not out of reach
@@ -281,16 +282,21 @@ def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
         )
 
 
-def digest(test: FairTest, config_of: Callable[[str, str], str]) -> str:
-    """SHA-256 of all that a declaration fixes: the text, less an extension, and the configurations of the runs.
+def digest(test: FairTest, config_of: Callable[[str, str, str], Config]) -> str:
+    """SHA-256 of all that a declaration fixes: the text and the configurations of the runs.
+
+    An extension is left out, and so is the setting that the test's sweep chooses for each row: the gate asks whether it
+    is the best of the declared values.
 
     Args:
         test: declared.
-        config_of: hash of today's configuration of an experiment at a scale.
+        config_of: the flat configuration of an experiment at a scale, by the digits of its hash (none: today's).
     """
     fixed = test.model_dump(mode="json", exclude={"extended_to"})
+    swept = test.tuned.key if isinstance(test.tuned, Sweep) else None
     for row, run in test.rows.items():
-        fixed["rows"][row]["config"] = (run.config or config_of(run.run, test.scale))[:8]
+        config = config_of(run.run, test.scale, run.config)
+        fixed["rows"][row]["config"] = signature_hash({k: v for k, v in config.items() if short(k) != swept})
     fixed["varies"] = sorted(test.varies)
     fixed["margin"] = str(test.margin) if test.margin else None
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

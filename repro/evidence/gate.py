@@ -27,6 +27,8 @@ from repro.evidence.fair_tests import Competent, FairTest, Sweep
 from repro.evidence.margins import Margin
 from repro.evidence.published import Metric
 from repro.evidence.statistics import exceeds
+from repro.nested import flatten
+from repro.recipe import short
 from repro.record import Measurement, RunRecord
 
 LAST = 0.75  # of training: where the last quarter begins
@@ -291,18 +293,7 @@ def _untuned(test: FairTest, sweep: Sweep, row: Row, lower: bool) -> str:
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:
     """The value at a dotted key as users write it: ``model.schedule.peak``, without ``init_args``."""
-    found: Any = config
-    for part in key.split("."):
-        if isinstance(found, Mapping) and part not in found:
-            found = found.get("init_args")
-        found = (
-            found[int(part)]
-            if isinstance(found, list) and part.isdigit()
-            else found.get(part)
-            if isinstance(found, Mapping)
-            else None
-        )
-    return found
+    return next((value for name, value in flatten(dict(config)).items() if short(name) == key), None)
 
 
 def _best(record: RunRecord, curve: str, lower: bool) -> float | None:

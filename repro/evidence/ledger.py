@@ -172,7 +172,7 @@ def check_records(runs: Path) -> list[str]:
     return [
         *map(str, records.damaged),
         *_altered(runs, lines),
-        *_redeclared(lines),
+        *_redeclared(lines, records),
         *(
             f"runs/{line.path} is not {line.event} in runs/{LEDGER}; run `repro tables`"
             for line in _missing(runs, lines, records)
@@ -209,45 +209,48 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     paths = [path.relative_to(runs).as_posix() for path in files]
     events = [("recorded", path, NO_REASON) for path in paths if path not in known]
     superseded = {line.path for line in lines if line.event == "superseded"}
-    ours = [] if is_snapshot() else records.good
-    own = [r for r in ours if r.path not in superseded and not r.external and not r.overrides]
+    good = [] if is_snapshot() else records.good
+    own = [r for r in good if r.path not in superseded and not r.overrides]
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]
     found = [Line(_now(), event, path, _sha256(runs / path), reason) for event, path, reason in events]
-    return found if is_snapshot() else [*found, *_undeclared(lines)]
+    if not is_snapshot():
+        declared = {line.path for line in lines if line.event == "declared"}
+        new = ((path, sha256) for path, sha256 in declarations(records).items() if path not in declared)
+        found += [Line(_now(), "declared", path, sha256) for path, sha256 in new]
+    return found
 
 
-def _undeclared(lines: list[Line]) -> list[Line]:
-    """Lines of tests that have a date of declaration and no line; of an extension, too."""
-    known = {line.path for line in lines if line.event == "declared"}
-    return [
-        Line(_now(), "declared", path, sha256) for path, sha256 in declarations().items() if path not in known
-    ]
-
-
-def declarations() -> dict[str, str]:
+def declarations(records: Records) -> dict[str, str]:
     """The digest of every declared test by ``tests/<paper>/<test>``, and of its extension by ``.../extended``."""
+    by_hash = {(r.experiment, r.scale, r.config_hash): r.config for r in records.good}
+
+    def config_of(experiment: str, scale: str, digits: str) -> Config:
+        if not digits:
+            return load_recipe(experiment, scale).signature
+        places = (p for p in by_hash if p[:2] == (experiment, scale) and p[2].startswith(digits))
+        place = next(places, None)
+        if place is None:
+            raise UserError(f"{experiment} at scale {scale} has no record with configuration {digits}")
+        return Recipe(experiment, scale, by_hash[place]).signature
+
     found = {}
     for paper in load_papers():
         for test in load_tests(paper).tests:
             if test.declared:
                 path = f"tests/{paper.key}/{test.name}"
-                found[path] = digest(test, _config_hash)
+                found[path] = digest(test, config_of)
                 if test.extended_to:
                     words = f"{found[path]} {test.extended_to}"
                     found[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
     return found
 
 
-def _config_hash(experiment: str, scale: str) -> str:
-    return load_recipe(experiment, scale).config_hash
-
-
-def _redeclared(lines: list[Line]) -> Iterator[str]:
+def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
     """Tests whose text or configurations are not those of their declaration."""
     declared = {line.path: line.sha256 for line in reversed(lines) if line.event == "declared"}
-    now = declarations()
+    now = declarations(records)
     for path, sha256 in declared.items():
         if path not in now:
             yield f"{path} was declared and is gone or has no date: restore it; a changed test is a new attempt"

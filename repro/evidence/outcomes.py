@@ -268,13 +268,11 @@ def _effect(a: Standing, b: Standing, sign: int) -> Effect:
 
 
 def _unfinished(standings: Sequence[Standing], test: FairTest) -> str | None:
-    """Which row lacks records of judged seeds, or None: a test is judged once, with all its seeds."""
+    """Which row lacks records of declared seeds, or None: a test is judged once, with all its seeds."""
     for s in standings:
         declared = len(test.seeds_of(s.row))
-        if s.estimate and s.estimate.n < declared and s.estimate.n < 3:
+        if s.estimate and s.estimate.n < declared:
             return f"{s.row} has {s.estimate.n} of {declared} seeds"
-        if s.estimate and test.extended_to and s.estimate.n < declared:
-            return f"extended: {s.row} has {s.estimate.n} of {declared} seeds"
     return None
 
 

@@ -40,20 +40,16 @@ class Selection:
             seeds: the judged seeds of the recipe.
             withdrawn: paths below ``results/runs`` of the records that were withdrawn.
         """
-        counted: dict[bool, dict[int, list[RunRecord]]] = {False: {}, True: {}}
+        used: dict[int, list[RunRecord]] = {}
         left_out = []
         for record in sorted(records, key=lambda r: (r.finished, r.path)):
             state = _set_aside(record, config_hash, seeds, withdrawn)
-            of_seed = counted[record.external].setdefault(record.seed, []) if state is None else []
-            if state is None and not _adds(record, of_seed):
+            if state is None and not _adds(record, used.get(record.seed, [])):
                 state = "repeated"
             if state is None:
-                of_seed.append(record)
+                used.setdefault(record.seed, []).append(record)
             else:
                 left_out.append((record, state))
-        used = counted[False] or counted[True]
-        if counted[False]:
-            left_out += [(record, "external") for those in counted[True].values() for record in those]
         gone = {r.seed for r, state in left_out if state == "withdrawn" and r.config_hash == config_hash}
         present = sorted(used.keys() | gone)
         missing = [s for s in sorted(seeds - {*present}) if present and present[0] < s < present[-1]]
@@ -65,15 +61,15 @@ class Selection:
         """Whether a record counts.
 
         Returns:
-            ``current`` or ``current, external``, where it counts; ``withdrawn``; ``overridden`` (settings beside the
-            recipe's changed what was computed), ``superseded`` (the recipe was another), ``tuning`` (its seed is not
-            among the judged ones), ``repeated`` (an earlier record of its seed counts, and this one is not the first
-            on its class of device that measures more), ``external`` (of others, and we have our own).
+            ``current``, where it counts; ``withdrawn``; ``overridden`` (settings beside the recipe's changed what was
+            computed), ``superseded`` (the recipe was another), ``tuning`` (its seed is not among the judged ones),
+            ``repeated`` (an earlier record of its seed counts, and this one is not the first on its class of device
+            that measures more).
         """
         for other, state in self.left_out:
             if other is record:
                 return state
-        return "current, external" if record.external else "current"
+        return "current"
 
     @property
     def notes(self) -> list[str]:
@@ -116,7 +112,7 @@ class Sample:
         estimate: mean and interval over seeds, None without a number.
         records: those that gave a number.
         measured: each of them with its number.
-        clean: every one of them is ours and of a commit without uncommitted changes.
+        clean: every one of them is of a commit without uncommitted changes.
         unit: the unit they were measured in.
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
@@ -167,7 +163,7 @@ def sample(goal: Wanted, selection: Selection) -> Sample:
         estimate=estimate([m.value for _, m in pairs]) if pairs else None,
         records=used,
         measured=measured,
-        clean=all(r.dirty is False and r.commit is not None and not r.external for r in used),
+        clean=all(r.dirty is False and r.commit is not None for r in used),
         unit=units.pop() if units else None,
         notes=(*_by_seed(notes), *weaknesses(used)),
     )
@@ -220,7 +216,7 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
 
 
 def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
-    """Commits or threads that differ, commits that cannot be named, records of others, curves that are not finite."""
+    """Commits or threads that differ, commits that cannot be named, curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
     notes = [
@@ -231,7 +227,6 @@ def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
     for words, seeds in (
         ("uncommitted changes", [r.seed for r in records if r.dirty]),
         ("commit unknown", [r.seed for r in records if r.commit is None or r.dirty is None]),
-        ("external record", [r.seed for r in records if r.external]),
         ("a curve that is not finite", [r.seed for r in records if _diverged(r)]),
     ):
         if seeds:

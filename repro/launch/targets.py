@@ -64,10 +64,10 @@ _ON_GPU = {"gpu": True, "cuda": True, "cpu": False}  # by trainer.accelerator
 
 
 def recorded() -> Recorded:
-    """What has a record that saves a run: not another's, not a withdrawn one."""
+    """What has a record that saves a run: not a withdrawn one."""
     left_out = withdrawn(*records_dirs())
-    ours = [r for r in read_records(*records_dirs()).good if not r.external and r.path not in left_out]
-    return frozenset((r.experiment, r.scale, r.seed, r.config_hash, r.on_gpu) for r in ours)
+    kept = [r for r in read_records(*records_dirs()).good if r.path not in left_out]
+    return frozenset((r.experiment, r.scale, r.seed, r.config_hash, r.on_gpu) for r in kept)
 
 
 def resolve_targets(

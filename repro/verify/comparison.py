@@ -184,7 +184,7 @@ def _seeds(old: RunRecord, others: Sequence[RunRecord]) -> list[RunRecord]:
             old.scale,
             old.config_hash,
         )
-        if same and record.dirty is False and not record.external:
+        if same and record.dirty is False:
             first.setdefault(record.seed, record)
     return list(first.values())
 

@@ -47,8 +47,6 @@ def refuse(record: RunRecord, checkout: Path) -> None:
         UserError: no clean commit, or none of this checkout; another command; a GPU or nodes that are missing.
     """
     run_id, commit = record.run_id, record.commit
-    if record.external:
-        raise UserError(f"{run_id} is external: its code is not ours; choose a record of `repro run`")
     if commit is None or not re.fullmatch("[0-9a-f]{40,64}", commit):
         raise UserError(f"{run_id} has commit {commit!r}, which cannot be checked out; choose another record")
     if record.dirty is not False:

@@ -1,6 +1,5 @@
-"""`repro dashboard` and `repro tables --from-wandb`, with W&B's own client against a server on the loopback."""
+"""`repro dashboard`, with W&B's own client against a server on the loopback."""
 
-import hashlib
 import importlib.util
 import json
 import os
@@ -8,20 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from repro.record import read_records
 from repro.report.dashboards.dashboard_publish import MISSING
-from repro.tracking import pull
-from tests.report.fakes import House, make_record
+from repro.tracking import api as connection
+from tests.report.fakes import House
 from tests.wandb_api import KEY, WandbApi, said
 from tests.wandb_server import ENTITY, GONE, PROJECT
 from tests.workshop import PROJECT as CHECKOUT
 from tests.workshop import call
 
-TARGET = f"{ENTITY}/{PROJECT}"
 THERE = importlib.util.find_spec("wandb_workspaces") is not None
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic V1 style")
 dashboards = pytest.mark.skipif(not THERE, reason="the extra `dashboards` is not installed")
@@ -47,7 +43,7 @@ def api(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbApi]:
     monkeypatch.setenv("WANDB_BASE_URL", made.url)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     yield made
-    made.close()
+    made.vanish()
 
 
 @dashboards
@@ -144,7 +140,7 @@ def test_one_that_was_deleted_is_made_again(house: House, api: WandbApi) -> None
 def test_a_server_that_does_not_answer_is_one_line(
     house: House, api: WandbApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection, "TIMEOUT_S", 0.3)
     api.fail(GONE)
     failed = call("dashboard", "toy")
     assert failed.code == 2
@@ -157,8 +153,8 @@ def test_a_server_that_does_not_answer_is_one_line(
     ("arguments", "words"),
     [
         (("tooy",), "unknown paper 'tooy'; nearest: toy"),
-        (("toy", "--project", "a/b"), "ENTITY/PROJECT"),
-        (("toy", "--entity", "a#b", "--dry-run"), "ENTITY/PROJECT"),
+        (("toy", "--project", "a/b"), "project 'a/b'"),
+        (("toy", "--entity", "a#b", "--dry-run"), "entity 'a#b'"),
         (("toy",), "no key for"),
     ],
 )
@@ -188,80 +184,3 @@ def report(api: WandbApi) -> str:
     """The text of the saved report."""
     (saved,) = [view for view in api.views.values() if view["type"] == "runs"]
     return str(saved["spec"])
-
-
-def upload(api: WandbApi, experiment: str, seed: int, /, **spoilt: Any) -> None:
-    """A run's record as its artifact."""
-    raw = json.loads(make_record(experiment, seed, 28.0 + seed / 10).to_json())
-    api.upload(f"record-{seed}", {"record.json": json.dumps({**raw, **spoilt}).encode()})
-
-
-def test_records_are_pulled_and_the_tables_made_of_them(house: House, api: WandbApi) -> None:
-    experiment = house.recipe("base")
-    for seed in (1, 2, 3):
-        upload(api, experiment, seed)
-    said = call("tables", "--from-wandb", TARGET)
-    assert said.code == 0, said.err
-    lines = said.out.splitlines()
-    assert [line.split()[:2] for line in lines[:3]] == [["taken", f"record-{seed}:v0:"] for seed in (1, 2, 3)]
-    assert lines[3] == f"records of {TARGET}: 3 taken, 0 there, 0 refused"
-    assert any(line.endswith("toy.md") for line in lines[4:])
-    assert all(record.external for record in read_records(house.results / "runs").good)
-    table = (house.results / "tables" / "toy.md").read_text()
-    assert "28.20 ± 0.25" in table
-    assert "external record" in table
-    assert "reproduced" not in table
-    again = call("tables", "--from-wandb", TARGET)
-    assert (again.code, again.out.splitlines()[-1]) == (
-        0,
-        f"records of {TARGET}: 0 taken, 3 there, 0 refused",
-    )
-    assert len(read_records(house.results / "runs").good) == 3
-
-
-def test_what_a_run_uploads_is_what_is_taken(house: House, api: WandbApi) -> None:
-    from repro.experiment.recording import artifacts
-
-    outputs = "ein Hund\n"
-    made = make_record(house.recipe("base"), 1, 28.0)
-    made.outputs_sha256 = hashlib.sha256(outputs.encode()).hexdigest()
-    (sent,) = [one for one in artifacts(made, outputs) if one["type"] == "record"]
-    api.upload(sent["name"], {name: text.encode() for name, text in sent["files"].items()})
-    said = call("tables", "--from-wandb", TARGET)
-    assert (said.code, said.out.splitlines()[0].split()[:2]) == (0, ["taken", f"{sent['name']}:v0:"])
-    (stored,) = (house.results / "runs").rglob("*.outputs.txt")
-    assert stored.read_text() == outputs
-
-
-def test_a_refused_record_stops_no_other_and_makes_the_code_1(house: House, api: WandbApi) -> None:
-    experiment = house.recipe("base")
-    upload(api, experiment, 0, experiment="../../../etc/base")
-    upload(api, experiment, 1, schema_version=2)
-    upload(api, experiment, 2, wall_seconds=float("nan"))
-    api.upload("record-3", {"a.json": b"{}", "b.json": b"{}"})
-    api.upload("record-\x1b[2J4", {"record.json": b"{" * 500_000})
-    upload(api, experiment, 5)
-    said = call("tables", "--from-wandb", TARGET)
-    assert said.code == 1
-    assert "\x1b" not in said.out
-    states = [line.split()[0] for line in said.out.splitlines()]
-    assert states[:7] == ["refused"] * 5 + ["taken", "records"]
-    assert "5 refused" in said.out
-    assert len(read_records(house.results / "runs").good) == 1
-    assert (house.results / "tables" / "toy.md").is_file(), "the tables are made of what is sound"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--from-wandb", "anna"), "'anna' is not ENTITY/PROJECT"),
-        (("--from-wandb", "../.."), "no key for"),
-        (("--from-wandb", TARGET), "no key for"),
-        (("--from-wandb", TARGET, "--check"), "--check writes nothing"),
-    ],
-)
-def test_bad_input_to_tables_is_one_line(house: House, arguments: tuple[str, ...], words: str) -> None:
-    failed = call("tables", *arguments)
-    assert (failed.code, failed.out) == (2, "")
-    assert words in failed.err
-    assert failed.err.count("\n") == 1

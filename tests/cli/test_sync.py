@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.tracking import pull
+from repro.tracking import api
 from repro.tracking.background import BackgroundLogger, Limits
 from repro.tracking.sync import write_about
 from tests.tracking.conftest import KEY, about, put
@@ -83,7 +83,7 @@ def test_bad_input_is_one_line(runs: list[Path], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     call("sync").refused("no key for 127.0.0.1; set WANDB_API_KEY or run `wandb login`")
     monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setattr(pull, "TIMEOUT_S", 1)
+    monkeypatch.setattr(api, "TIMEOUT_S", 1)
     call("sync").refused("does not answer")
 
 

@@ -191,12 +191,11 @@ def test_what_is_not_counted(house, old, new, gone):
     [
         ({"dirty": True}, "uncommitted changes (seeds 1, 2, 3)"),
         ({"commit": None, "dirty": None}, "commit unknown (seeds 1, 2, 3)"),
-        ({"external": True}, "external record (seeds 1, 2, 3)"),
     ],
 )
 def test_what_cannot_be_reproduced_is_undecided_and_marked(house, changes, note):
     made = house.run(house.recipe("big"), [30.0, 30.0, 30.0], **changes)
-    assert compare().state(made[0]) == ("current, external" if "external" in changes else "current")
+    assert compare().state(made[0]) == "current"
     assert cell("big").verdict == "undecided"
     assert note in cell("big").notes
 

@@ -147,9 +147,8 @@ def test_a_point_that_only_an_overlay_has_is_a_recipe(house):
     assert (last.event, last.path) == ("superseded", made.path)
 
 
-@pytest.mark.parametrize("changes", [{"overrides": ["--model.width=9"]}, {"external": True}])
-def test_what_never_was_the_recipes_is_not_superseded(runs, house, changes):
-    house.record("toy/big", 4, 30.0, config_hash="0" * 64, **changes)
+def test_what_never_was_the_recipes_is_not_superseded(runs, house):
+    house.record("toy/big", 4, 30.0, config_hash="0" * 64, overrides=["--model.width=9"])
     append_missing(runs)
     assert {line.event for line in read_ledger(runs)} == {"recorded"}
 

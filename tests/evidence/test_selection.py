@@ -94,25 +94,6 @@ def test_a_setting_that_decides_nothing_does_not_set_a_run_aside(made):
     assert select(record).used == (record,)
 
 
-def test_records_of_others_count_only_where_we_have_none(made):
-    theirs, again = made(1, external=True), made(1, day=4, external=True)
-    selection = select(theirs, again)
-    assert selection.used == (theirs,)
-    assert [selection.state(r) for r in (theirs, again)] == ["current, external", "repeated"]
-    assert any("external" in note for note in selection.weaknesses)
-    ours = made(2, day=3)
-    selection = select(theirs, again, ours)
-    assert selection.used == (ours,)
-    assert [selection.state(r) for r in (theirs, again)] == ["external", "repeated"]
-    assert selection.weaknesses == []
-
-
-@pytest.mark.parametrize("seed", [100, 2])
-def test_records_of_others_count_where_none_of_ours_does(made, seed):
-    theirs, ours = made(1, external=True), made(seed, day=2)
-    assert select(theirs, ours, withdrawn=[ours]).used == (theirs,)
-
-
 def test_missing_seeds_are_judged_ones_between_those_recorded(made):
     assert select(made(2), made(4)).missing == (3,)
     assert "seed 3" in select(made(2), made(4)).notes[0]

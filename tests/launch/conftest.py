@@ -68,7 +68,7 @@ class World:
         target.write_text(text, encoding="utf-8")
         return target
 
-    def record(self, spec: RunSpec, config_hash: str | None = None, external: bool = False) -> None:
+    def record(self, spec: RunSpec, config_hash: str | None = None) -> None:
         """Writes the record of a finished run."""
         config_hash = config_hash or spec.config_hash
         write_record(
@@ -77,7 +77,7 @@ class World:
                 command="repro run", config={}, config_hash=config_hash, commit=None, dirty=None,
                 versions={}, hardware={}, precision="32", data={}, parameters=1, steps=1, tokens=1,
                 wall_seconds=1.0, gpu_hours=0.0, peak_bytes=1, metrics=[], curves={}, checkpoint_sha256=None,
-                outputs_sha256=None, finished="2026-01-02T03:04:05Z", external=external,
+                outputs_sha256=None, finished="2026-01-02T03:04:05Z",
             ),
             self.root / "results" / "runs",
         )  # fmt: skip

@@ -41,10 +41,6 @@ def commit_unknown(house, name, scale):
     house.run(name, [30.0, 30.0, 30.0], scale, commit=None, dirty=None)
 
 
-def from_others(house, name, scale):
-    house.run(name, [30.0, 30.0, 30.0], scale, external=True)
-
-
 def diverged(house, name, scale):
     house.run(name, [30.0, 30.0], scale)
     house.record(name, 3, 30.0, scale, curves={"train/loss": [[0, 3.0], [50, float("nan")]]})
@@ -56,7 +52,6 @@ CASES = {
     mixed_threads: ["mixed threads (1, 2)"],
     changes_not_committed: ["uncommitted changes (seeds 1, 2, 3)"],
     commit_unknown: ["commit unknown (seeds 1, 2, 3)"],
-    from_others: ["external record (seeds 1, 2, 3)"],
     diverged: ["a curve that is not finite (seed 3)"],
 }
 
@@ -128,13 +123,12 @@ def test_records_that_do_not_count_leave_no_mark(house):
     house.record(name, 4, 1.0, config_hash="0" * 64)  # superseded
     house.record(name, 5, 1.0, config_hash="1" * 64, overrides=["--trainer.max_steps=1"])
     house.record(name, 100, 1.0, finished="2026-05-01T00:00:00Z")  # tuning
-    house.record(name, 3, 1.0, external=True, finished="2026-05-01T00:00:00Z")
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
     assert (cell.verdict, cell.estimate.mean, cell.estimate.n) == ("reproduced", 30.0, 3)
     assert_unmarked(house)
     states = [line[1] for line in runs_of(tree_of(house), name)]
     assert sorted(states) == [
-        "current", "current", "current", "external", "overridden", "repeated", "superseded", "tuning",
+        "current", "current", "current", "overridden", "repeated", "superseded", "tuning",
     ]  # fmt: skip
 
 

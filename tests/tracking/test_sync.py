@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from repro.tracking import sync as syncing
+from repro.tracking.api import connect
 from repro.tracking.fragments import fragments_of, is_synced
-from repro.tracking.pull import connect
 from repro.tracking.sync import Synced, sync
 from tests.tracking.conftest import FLUSH_S, RUN, Make, fragments, put, service, taken, until, writes_soon
 from tests.wandb_server import GONE, WandbServer

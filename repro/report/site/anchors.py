@@ -52,6 +52,5 @@ def runs_of(cell: Cell) -> str:
 
 def run(record: RunRecord) -> str:
     """Of one run: its experiment, scale and seed, and digits that distinguish it from other such runs."""
-    own = "external-" if record.external else ""
     digits = hashlib.sha256(record.file_stem.encode(errors="replace")).hexdigest()[:6]
-    return f"run-{own}{slug(record.experiment)}--{slug(record.scale)}-s{record.seed}-{digits}"
+    return f"run-{slug(record.experiment)}--{slug(record.scale)}-s{record.seed}-{digits}"

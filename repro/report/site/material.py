@@ -50,7 +50,7 @@ class Material:
 
     def _runs(self, place: Place, records: list[RunRecord]) -> Runs:
         selection = self.comparison.selections.get(place)
-        ordered = tuple(sorted(records, key=lambda r: (r.seed, r.finished, r.external)))
+        ordered = tuple(sorted(records, key=lambda r: (r.seed, r.finished)))
         if selection is None:
             return Runs(*place, ordered, (), ("no recipe of that name",))
         return Runs(

@@ -76,7 +76,7 @@ def test_what_weakens_a_number_stands_beside_its_verdict(house):
     first = next(
         n for n, line in enumerate(said) if "30.05 (n = 2) undecided: not all commits are clean" in line
     )
-    assert "ours (uncommitted changes" in said[first + 1], "long verdicts are wrapped"
+    assert "(uncommitted changes" in said[first + 1], "long verdicts are wrapped"
 
 
 def test_sparkline():

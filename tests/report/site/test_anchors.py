@@ -26,7 +26,6 @@ def test_every_run_has_an_address_of_its_own(house):
         record,
         dataclasses.replace(record, seed=2),
         dataclasses.replace(record, finished="2026-02-01T00:00:00Z"),
-        dataclasses.replace(record, external=True),
         dataclasses.replace(record, config_hash="f" * 64),
         dataclasses.replace(record, experiment="toy/base"),
     ]
