@@ -8,7 +8,7 @@ from repro import recipe
 from repro.evidence.header import Header
 from repro.evidence.ledger import HEADER, Line, declarations
 from repro.recipe import load_recipe
-from repro.record import LEDGER, Measurement, RunRecord, write_record
+from repro.record import LEDGER, Measurement, RunRecord, read_records, write_record
 
 PUBLISHED = """
 schema_version: 1
@@ -122,7 +122,8 @@ class House:
         path = self.results / "runs" / LEDGER
         path.parent.mkdir(parents=True, exist_ok=True)
         known = path.read_text() if path.is_file() else f"{HEADER}\n"
-        lines = [Line(at, "declared", name, sha256) for name, sha256 in declarations().items()]
+        declared = declarations(read_records(path.parent)).items()
+        lines = [Line(at, "declared", name, sha256) for name, sha256 in declared]
         path.write_text(known + "".join(f"{line}\n" for line in lines if line.path not in known))
 
     def recipe(self, row: str, *goals: str, width: int = 8, name: str | None = None, scale: str = "") -> str:
