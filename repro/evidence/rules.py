@@ -79,7 +79,8 @@ class Rules:
         margin: None where the class is not judged.
         chance: the score of guessing.
         ceiling: a score at which fewer updates than the paper's are no objection.
-        updates: that the paper trained for.
+        updates: that the paper trained for; None where it is not known, and for timings, which have no such budget.
+        updates_unknown: why, in the words of the published file, which gives them in place of a number.
         noise: the paper's printed spread.
         sampled: items of the random sample that the paper scored, where it is another sample than ours.
         device: ``cpu``, ``gpu`` or ``tpu``: what the paper timed on.
@@ -95,6 +96,7 @@ class Rules:
     chance: float | None = None
     ceiling: float | None = None
     updates: int | None = None
+    updates_unknown: str | None = None
     noise: Noise | None = None
     sampled: int | None = None
     device: str | None = None
@@ -159,10 +161,13 @@ def parse_rules(
         usual = default_margin(unit)
         hint = f"; the default of {unit!r} is {usual}" if usual else ""
         raise UserError(f"{where}: {metric}: a {kind} number needs `margin: {{size: ..., set: DATE}}`{hint}")
+    updates = declared.get("updates")
     return Rules(
         kind=kind,
         margin=margin,
         noise=spread,
+        updates=None if isinstance(updates, str) else updates,
+        updates_unknown=updates if isinstance(updates, str) else None,
         same_as=_reference(declared.get("same_as"), metric, where),
         counted=bool(declared.get("counted", own)),
         derived=parse_derivation(declared.get("derived"), row, f"{where}: {metric}"),
@@ -170,7 +175,7 @@ def parse_rules(
     )
 
 
-_PLAIN = ("chance", "ceiling", "updates", "sampled", "device", "configuration", "no_recipe")
+_PLAIN = ("chance", "ceiling", "sampled", "device", "configuration", "no_recipe")
 
 
 def parse_margin(declared: object, unit: str, where: str, noise: Noise | None = None) -> Margin | None:
