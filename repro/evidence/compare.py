@@ -6,12 +6,12 @@ from functools import cached_property
 
 from repro.errors import UserError, nearest
 from repro.evidence.derived import Behind, Pair, derive, without
-from repro.evidence.entries import COUNTED, DERIVED, Cell, Entry
+from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.header import Goal, Header, read_header
 from repro.evidence.judge import judge_number
 from repro.evidence.ledger import Line, read_ledger
 from repro.evidence.margins import check_date
-from repro.evidence.published import Derivation, Paper, Reference, load_papers
+from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
 from repro.evidence.statistics import estimate
 from repro.paths import records_dirs, results_dirs

@@ -4,6 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.evidence import published
+from repro.evidence.entries import Entry
 from repro.evidence.published import load_paper, load_papers, paper_keys, validate_published
 from repro.evidence.rules import default_margin
 from repro.paths import PROJECT
@@ -16,6 +17,19 @@ def test_every_published_file_of_the_checkout_is_valid():
     papers = validate_published()
     assert len(papers) == PAPERS
     assert {p.key for p in papers} == {p.stem for p in (PROJECT / "results" / "published").glob("*.yaml")}
+
+
+def test_every_counted_number_of_the_checkout_states_the_updates_of_its_training():
+    without = []
+    for paper in load_papers():
+        for table in paper.tables.values():
+            for row in table.rows.values():
+                for name in row.values:
+                    entry, rules = Entry(paper, table, row, table.metrics[name]), row.rules[name]
+                    known = rules.kind == "ratio" or rules.updates or rules.updates_unknown
+                    if entry.is_counted and not known:
+                        without.append(f"{paper.key}/{table.id}/{row.id}/{name}")
+    assert without == []
 
 
 def test_real_numbers_and_metric_overrides():
@@ -165,6 +179,18 @@ def test_narrower_declarations_win(house):
     rows = load_paper("toy").tables["table1"].rows
     assert (rows["big"].rules["bleu"].updates, rows["big"].rules["bleu"].chance) == (10, 1)
     assert (rows["small"].rules["bleu"].updates, rows["small"].rules["bleu"].chance) == (20, 2)
+
+
+def test_updates_are_a_number_or_the_reason_why_they_are_unknown(house):
+    text = BLEU.replace("class: trained", "class: trained, updates: until convergence")
+    row = "values: {bleu: 27.8}"
+    house.publish(PUBLISHED.replace(BLEU, text).replace(row, f"updates: 20, {row}"))
+    validate_published()
+    rows = load_paper("toy").tables["table1"].rows
+    rules = rows["big"].rules["bleu"]
+    assert (rules.updates, rules.updates_unknown) == (None, "until convergence")
+    rules = rows["small"].rules["bleu"]
+    assert (rules.updates, rules.updates_unknown) == (20, None)
 
 
 @pytest.mark.parametrize(
