@@ -243,7 +243,9 @@ class Table(Model):
                 _check_margin(rules, self.metrics[name].unit, where)
                 known = rules.updates or rules.updates_unknown
                 if row.is_counted(name) and rules.kind == "trained" and not known:
-                    raise ValueError(f"{where}: a counted number needs the paper's `updates`, or why they are unknown")
+                    raise ValueError(
+                        f"{where}: a counted number needs the paper's `updates`, or why they are unknown"
+                    )
         return self
 
 
