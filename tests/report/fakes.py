@@ -6,7 +6,8 @@ from typing import Any
 
 from repro import recipe
 from repro.evidence.header import Header
-from repro.evidence.ledger import HEADER, Line, declarations
+from repro.evidence.ledger import declarations
+from repro.ledger import HEADER, Line
 from repro.recipe import load_recipe
 from repro.record import LEDGER, Measurement, RunRecord, read_records, write_record
 
