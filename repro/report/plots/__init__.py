@@ -3,12 +3,19 @@
 from pathlib import Path
 
 from repro.evidence.compare import Comparison
+from repro.evidence.table import Evidence
+from repro.paths import records_dirs
 from repro.report.plots.curves import curves
 from repro.report.plots.grid_curves import grid_curves
 from repro.report.plots.memories import memories
 from repro.report.plots.pictures import pictures
 from repro.report.plots.plot import Plot
 from repro.report.plots.sweeps import sweeps
+
+
+def figures(found: Evidence) -> list[Plot]:
+    """All figures; nothing is drawn yet."""
+    return plots(found.comparison, *records_dirs())
 
 
 def plots(comparison: Comparison, *runs: Path) -> list[Plot]:
