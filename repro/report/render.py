@@ -17,7 +17,7 @@ from repro.paths import files_in, results_dir, results_dirs
 from repro.recipe import forget_files
 from repro.record import write_atomic
 from repro.report import parity, plots
-from repro.report.crossover import crossover
+from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
 from repro.report.formats import html, latex, markdown
 from repro.report.formats.blocks import Document
@@ -86,7 +86,9 @@ def pages(found: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
 
 def figures_of(found: Evidence) -> dict[str, Plot]:
     """Every figure by its name; nothing is drawn yet."""
-    return {plot.name: plot for plot in plots.figures(found)}
+    study = crossover(found.comparison)
+    shown = [*plots.figures(found), *([picture(study)] if study and study.cells else [])]
+    return {plot.name: plot for plot in shown}
 
 
 def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
