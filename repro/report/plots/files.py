@@ -15,7 +15,7 @@ from repro.report.plots.plot import Plot
 VERSION = 2
 SIDE = 84  # pixels of the longer side of a picture on a sheet, at least
 STYLE = Path(__file__).with_name("figures.mplstyle")
-PAGE_STYLE = Path(__file__).parent.parent / "site" / "page.css"
+PAGE_STYLE = Path(__file__).parent.parent / "formats" / "page.css"
 VARIABLES = ("text", "line", "edge", "back", "k0", "k1", "k2", "k3", "k4", "k5")
 _RECORDED = re.compile(rb'data-sha256(?:="|\0)([0-9a-f]{64})')
 
