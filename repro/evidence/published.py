@@ -318,6 +318,12 @@ class Claim(Model):
     margin: AMargin | None = None
     not_worse: bool = False
 
+    @model_validator(mode="after")
+    def _rows_differ(self) -> Self:
+        if len(set(self.order)) < len(self.order):
+            raise ValueError(f"claim {self.id}: a row is repeated in its order")
+        return self
+
 
 class About(Model):
     """The paper itself."""
@@ -367,11 +373,11 @@ class Paper(Model):
     def _references_exist(self) -> Self:
         for table in self.tables.values():
             for row in table.rows.values():
-                for metric, rules in row.rules.items():
-                    where = f"{table.id}, row {row.id}, {metric}"
+                for metric in row.values:
+                    rules, where = row.rules[metric], f"{table.id}, row {row.id}, {metric}"
                     if rules.same_as:
                         self._check_same(rules.same_as, f"{where}: same_as {'/'.join(rules.same_as)}")
-                    if rules.derived and metric in row.values:
+                    if rules.derived:
                         self._check_derived(rules, where)
         for claim in self.claims.values():
             for row_id in claim.order:

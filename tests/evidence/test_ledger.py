@@ -9,8 +9,8 @@ import pytest
 from repro.errors import UserError
 from repro.evidence import ledger as record_ledger
 from repro.evidence.compare import compare
-from repro.evidence.ledger import append_missing, check_records, unfinished, withdraw
-from repro.ledger import HEADER, read_ledger, start
+from repro.evidence.ledger import append_missing, check_records, withdraw
+from repro.ledger import HEADER, read_ledger
 from repro.record import LEDGER, read_records, withdrawn
 from tests.report.fakes import make_record
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
