@@ -20,7 +20,7 @@ PERCENT = Margin(1.0, "percent")
 ABSOLUTE = Margin(1.0, "absolute")
 
 
-def test_of(**changes):
+def fair_test(**changes):
     stated = {
         "claim": "longer-is-better",
         "attempt": 1,
@@ -32,9 +32,6 @@ def test_of(**changes):
         "tuned": SWEEP,
     }
     return FairTest.model_validate(stated | changes)
-
-
-test_of.__test__ = False
 
 
 def column_of(unit="perplexity", better="lower", **facts):
@@ -84,7 +81,7 @@ def row(name, value, curve=None, tuning=None, **changes):
 
 def judged(*rows, test=None, column=None, margin=PERCENT, declared=DECLARED):
     rows = rows or (row("long", 50.0), row("short", 60.0))
-    return {c.name: c for c in gate(test or test_of(), rows, column or column_of(), margin, declared)}
+    return {c.name: c for c in gate(test or fair_test(), rows, column or column_of(), margin, declared)}
 
 
 def unmet(*rows, **changes):
@@ -132,7 +129,7 @@ def test_declared_is_passed_on():
 )
 def test_the_measurement_has_the_protocol_of_the_cited_column(column, unit, other, why):
     rows = [row("long", 50.0, unit=unit), row("short", 60.0, unit=unit)]
-    found = unmet(*rows, column=column, test=test_of(other_quantity=other), margin=ABSOLUTE)
+    found = unmet(*rows, column=column, test=fair_test(other_quantity=other), margin=ABSOLUTE)
     assert found.get("column") == why
 
 
@@ -168,7 +165,7 @@ def test_attention_is_compared_with_that_of_training(protocol, why):
 )
 def test_no_two_compared_rows_lie_at_one_bound(first, second, why):
     rows = [row("long", first, unit="percent"), row("short", second, unit="percent")]
-    test = test_of(floor=10.0, better="higher", competent=LEVEL | {"level": 1.0})
+    test = fair_test(floor=10.0, better="higher", competent=LEVEL | {"level": 1.0})
     found = unmet(*rows, test=test, margin=ABSOLUTE, column=column_of("percent", "higher"))
     assert found.get("room") == why
 
@@ -176,7 +173,7 @@ def test_no_two_compared_rows_lie_at_one_bound(first, second, why):
 def test_the_ceiling_of_another_quantity_is_declared():
     rows = row("long", 100.0), row("short", 100.5)
     assert "room" not in unmet(*rows)
-    assert unmet(*rows, test=test_of(ceiling=100.0))["room"] == "long and short at the ceiling of 100"
+    assert unmet(*rows, test=fair_test(ceiling=100.0))["room"] == "long and short at the ceiling of 100"
 
 
 # --- settled ----------------------------------------------------------------------------------------------
@@ -199,7 +196,7 @@ def test_the_ceiling_of_another_quantity_is_declared():
 )
 def test_no_row_moves_by_half_of_the_gap(by, within, why):
     rows = row("long", 50.0, falling(by, 50.0)), row("short", 60.0)
-    found = unmet(*rows, test=test_of(settled={"within": within} if within else {}))
+    found = unmet(*rows, test=fair_test(settled={"within": within} if within else {}))
     assert found == ({"settled": why} if why else {})
 
 
@@ -212,7 +209,7 @@ def test_of_a_tie_no_row_moves_by_half_of_the_margin():
 def test_in_an_order_of_three_the_smaller_gap_counts():
     rows = row("long", 50.0), row("middle", 52.0, falling(1.5, 52.0)), row("short", 60.0)
     stated = {"rows": {name: f"toy/{name}" for name in ("long", "middle", "short")}}
-    assert "middle: val/ppl moves by -1.500" in unmet(*rows, test=test_of(**stated))["settled"]
+    assert "middle: val/ppl moves by -1.500" in unmet(*rows, test=fair_test(**stated))["settled"]
 
 
 def test_the_mean_over_seeds_moves():
@@ -247,8 +244,8 @@ def test_a_curve_of_another_metric_has_a_bound_of_its_own():
         other.curves["val/accuracy"] = other.curves["val/ppl"]
     settled = {"curve": "val/accuracy", "within": 2.0}
     why = "long: val/accuracy moves by +2.500 in the last quarter; allowed 2.000"
-    assert unmet(*rows, test=test_of(settled=settled)) == {"settled": why}
-    assert unmet(*rows, test=test_of(settled=settled | {"within": 30.0})) == {}
+    assert unmet(*rows, test=fair_test(settled=settled)) == {"settled": why}
+    assert unmet(*rows, test=fair_test(settled=settled | {"within": 30.0})) == {}
 
 
 @pytest.mark.parametrize(
@@ -279,7 +276,7 @@ def test_the_movement_is_that_of_a_line_through_the_quarter_and_the_point_before
     ],
 )
 def test_the_reference_reaches_what_a_simple_method_does(level, met, why):
-    found = judged(test=test_of(competent=level))["competent"]
+    found = judged(test=fair_test(competent=level))["competent"]
     assert (found.met, found.why) == (met, why)
 
 
@@ -288,7 +285,7 @@ def test_the_level_may_be_of_another_measurement():
     for one, _ in rows[1].measured:
         one.metrics.append(Measurement("test/accuracy", 40.0, "percent", "test"))
     for level, met in ((39.0, True), (41.0, False)):
-        test = test_of(competent=LEVEL | {"measured": "test/accuracy", "level": level})
+        test = fair_test(competent=LEVEL | {"measured": "test/accuracy", "level": level})
         assert judged(*rows, test=test)["competent"].met == met
 
 
@@ -321,7 +318,7 @@ def test_only_the_seeds_of_the_sweep_count():
     found = unmet(
         Row("long", other.measured, [*other.tuning, better]),
         row("short", 60.0),
-        test=test_of(tuned=SWEEP | {"seeds": "100-101"}),
+        test=fair_test(tuned=SWEEP | {"seeds": "100-101"}),
     )
     assert found == {"tuned": "long: model.lr is 0.2, the best was 0.1"}
 
@@ -340,11 +337,11 @@ def test_a_value_that_was_not_swept_is_not_the_best():
     ],
 )
 def test_settings_of_the_paper_are_tuned_at_its_scale_only(tuned, scale, why):
-    assert unmet(test=test_of(tuned=tuned, scale=scale)) == ({"tuned": why} if why else {})
+    assert unmet(test=fair_test(tuned=tuned, scale=scale)) == ({"tuned": why} if why else {})
 
 
 def test_where_nothing_is_trained_nothing_has_to_settle():
-    test = test_of(tuned="nothing", competent=None)
+    test = fair_test(tuned="nothing", competent=None)
     assert list(judged(row("long", 50.0, []), row("short", 60.0, []), test=test)) == [
         "declared",
         "column",
@@ -375,7 +372,7 @@ def share_of_passes(n, in_quarter, rows, noise=NOISE, draws=DRAWS):
     steps = next(p for p in range(4, 200) if sum(4 * k >= 3 * p for k in range(1, p + 1)) == in_quarter)
     times = np.arange(1, steps + 1) / steps
     names = [f"r{i}" for i in range(len(rows))]
-    test = test_of(rows={name: f"toy/{name}" for name in names}, competent=None, tuned="paper")
+    test = fair_test(rows={name: f"toy/{name}" for name in names}, competent=None, tuned="paper")
     shapes = []
     for i, (moves, constant) in enumerate(rows):
         height = moves / (math.exp(-0.75 / constant) - math.exp(-1 / constant))
