@@ -19,8 +19,8 @@ from repro.report.formats import markdown
 from repro.report.formats.blocks import Document, Heading
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import paper_document
-from repro.report.plots.curves import VARIANTS
 from repro.report.plots.plot import grid_of
+from repro.report.plots.rows import VARIANTS
 
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
