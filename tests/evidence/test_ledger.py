@@ -8,16 +8,10 @@ import pytest
 
 from repro.errors import UserError
 from repro.evidence import ledger as record_ledger
-from repro.evidence.ledger import (
-    HEADER,
-    append_missing,
-    check_records,
-    read_ledger,
-    reasons,
-    withdraw,
-    withdrawn,
-)
-from repro.record import LEDGER, read_records
+from repro.evidence.compare import compare
+from repro.evidence.ledger import append_missing, check_records, withdraw
+from repro.ledger import HEADER, read_ledger
+from repro.record import LEDGER, read_records, withdrawn
 from tests.report.fakes import make_record
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
 
@@ -115,7 +109,7 @@ def test_a_recipe_that_changes_supersedes_its_records_once(runs, house):
     lines = [line for line in read_ledger(runs) if line.event == "superseded"]
     assert sorted(line.path for line in lines) == sorted(place(runs, record_of(runs, s)) for s in (1, 2, 3))
     assert all("model.init_args.width: 8 → 16" in line.reason for line in lines)
-    assert reasons(runs) == {line.path: line.reason for line in lines}
+    assert compare().reasons == {line.path: line.reason for line in lines}
     assert check_records(runs) == []
 
 
@@ -161,7 +155,7 @@ def test_a_withdrawn_record_stays_and_says_why(runs):
     last = read_ledger(runs)[-1]
     assert (last.event, last.path, last.reason) == ("withdrawn", name, "trained on the test split")
     assert withdrawn(runs) == {name}
-    assert reasons(runs) == {name: "trained on the test split"}
+    assert compare().reasons == {name: "trained on the test split"}
     assert path.read_bytes() == before
     assert check_records(runs) == []
     with pytest.raises(UserError, match=name):

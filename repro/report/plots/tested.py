@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from repro import text
-from repro.evidence.gate import LAST, curve_of
+from repro.evidence.gate import LAST
 from repro.evidence.outcomes import PARTS, Tested
 from repro.evidence.table import Evidence
 from repro.record import RunRecord
@@ -63,7 +63,7 @@ def _caption(one: Tested) -> str:
 def _chart(one: Tested, head: str, *words: str) -> Chart | None:
     """The rows of a test, under some words, its scale and its verdict; None where its records have nothing to show."""
     test, rows = one.test, _rows(one)
-    shown, level = test.sweep or test.curve or curve_of(test), test.competent
+    shown, level = test.sweep or test.curve or test.settled_curve, test.competent
     panel = panel_of(rows, "" if test.sweep else shown, test.sweep)
     if panel is None:
         return None
