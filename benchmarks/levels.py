@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.ngrams import Ints, KneserNey, windows
 from repro.batches import Evaluation, Examples
 from repro.data.core.stream_data import StreamData
-from repro.data.puzzles.sorting import counting_oracle
+from repro.data.sets.puzzles.sorting import counting_oracle
 from repro.tasks.language_model import IN_BITS
 from repro.tasks.metrics.bleu import bleu
 from repro.tasks.metrics.brackets import compare, read_parse, score
