@@ -7,6 +7,7 @@ it is read through ``pyarrow``'s memory map alone. It has one record batch: each
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 DATA_FILE = "data-00000-of-00001.arrow"
 BLOCK = 8192  # lines that are read or encoded at once
+COPY_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -149,9 +151,9 @@ class ColumnWriter:
         facts: dict[str, Any] = {"rows": self.rows, "sha256": self._digests[0].hexdigest()}
         return {**facts, "offsets_sha256": self._digests[1].hexdigest()} if self.type.ragged else facts
 
-    def array(self) -> pa.Array:
-        """The whole column, memory-mapped."""
-        values, offsets = map(_mapped, self._paths)
+    def array(self, sources: dict[int, Path]) -> pa.Array:
+        """The whole column, memory-mapped; adds to ``sources`` which file is mapped at which address."""
+        values, offsets = (_mapped(path, sources) for path in self._paths)
         if self.type == TEXT:
             return pa.Array.from_buffers(pa.large_string(), self.rows, [None, offsets, values])
         count = self.values * int(np.prod(self.type.shape, dtype=np.int64))
@@ -163,9 +165,44 @@ class ColumnWriter:
         return pa.Array.from_buffers(pa.large_list(items.type), self.rows, [None, offsets], children=[items])
 
 
-def _mapped(path: Path) -> pa.Buffer:
-    # an empty file cannot be mapped
-    return pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
+def _mapped(path: Path, sources: dict[int, Path]) -> pa.Buffer:
+    if not path.stat().st_size:  # cannot be mapped
+        return pa.py_buffer(b"")
+    buffer = pa.memory_map(str(path)).read_buffer()
+    sources[buffer.address] = path
+    return buffer
+
+
+class _Sink:
+    """What Arrow writes a table into. It copies the files of mapped buffers, whose pages then never fill memory.
+
+    Args:
+        file: to be written.
+        sources: files by the address where they are mapped.
+    """
+
+    closed = False
+
+    def __init__(self, file: IO[bytes], sources: dict[int, Path]) -> None:
+        self._file = file
+        self._sources = sources
+
+    def write(self, content: "bytes | pa.Buffer") -> int:
+        path = self._sources.get(content.address) if isinstance(content, pa.Buffer) else None
+        if path is None or path.stat().st_size != len(content):
+            return self._file.write(content)
+        with path.open("rb") as source:
+            shutil.copyfileobj(source, self._file, COPY_BYTES)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def write_table(folder: Path, columns: Mapping[str, ColumnWriter]) -> list[Path]:
@@ -187,15 +224,16 @@ def write_table(folder: Path, columns: Mapping[str, ColumnWriter]) -> list[Path]
     for column in columns.values():
         column.close()
     features = {name: column.type.feature for name, column in columns.items()}
+    sources: dict[int, Path] = {}
     batch = pa.RecordBatch.from_arrays(
-        [column.array() for column in columns.values()],
-        schema=None,
+        [column.array(sources) for column in columns.values()],
         names=list(columns),
         metadata={"huggingface": json.dumps({"info": {"features": features}})},
     )
     folder.mkdir(parents=True)
     with (folder / DATA_FILE).open("wb") as file:
-        with pa.ipc.new_stream(file, batch.schema) as stream:
+        sink = pa.PythonFile(_Sink(file, sources), mode="w")
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         file.flush()
         os.fsync(file.fileno())
