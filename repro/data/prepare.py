@@ -89,11 +89,13 @@ def open_store(name: str, variant: str) -> "Store":
     """Opens a store of a data set; see :func:`repro.data.store.open_store`.
 
     Raises:
-        UserError: unknown data set, or the store is missing, corrupt or of an older version.
+        UserError: the store is missing, corrupt or of an older version.
     """
     from repro.data import store
 
-    return store.open_store(name, variant, find_data_set(name).command(variant))
+    known = DATA_SETS.get(name)
+    command = known.command(variant) if known else f"repro data prepare {name}"
+    return store.open_store(name, variant, command)
 
 
 def _is_whole(name: str, variant: str) -> bool:

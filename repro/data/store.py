@@ -23,7 +23,7 @@ from repro.data.packed import sha256_of_file
 from repro.data.table import TEXT, Array, ColumnType, ColumnWriter, Int64s, Table, ids_of, write_table
 from repro.data.variants import MANIFEST, store_path
 from repro.errors import ReproError, UserError
-from repro.files import write_atomic
+from repro.files import write_atomic, writing
 
 if TYPE_CHECKING:
     from repro.data.tokenizers.loading import AnyTokenizer
@@ -87,7 +87,12 @@ class Store:
         if name not in self.manifest.columns:
             name = self.split(name)
         if name not in self._tables:
-            self._tables[name] = Table(self.path / name)
+            try:
+                self._tables[name] = Table(self.path / name)
+            except ValueError as error:
+                raise UserError(
+                    f"store {self.name} is corrupt: {error}; make it again: `{self.command}`"
+                ) from None
         return self._tables[name]
 
     def _checked(self, part: str) -> str:
@@ -257,7 +262,8 @@ class StoreWriter:
         """Closes the files of columns of a store that is given up."""
         for columns in self._tables.values():
             for column in columns.values():
-                column.close()
+                with contextlib.suppress(OSError):  # a full disk
+                    column.close()
 
     def _note(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -293,7 +299,8 @@ def make_store(
     writer = StoreWriter(temporary)
     try:
         manifest = fill(writer)
-        writer.close()
+        with writing(temporary):
+            writer.close()
         manifest = dataclasses.replace(manifest, files=writer.files, columns=writer.columns)
         write_atomic(temporary / MANIFEST, manifest.to_json())
         temporary.chmod(0o755)

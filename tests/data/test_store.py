@@ -1,5 +1,6 @@
 """Stores: whole or absent, opened cheaply, every kind of damage named with its remedy."""
 
+import errno
 import hashlib
 import json
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.data import store as store_module
 from repro.data.manifest import Manifest
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
@@ -214,3 +216,22 @@ def test_names_of_variants_and_their_commands() -> None:
         DATA_SETS["enwik8"].command("bytes-nonl") == "repro data prepare enwik8 --level bytes-nonl --from DIR"
     )
     assert DATA_SETS["books"].command("bpe29000") == "repro data prepare books --vocab-size 29000 --from DIR"
+
+
+def test_a_table_that_cannot_be_read_is_named_with_the_command(numbers_store: Path) -> None:
+    path = numbers_store / "val" / DATA_FILE
+    store = open_store(NAME, VARIANT)
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(UserError, match=r"bpe300-n300 is corrupt: val/data-.* is no table") as caught:
+        store.values("val", "en")
+    assert REMEDY in str(caught.value)
+
+
+def test_a_full_disk_leaves_nothing_behind(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path, columns: object) -> list[Path]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store_module, "write_table", full)
+    with pytest.raises(ReproError, match="no space left"):
+        prepare(NAME, vocab_size=300, size=300, say=lambda line: None)
+    assert list((data_folder / NAME).iterdir()) == []

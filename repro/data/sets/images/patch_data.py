@@ -9,12 +9,10 @@ from torch import Tensor
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.examples import ExampleData, Reader
-from repro.data.registry import DATA_SETS, find_data_set
+from repro.data.core.examples import Reader
+from repro.data.sets.images.picture_data import PictureData
 from repro.data.sets.images.picture_sets import PictureSet
-from repro.data.sets.images.pictures import Augmentation, Pictures, check_pictures, open_pictures
-from repro.data.store import Store
-from repro.data.store_data import StoreDataModule
+from repro.data.sets.images.pictures import Augmentation, Pictures, open_pictures
 from repro.errors import UserError
 
 
@@ -74,7 +72,7 @@ class Patches:
         return Examples(inputs, torch.from_numpy(labels.astype(np.int64))[:, None])
 
 
-class PatchData(StoreDataModule, ExampleData):
+class PatchData(PictureData):
     """Pictures of a store in patches, for classifiers.
 
     The validation split ``val`` is a random choice of training pictures, the same for every seed; ``train`` is the
@@ -119,34 +117,20 @@ class PatchData(StoreDataModule, ExampleData):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        self.store_name, _, self.variant = store.partition("/")
-        self.look = look_of(self.store_name)
+        super().__init__(store, val_examples, batch_size, eval_batch_size, seed, num_workers)
         if not self.look.n_classes:
             raise UserError(f"the pictures of {self.store_name} have no classes to tell apart")
         side, channels = _seen(self.store_name, self.look, grey, size)
         if patch < 1 or side % patch:
             raise UserError(f"patch {patch} does not divide the side {side} of {self.store_name}'s pictures")
         _check_scale(mean, std, channels)
-        if val_examples < 0:
-            raise UserError(f"val_examples must be at least 0, not {val_examples}")
         self.patch = patch
         self.augment = augment
         self.scaled = Scaled(mean or [], std or [])
-        self.val_examples = val_examples
-        self.val_split = "val" if val_examples else "test"
         self.input_size = patch * patch * channels
         self.seq_len = (side // patch) ** 2
         self.n_classes = self.look.n_classes
         self._opened = partial(open_pictures, val_examples=val_examples, grey=grey, side=size)
-
-    def check(self, store: Store) -> None:
-        """Refuses a store that holds no such pictures, or too few to take validation pictures from."""
-        check_pictures(store, self.look.shape, self.val_examples)
-
-    def size(self, split: str) -> int:
-        """Pictures of a split."""
-        return len(self.pictures(split))
 
     def pictures(self, split: str) -> Pictures:
         """The pictures of a split; those of training are augmented if configured."""
@@ -156,19 +140,6 @@ class PatchData(StoreDataModule, ExampleData):
     def reader(self, split: str) -> Reader:
         """The patches of a split."""
         return Patches(self.pictures(split), self.patch, self.scaled)
-
-
-def look_of(store_name: str) -> PictureSet:
-    """The picture data set of that name.
-
-    Raises:
-        UserError: no such data set, or it holds no pictures.
-    """
-    data_set = find_data_set(store_name)
-    if not isinstance(data_set, PictureSet):
-        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PictureSet))
-        raise UserError(f"{data_set.name} holds no pictures; data sets that do: {those}")
-    return data_set
 
 
 def _seen(name: str, look: PictureSet, grey: bool, size: int | None) -> tuple[int, int]:

@@ -8,11 +8,9 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.examples import ExampleData, Reader
-from repro.data.sets.images.patch_data import look_of
-from repro.data.sets.images.pictures import Pictures, check_pictures, open_pictures
-from repro.data.store import Store
-from repro.data.store_data import StoreDataModule
+from repro.data.core.examples import Reader
+from repro.data.sets.images.picture_data import PictureData
+from repro.data.sets.images.pictures import Pictures, open_pictures
 from repro.errors import UserError
 
 LEVELS = 256
@@ -39,7 +37,7 @@ class Sequences:
         return Examples(values[:, :-1], values[:, 1:])
 
 
-class PixelData(StoreDataModule, ExampleData):
+class PixelData(PictureData):
     """Pictures of a store, value by value, for models that predict what follows.
 
     A picture of ``n = H W C`` values is a sequence of ``n - 1`` inputs, the values ``x_1 .. x_{n-1}``, and ``n - 1``
@@ -85,28 +83,15 @@ class PixelData(StoreDataModule, ExampleData):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        self.store_name, _, self.variant = store.partition("/")
-        self.shape = look_of(self.store_name).shape
-        if val_examples < 0:
-            raise UserError(f"val_examples must be at least 0, not {val_examples}")
+        super().__init__(store, val_examples, batch_size, eval_batch_size, seed, num_workers)
+        self.shape = self.look.shape
         if eval_examples is not None and eval_examples < 1:
             raise UserError(f"eval_examples must be at least 1, not {eval_examples}; leave it out for all")
         self.whole = whole
-        self.val_examples = val_examples
         self.eval_examples = eval_examples
-        self.val_split = "val" if val_examples else "test"
         self.n_values = int(np.prod(self.shape))
         self.seq_len = self.n_targets = self.n_values if whole else self.n_values - 1
         self.vocab_size = self.input_size = self.n_classes = LEVELS
-
-    def check(self, store: Store) -> None:
-        """Refuses a store that holds no such pictures, or too few to take validation pictures from."""
-        check_pictures(store, self.shape, self.val_examples)
-
-    def size(self, split: str) -> int:
-        """Pictures of a split, of those for evaluation as many as are used."""
-        return len(self.pictures(split))
 
     def pictures(self, split: str) -> Pictures:
         """The pictures of a split."""

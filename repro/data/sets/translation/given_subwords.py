@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from repro.data.data_set import TRAIN
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import AS, decoded, find_packed, need_packed, read_packed, sha256_of
-from repro.data.sets.translation.pairs import RawText, SentencePairs
+from repro.data.packed import decoded, find_packed, need_packed, read_packed, sha256_of
+from repro.data.sets.translation.pairs import SentencePairs
 from repro.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,24 +73,7 @@ class GivenSubwords(SentencePairs):
             counts[split] = {"examples": len(lines), "tokens": tokens}
         return self.manifest(variant, raw.origin, counts, writer.write_tokenizer(tokenizer))
 
-    def _from_files(self, folder: Path) -> RawText:
-        hashes: dict[str, str] = {}
-        raw = RawText({}, self.origin(sha256=hashes))
-        for split in self.splits:
-            paths = {part: self._file(folder, f"{split}.{part}") for part in self.parts}
-            absent = [part for part, path in paths.items() if path is None]
-            if absent and (len(absent) < len(paths) or split in self.required):
-                name = f"{split}.{absent[0]}"
-                raise UserError(f"--from {folder}: no {name} or {self.prefix}{name}{AS}")
-            if not absent:
-                raw.lines[split] = {
-                    part: self.known_lines(f"{split}.{part}", path, hashes)
-                    for part, path in paths.items()
-                    if path
-                }
-        return raw
-
-    def _file(self, folder: Path, name: str) -> Path | None:
+    def file(self, folder: Path, name: str) -> Path | None:
         return find_packed(folder, f"{self.prefix}{name}") or find_packed(folder, name)
 
     def _merges(self, folder: Path) -> Path:

@@ -70,7 +70,7 @@ class SentencePairs(TokenSet):
         hashes: dict[str, str] = {}
         raw = RawText({}, self.origin(sha256=hashes))
         for split in self.splits:
-            candidates = {part: find_packed(folder, f"{split}.{part}") for part in self.parts}
+            candidates = {part: self.file(folder, f"{split}.{part}") for part in self.parts}
             paths = {part: path for part, path in candidates.items() if path is not None}
             absent = [f"{split}.{part}" for part in self.parts if part not in paths]
             if absent and (paths or split in self.required):
@@ -80,6 +80,10 @@ class SentencePairs(TokenSet):
                     part: self.known_lines(f"{split}.{part}", path, hashes) for part, path in paths.items()
                 }
         return raw
+
+    def file(self, folder: Path, name: str) -> Path | None:
+        """The file ``<split>.<part>`` of a folder; None where there is none."""
+        return find_packed(folder, name)
 
     def known_lines(self, key: str, path: Path, hashes: dict[str, str]) -> list[str]:
         """The lines of a file, its hash compared and added to ``hashes``."""
