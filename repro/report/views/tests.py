@@ -6,7 +6,6 @@ from itertools import pairwise, zip_longest
 
 from repro import text
 from repro.evidence.fair_tests import Sweep
-from repro.evidence.gate import curve_of
 from repro.evidence.outcomes import PARTS, Tested
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence
@@ -120,7 +119,7 @@ def _rows(one: Tested) -> Grid:
 
 def _path(one: Tested) -> Grid:
     """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
-    curve = curve_of(one.test)
+    curve = one.test.settled_curve
     rows = [(s.label, *map(text.number, s.path)) for s in one.standings]
     is_judged = curve.rpartition("/")[2] == one.test.measured.rpartition("/")[2]
     column = one.paper.tables[one.claim.table].metrics[one.test.column or one.claim.metric]
