@@ -68,10 +68,10 @@ def list_rows(args: argparse.Namespace) -> int:
     else:
         from repro.report.formats.terminal import render
         from repro.report.views.rows import list_grid
-        from repro.report.views.tests import tests_grid
+        from repro.report.views.tests import grid_of_tests
 
         tested = found.tested.get(args.paper)
-        print(render([list_grid(rows), *([tests_grid(tested)] if tested else [])]))
+        print(render([list_grid(rows), *([grid_of_tests(tested)] if tested else [])]))
     return name_damaged(found.comparison.damaged)
 
 

@@ -47,7 +47,7 @@ def link_to(one: Tested, words: str) -> Link:
     return Link(words, f"{name_of(one)}.html", f"{FILE}#{_heading(one).anchor}")
 
 
-def tests_grid(tested: Iterable[Tested]) -> Grid:
+def grid_of_tests(tested: Iterable[Tested]) -> Grid:
     """A line for each test."""
     rows = []
     for one in tested:
@@ -66,7 +66,7 @@ def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
     return [Grid(("Claim without a test", "State", "Why"), tuple(rows))] if rows else []
 
 
-def tests_document(found: Evidence) -> Document:
+def document_of_tests(found: Evidence) -> Document:
     """Every test, every attempt, and the claims without one."""
     document: Document = [Heading(1, "Tests of claims"), Paragraph(SAYS)]
     for paper in found.papers:
