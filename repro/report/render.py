@@ -28,7 +28,7 @@ from repro.report.views.first_screen import overview, summary
 from repro.report.views.papers import paper_document
 from repro.report.views.rows import as_csv
 from repro.report.views.runs import runs_document
-from repro.report.views.tests import name_of, one_test, document_of_tests
+from repro.report.views.tests import document_of_tests, name_of, one_test
 from repro.report.views.words import WORDS
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"

@@ -77,6 +77,7 @@ def test_markdown_links_lead_to_the_tables():
     )
     assert "| [a \\| \\[b\\]](results/tables/tests.md#a-b) |" in said
     assert "| open: 2 \\| 3 seeds |" in said
+    assert "\n| a \\| \\[b\\] |" in markdown.render([Grid(("a",), ((link,),))], tables=None)
 
 
 def test_the_anchor_of_a_heading_is_githubs():
