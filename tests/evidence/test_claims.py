@@ -1,7 +1,7 @@
 import pytest
+from repro.evidence.claims import claims
 
 from repro.errors import UserError
-from repro.evidence.claims import claims
 from repro.evidence.compare import compare
 from repro.record import Measurement
 from tests.report.fakes import PUBLISHED

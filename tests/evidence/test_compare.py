@@ -2,12 +2,12 @@ import dataclasses
 import json
 
 import pytest
+from repro.report.formats.listing import list_rows
 
 from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.entries import UNEXPLAINED
 from repro.record import Measurement, write_record
-from repro.report.formats.listing import list_rows
 from tests.report.fakes import PUBLISHED, make_record
 
 GOAL = "{table: table1, row: %s, metric: %s, measured: test/bleu%s}"

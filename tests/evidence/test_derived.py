@@ -3,15 +3,15 @@
 import re
 
 import pytest
+from repro.evidence.claims import claims
+from repro.report.formats.documents import paper_document
 
 from repro.errors import UserError
-from repro.evidence.claims import claims
 from repro.evidence.compare import compare
 from repro.evidence.derived import parse_derivation, training_hours
 from repro.evidence.entries import UNEXPLAINED
 from repro.record import Measurement
 from repro.report.formats import markdown
-from repro.report.formats.documents import paper_document
 from tests.report.fakes import PUBLISHED, make_record
 from tests.report.pages import cells, group, tree_of
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from repro.evidence.rules import Margin, Noise, Rules
 
 from repro.evidence.judge import Printed, judge_claim, judge_number
-from repro.evidence.rules import Margin, Noise, Rules
 from repro.evidence.statistics import Difference
 
 DRAWS = 1000

@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
+from repro.evidence.rules import default_margin
 
 from repro.errors import UserError
 from repro.evidence import published
 from repro.evidence.published import load_paper, load_papers, paper_keys, validate_published
-from repro.evidence.rules import default_margin
 from repro.paths import PROJECT
 from tests.report.fakes import PUBLISHED
 
