@@ -6,7 +6,8 @@ from typing import Any
 
 from repro import recipe
 from repro.evidence.header import Header
-from repro.evidence.ledger import HEADER, Line, declarations
+from repro.evidence.ledger import declarations
+from repro.ledger import HEADER, Line
 from repro.recipe import load_recipe
 from repro.record import LEDGER, Measurement, RunRecord, read_records, write_record
 
@@ -29,8 +30,8 @@ tables:
     dataset: toy-text
     split: test
     metrics:
-      bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}
-      ppl: {unit: perplexity, better: lower, class: trained, margin: {size: 1%, set: '2026-01-01'}, description: 'per word'}
+      bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU', updates: 100}
+      ppl: {unit: perplexity, better: lower, class: trained, margin: {size: 1%, set: '2026-01-01'}, description: 'per word', updates: 100}
       speed: {unit: tokens/s, better: higher, class: timed, description: 'while training'}
     rows:
       - {id: big, label: Big, model: toy, is_this_papers_model: true, params: 2000, settings: {}, values: {bleu: 30.0, ppl: 4.0}}
