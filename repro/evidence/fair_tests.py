@@ -78,11 +78,13 @@ class Sweep(Model):
     Attributes:
         key: dotted key of the configuration.
         values: what was tried.
+        updates: of each run of the sweep; None where they train as long as the judged runs.
         seeds: from 100 on.
     """
 
     key: Text
     values: Annotated[tuple[float, ...], Field(min_length=3)]
+    updates: int | None = Field(None, ge=1)
     seeds: Seeds = (TUNING,)
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@
     The reference row reaches the level that a simple method or a published result sets.
 ``tuned``
     Each row has the best of the same values of one setting, tried on seeds that are not judged in runs that differ from
-    the judged ones in nothing else.
+    the judged ones in nothing else, or only in a declared number of updates.
 """
 
 import statistics
@@ -34,7 +34,13 @@ from repro.recipe import Config, Recipe, short
 from repro.record import Measurement, RunRecord
 
 LAST = 0.75  # of training: where the last quarter begins
+LENGTH = (
+    "trainer.max_steps",
+    "trainer.val_check_interval",
+    ".schedule.steps",
+)  # settings of how long a run trains
 END = 0.875  # the last point of a curve must lie beyond
+LOWER = ("loss", "nll", "ppl", "bpb", "bpc", "bpd", "per", "failed")  # metrics of which less is better
 LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
 ACCURACIES = ("percent", "%", "accuracy", "points")
 
@@ -95,7 +101,7 @@ def gate(
         *conditions,
         _settled(test, rows, margin),
         _competent(test, rows, column),
-        _tuned(test, rows, column),
+        _tuned(test, rows),
     ]
 
 
@@ -138,20 +144,10 @@ def _overlaps(protocol: Mapping[str, Any]) -> bool | None:
 
 def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """How far a score looks back, compared with training: ``trained`` (as far), ``longer``, ``shorter``; or None."""
-    trained = config.get("data", {}).get("init_args", {}).get("seq_len")
+    trained = value_of(config, "data.seq_len")
     if trained is None or protocol.get("seq_len") is None:
         return None
-    blocks = (
-        config.get("model", {}).get("init_args", {}).get("net", {}).get("init_args", {}).get("blocks", {})
-    )
-    memory = next(
-        (
-            mixer.get("init_args", {}).get("mem_len", 0)
-            for mixer in blocks.get("mixers", ())
-            if isinstance(mixer, Mapping)
-        ),
-        0,
-    )
+    memory = value_of(config, "model.net.blocks.mixers.0.mem_len")
     reach, usual = protocol["seq_len"] + (protocol.get("mem_len") or 0), trained + (memory or 0)
     return "trained" if reach == usual else "longer" if reach > usual else "shorter"
 
@@ -251,7 +247,7 @@ def _lower(test: FairTest, column: Metric) -> bool:
     return (test.better or column.better) == "lower"
 
 
-def _tuned(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+def _tuned(test: FairTest, rows: Sequence[Row]) -> Condition:
     if test.tuned == "paper":
         met = test.scale == "paper"
         return Condition(
@@ -259,28 +255,28 @@ def _tuned(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
         )
     if not isinstance(test.tuned, Sweep):
         return Condition("tuned", False, "no sweep is declared")
-    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row, _lower(test, column)))]
+    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row))]
     values = ", ".join(f"{value:g}" for value in test.tuned.values)
     return Condition(
         "tuned", not problems, "; ".join(problems) or f"{test.tuned.key} from {values} for each row"
     )
 
 
-def _untuned(test: FairTest, sweep: Sweep, row: Row, lower: bool) -> str:
+def _untuned(test: FairTest, sweep: Sweep, row: Row) -> str:
     """Why a row's value is not the best of the sweep; empty where it is."""
     scores: dict[float, list[float]] = {}
-    judged = _without(row.measured[0][0], sweep.key)
+    judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps
     for record in row.tuning:
-        value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve, lower)
-        wanted = record.seed in sweep.seeds and value in sweep.values
-        if wanted and best is not None and _without(record, sweep.key) == judged:
+        value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve)
+        wanted = record.seed in sweep.seeds and value in sweep.values and record.steps == updates
+        if wanted and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
             scores.setdefault(value, []).append(best)
     missing = [f"{value:g}" for value in sweep.values if value not in scores]
     if missing:
         return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
     means = {value: statistics.fmean(of) for value, of in scores.items()}
-    best = (min if lower else max)(means, key=lambda value: means[value])
+    best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
     return (
         ""
         if chosen == {best}
@@ -288,10 +284,11 @@ def _untuned(test: FairTest, sweep: Sweep, row: Row, lower: bool) -> str:
     )
 
 
-def _without(record: RunRecord, key: str) -> Config:
-    """The flat configuration of a run, less one setting."""
+def _fixed(record: RunRecord, sweep: Sweep) -> Config:
+    """The flat configuration of a run, less the swept setting, and less its length where a sweep has its own."""
     signature = Recipe(record.experiment, record.scale, record.config).signature
-    return {name: value for name, value in signature.items() if short(name) != key}
+    free = (sweep.key, *(LENGTH if sweep.updates else ()))
+    return {key: value for key, value in signature.items() if not short(key).endswith(free)}
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:
@@ -299,6 +296,11 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
     return next((value for name, value in flatten(dict(config)).items() if short(name) == key), None)
 
 
-def _best(record: RunRecord, curve: str, lower: bool) -> float | None:
+def is_lower(curve: str) -> bool:
+    """Whether lower values of a curve are better, by its name."""
+    return curve.partition("/")[2].partition("_")[0] in LOWER
+
+
+def _best(record: RunRecord, curve: str) -> float | None:
     values = [value for _, value in record.curves.get(curve, ()) if value is not None]
-    return (min if lower else max)(values) if values else None
+    return (min if is_lower(curve) else max)(values) if values else None

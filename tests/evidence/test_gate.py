@@ -241,7 +241,7 @@ def test_a_curve_of_another_metric_has_a_bound_of_its_own():
     for one, _ in rows[1].measured:
         one.curves["val/accuracy"] = flat(1.0)
     for other in (*rows[0].tuning, *rows[1].tuning):
-        other.curves["val/accuracy"] = other.curves["val/ppl"]
+        other.curves["val/accuracy"] = [[step, -value] for step, value in other.curves["val/ppl"]]
     settled = {"curve": "val/accuracy", "within": 2.0}
     why = "long: val/accuracy moves by +2.500 in the last quarter; allowed 2.000"
     assert unmet(*rows, test=fair_test(settled=settled)) == {"settled": why}
@@ -410,3 +410,12 @@ class TestSettled:
     @pytest.mark.parametrize("count", [2, 3])
     def test_settled_rows_pass(self, n, in_quarter, count):
         assert share_of_passes(n, in_quarter, [(0.05, 0.12)] * count) >= at_least(0.95)
+
+
+def test_a_sweep_may_be_shorter_than_the_judged_runs_if_it_says_so():
+    rows = row("long", 50.0), row("short", 60.0)
+    for other in (*rows[0].tuning, *rows[1].tuning):
+        other.steps = STEPS // 2
+        other.config = other.config | {"trainer": {"max_steps": STEPS // 2}}
+    assert "no tuning run" in unmet(*rows)["tuned"]
+    assert unmet(*rows, test=fair_test(tuned=SWEEP | {"updates": STEPS // 2})) == {}

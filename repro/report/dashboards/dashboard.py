@@ -17,8 +17,8 @@ from repro.evidence.table import Evidence, evidence
 from repro.recipe import SCALES
 from repro.report.formats import markdown
 from repro.report.formats.blocks import Document, Heading
-from repro.report.plots.curves import VARIANTS
 from repro.report.plots.plot import grid_of
+from repro.report.plots.rows import VARIANTS
 from repro.report.views.papers import paper_document
 from repro.report.views.words import at_scale
 
