@@ -28,7 +28,7 @@ from repro.report.views.first_screen import overview, summary
 from repro.report.views.papers import paper_document
 from repro.report.views.rows import as_csv
 from repro.report.views.runs import runs_document
-from repro.report.views.tests import name_of, one_test, tests_document
+from repro.report.views.tests import document_of_tests, name_of, one_test
 from repro.report.views.words import WORDS
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
@@ -59,7 +59,7 @@ def documents(found: Evidence, figures: Mapping[str, Plot] | None = None) -> dic
         paper.key: [plot for plot in shown if plot.name.startswith(f"{paper.key}--")]
         for paper in found.papers
     }
-    named = {OVERVIEW: overview(found, shown), "tests": tests_document(found)}
+    named = {OVERVIEW: overview(found, shown), "tests": document_of_tests(found)}
     named |= {paper.key: paper_document(found, paper, own[paper.key]) for paper in found.papers}
     if met := read_parity():
         named["parity"] = parity.document(met, titles.__getitem__)
@@ -122,8 +122,8 @@ def write_tables(site: bool = False) -> list[Path]:
 
 
 def _write_tables(results: Path, site: bool) -> list[Path]:
+    ledger = append_missing(results / "runs")  # runs.md shows its reasons
     found = evidence()
-    ledger = append_missing(results / "runs")
     files, readme = tables(found, results), _readme(block(found))
     if site:
         figures = figures_of(found)
