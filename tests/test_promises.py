@@ -67,9 +67,9 @@ PROMISES = {
         "experiment/test_watchdogs.py::test_a_dead_or_stopped_rank_ends_the_others_within_the_limit",
     ],
     "data that moved, changed or cannot be reached is said so": [
-        "data/test_sources.py::test_a_hub_out_of_reach_names_the_other_way",
-        "data/test_sources.py::test_other_content_on_the_hub_is_refused",
-        "data/store/test_store.py::test_verify_notices_one_changed_byte",
+        "data/test_prepare.py::test_a_hub_out_of_reach_names_the_other_way",
+        "data/test_prepare.py::test_other_content_on_the_hub_is_refused",
+        "data/test_store.py::test_verify_notices_one_changed_byte",
     ],
     "Slurm has no surprises": [
         "launch/slurm/test_render.py::test_trainer_values_follow_from_slurm",

@@ -1,4 +1,4 @@
-"""Data sets of text for language models. Standard library only.
+"""Data sets of text for language models.
 
 Splits are called train, val and test; ``valid`` is another name of val.
 """

@@ -1,4 +1,4 @@
-"""Kinds of text for language models: from files, from the hub, or from the running Python. Standard library only."""
+"""Kinds of text for language models: from files, from the hub, or from the running Python."""
 
 import hashlib
 import platform

@@ -1,4 +1,4 @@
-"""Sentence pairs that are published cut into subwords, with the merges that cut them. Standard library only."""
+"""Sentence pairs that are published cut into subwords, with the merges that cut them."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Data sets of sentence pairs. Standard library only.
+"""Data sets of sentence pairs.
 
 The large ones are cleaned as the recipes of the field clean them (see :mod:`repro.data.sets.translation.cleaning`).
 

@@ -1,4 +1,4 @@
-"""Sentence pairs that are held in memory as lines: from files, from the hub, or generated. Standard library only."""
+"""Sentence pairs that are held in memory as lines: from files, from the hub, or generated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

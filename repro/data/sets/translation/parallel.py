@@ -1,7 +1,7 @@
 """A large corpus of sentence pairs, from files or the hub. Validation and test are read whole, train is streamed.
 
 Held-out splits are small: they are read and compared with what is known before anything else is done. The training
-split is an iterator over pairs and is never in memory. Standard library only.
+split is an iterator over pairs and is never in memory.
 """
 
 import html

@@ -1,4 +1,4 @@
-"""Generated English-like sentences with their trees, whose ambiguities the words decide. Standard library only.
+"""Generated English-like sentences with their trees, whose ambiguities the words decide.
 
 A prepositional phrase behind a verb's object belongs to the verb where it tells the verb's tool or target (``saw the
 man with the telescope``, ``put the ball on the table``), else to the nearest noun (``saw the man with the spoon``). The
