@@ -13,6 +13,7 @@ SHARED = (
     "results/plots",
     "results/published",
     "results/runs",
+    "results/sizes.json",
     "slurm",
     "requirements.lock",
 )

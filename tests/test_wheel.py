@@ -21,7 +21,7 @@ from tests.workshop import PROJECT
 pytestmark = pytest.mark.slow
 SOURCES = (
     "repro", "configs", "slurm", "results/parity.json", "results/plots", "results/published", "results/runs",
-    "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
+    "results/sizes.json", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
 )  # fmt: skip
 EXPERIMENT = "reformer/duplication@lsh-2"
 TAKE_SNAPSHOT = """
