@@ -63,8 +63,8 @@ def test_a_test_that_fails_the_gate_names_the_condition(house):
     run(house)
     _, one = found()
     assert outcome(one, short=True) == Verdict("not a fair test", "not declared")
-    assert "declared (never; its first run began 2026-01-01)" in str(outcome(one))
-    assert "| declared | no | never; its first run began 2026-01-01 |" in page()
+    assert "declared (never; its first run began 2026-01-01 23:58)" in str(outcome(one))
+    assert "| declared | no | never; its first run began 2026-01-01 23:58 |" in page()
 
 
 def test_a_check_of_the_code_is_no_evidence(house):
@@ -111,7 +111,7 @@ def test_commands_are_of_todays_recipes_and_of_each_rows_seeds(house):
 
 def test_the_effect_by_parts_is_left_out_where_the_curve_is_of_something_else(house):
     recipes(house)
-    text = TEST.replace("    tuned:", "    settled: {curve: train/loss}\n    tuned:")
+    text = TEST.replace("    tuned:", "    settled: {curve: train/loss, within: 9}\n    tuned:")
     house.test(f"schema_version: 1\npaper: toy\ntests:{text}{UNTESTED}")
     run(house)
     said = page()
