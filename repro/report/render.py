@@ -21,7 +21,6 @@ from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
 from repro.report.formats import html, latex, markdown
 from repro.report.formats.blocks import Document
-from repro.report.plots.chart import Chart
 from repro.report.plots.files import content
 from repro.report.plots.plot import Plot
 from repro.report.views.first_screen import overview, summary
@@ -149,7 +148,7 @@ def write_pdfs(folder: Path) -> list[Path]:
 
     written = []
     for name, plot in figures_of(evidence()).items():
-        if isinstance(plot.content, Chart):
+        if not isinstance(plot.content, list):
             path = (folder / name).with_suffix(".pdf")
             write_atomic(path, pdf(plot.content))
             written.append(path)

@@ -152,7 +152,8 @@ def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
     for said in figures.values():
         root = ElementTree.fromstring(said)
         assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
-            "svg", "style", "defs", "clipPath", "rect", "text", "g", "path", "use",
+            "svg", "style", "defs", "clipPath", "rect", "text", "g", "path", "use", "title",
+            "metadata", "RDF", "Work", "type", "format", "creator", "Agent",
         }  # fmt: skip
         assert not any(name.startswith("on") for e in root.iter() for name in e.attrib)
 

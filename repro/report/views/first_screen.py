@@ -11,6 +11,7 @@ from repro.evidence.table import Evidence
 from repro.report import parity
 from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.plot import Plot
+from repro.report.plots.tested import ALL
 from repro.report.views.tests import grid_of_tests
 from repro.report.views.words import WORDS, paper_link, short_title
 
@@ -40,12 +41,11 @@ def summary(found: Evidence) -> Document:
 
 
 def overview(found: Evidence, plots: Sequence[Plot] = ()) -> Document:
-    """The first screen, then the tests of each paper with its picture, and the words that verdicts use."""
+    """The first screen, then the picture and the tests of each paper, and the words that verdicts use."""
     document: Document = [Heading(1, "Overview"), *summary(found)]
-    pictures = {plot.name: Figure(plot.name, plot.caption) for plot in plots}
+    document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:
         document.append(Heading(2, short_title(paper)))
-        document += [picture] if (picture := pictures.get(f"{paper.key}--picture.svg")) else []
         last = {one.test.name for one in latest(found.tested[paper.key])}
         tested = [one for one in found.tested[paper.key] if one.is_check or one.test.name in last]
         document.append(grid_of_tests(tested) if tested else Paragraph("No test of a claim."))

@@ -119,19 +119,17 @@ def _rows(one: Tested) -> Grid:
 
 def _path(one: Tested) -> Grid:
     """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
-    curve = one.test.settled_curve
     rows = [(s.label, *map(text.number, s.path)) for s in one.standings]
-    is_judged = curve.rpartition("/")[2] == one.test.measured.rpartition("/")[2]
     column = one.paper.tables[one.claim.table].metrics[one.test.column or one.claim.metric]
     sign = 1 if (one.test.better or column.better) == "higher" else -1
-    for a, b in pairwise(one.standings) if is_judged else ():
+    for a, b in pairwise(one.standings) if one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
         gaps = (
             f"{percent(100 * sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
             for x, y in pairs
         )
         rows.append((f"{a.row} beside {b.row}", *gaps))
-    header = (f"{curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
+    header = (f"{one.test.settled_curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
 
