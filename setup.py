@@ -10,9 +10,10 @@ from setuptools.command.build_py import build_py
 SHARED = (
     "configs",
     "results/parity.json",
-    "results/plots",
+    "results/sizes.json",
     "results/published",
     "results/runs",
+    "results/tests",
     "slurm",
     "requirements.lock",
 )
@@ -33,7 +34,7 @@ class BuildWithShared(build_py):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             if Path(name).is_dir():
                 shutil.copytree(name, target / name, ignore=shutil.ignore_patterns(".*"))
-            else:
+            elif Path(name).is_file():
                 shutil.copy(name, target / name)
 
 

@@ -8,6 +8,7 @@ import copy
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -144,6 +145,11 @@ def signature_hash(signature: Config) -> str:
 
 def _is_infrastructure(key: str) -> bool:
     return any(f"{short(key)}.".startswith(f"{k}.") for k in INFRASTRUCTURE)
+
+
+def change_results(overrides: Iterable[str]) -> bool:
+    """Whether any setting given beside the recipe, ``--model.width=256``, decides what is computed."""
+    return any(not _is_infrastructure(word.removeprefix("--").partition("=")[0]) for word in overrides)
 
 
 @cache

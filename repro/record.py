@@ -21,7 +21,7 @@ from repro.paths import files_in
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
-LEDGER = "LEDGER.tsv"  # below results/runs; see repro/evidence/ledger.py
+LEDGER = "LEDGER.tsv"  # below results/runs; see repro/ledger.py
 
 # The variable by which each library of a CPU run is given its vector instructions.
 INSTRUCTIONS = {

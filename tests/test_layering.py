@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "recipe": {"errors", "paths", "yamls", "nested", "seeds", "tied", "swaps"},
     "files": {"errors"},
     "record": {"errors", "paths", "files"},
+    "ledger": {"errors", "files", "record"},
     "stop": set(),
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
@@ -48,13 +49,14 @@ MAY_IMPORT = {
         "nn",
         "data",
         "tracking",
+        "ledger",
         "stop",
         "source",
         "checkpoints",
         *BOTTOM,
     },
     "text": {"evidence"},
-    "evidence": {"evidence", "text", "verify", "source", *BOTTOM},
+    "evidence": {"evidence", "ledger", "text", "verify", "source", *BOTTOM},
     "report": {"report", "evidence", "text", "contact_sheet", "verify", "source", *BOTTOM},
     "launch": {"launch", "source", "stop", *BOTTOM},
     "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
@@ -79,7 +81,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "source", "stop", "text", "evidence", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "ledger", "source", "stop", "text", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

@@ -28,8 +28,12 @@ def register(verbs: Verbs) -> None:
     parity.add_argument("--json", action="store_true")
     parity.set_defaults(handler=show_parity)
 
-    tables = verbs.add_parser("tables", help="regenerate results/ from the records")
-    tables.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    tables = verbs.add_parser(
+        "tables", help="regenerate tables, page and figures in results/ from the records"
+    )
+    tables.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a table or a record differs"
+    )
     tables.add_argument("--pdf", metavar="FOLDER", help="also write every figure there as PDF, for papers")
     tables.add_argument(
         "--withdraw",
@@ -54,28 +58,32 @@ def complete_papers(prefix: str, **_: object) -> list[str]:
 
 
 def list_rows(args: argparse.Namespace) -> int:
-    from repro.evidence.compare import compare
-    from repro.report.formats.listing import list_rows as rows_of
+    from repro.evidence.table import evidence
+    from repro.report.views.rows import list_rows as rows_of
 
-    comparison = compare(_known(args.paper))
-    rows = rows_of(comparison)
+    found = evidence(_known(args.paper))
+    rows = rows_of(found)
     if args.json:
         print(json.dumps(rows, indent=1))
     else:
-        from repro.report.formats.terminal import rows_table
+        from repro.report.formats.terminal import render
+        from repro.report.views.rows import list_grid
+        from repro.report.views.tests import tests_grid
 
-        print(rows_table(rows))
-    return name_damaged(comparison.damaged)
+        tested = found.tested.get(args.paper)
+        print(render([list_grid(rows), *([tests_grid(tested)] if tested else [])]))
+    return name_damaged(found.comparison.damaged)
 
 
 def show_parity(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from repro.report.formats.terminal import parity_table
-    from repro.report.parity import altered, read_parity
+    from repro.evidence.parity import altered, read_parity
+    from repro.report.formats.terminal import render
+    from repro.report.parity import document
 
     found = read_parity(_known(args.paper))
-    print(json.dumps([asdict(met) for met in found], indent=1) if args.json else parity_table(found))
+    print(json.dumps([asdict(met) for met in found], indent=1) if args.json else render(document(found)))
     problems = altered(found)
     for line in problems:
         print(clean(line), file=sys.stderr)
@@ -97,7 +105,7 @@ def name_damaged(damaged: list[Damage]) -> int:
 
 
 def make_tables(args: argparse.Namespace) -> int:
-    from repro.evidence.ledger import withdraw
+    from repro.evidence.ledger import unfinished, withdraw
     from repro.report.render import check_tables, write_pdfs, write_tables
 
     writing = {"--withdraw": args.withdraw, "--pdf": args.pdf}
@@ -110,13 +118,19 @@ def make_tables(args: argparse.Namespace) -> int:
         differences = check_tables()
         for line in differences:
             print(clean(line), file=sys.stderr)
+        for run in unfinished(results_dir() / "runs"):
+            print(f"note: {clean(run)} was started and has no record")
         if not differences:
             print("results are up to date")
         return 1 if differences else 0
     if args.withdraw is not None:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
-    for path in [*write_tables(), *(write_pdfs(Path(args.pdf)) if args.pdf is not None else [])]:
+    changed = write_tables(site=True)
+    site = [path for path in changed if path.parent.name in ("pages", "plots")]
+    for path in [*(p for p in changed if p not in site), *(write_pdfs(Path(args.pdf)) if args.pdf else [])]:
         print(path)
+    if site:
+        print(f"{len(site)} files in {results_dir() / 'pages'} and {results_dir() / 'plots'}")
     return name_damaged(read_records(*records_dirs()).damaged)
 
 

@@ -235,7 +235,7 @@ def is_leader() -> bool:
 
 
 def conclude(record: RunRecord, every: bool = False) -> None:
-    """After a run: regenerates the tables, prints the run's first numbers or all, and the paths of page and plots.
+    """After a run: regenerates the tables, prints the run's first numbers or all, and where they are.
 
     The record is written by then, so that tables that cannot be made are reported and do not fail the run. A submitted
     job leaves the tables alone: its snapshot has the recipes of the submission, not those of today.
@@ -251,8 +251,7 @@ def conclude(record: RunRecord, every: bool = False) -> None:
     print()
     print(terminal_table([record], None if every else FEW))
     print(f"\nrun     {runs_dir() / record.run_id}")
-    print(f"page    {results_dir() / 'index.html'}")
-    print(f"plots   {results_dir() / 'plots'}")
+    print(f"tables  {results_dir() / 'tables'}; `repro tables` builds the page")
 
 
 def reproduce_all(args: argparse.Namespace) -> int:
@@ -277,5 +276,5 @@ def reproduce_all(args: argparse.Namespace) -> int:
         from repro.report.render import write_tables
 
         write_tables()
-        print(f"tables  {results_dir() / 'tables'}\npage    {results_dir() / 'index.html'}")
+        print(f"tables  {results_dir() / 'tables'}; `repro tables` builds the page")
     return code

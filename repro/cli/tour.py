@@ -18,7 +18,7 @@ from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.stop import StopRequest
 
 if TYPE_CHECKING:
-    from repro.evidence.claims import Claim
+    from repro.evidence.outcomes import Tested
     from repro.evidence.published import Paper
     from repro.report.tour import Shown, Stage, Tour
 
@@ -34,15 +34,14 @@ def register(verbs: Verbs) -> None:
 
 
 def take_tour(args: argparse.Namespace) -> None:
-    from repro.evidence.claims import claims
-    from repro.evidence.compare import compare
-    from repro.report.tour import WIDTH, claim_beside, load_tour, tour_page
+    from repro.evidence.table import evidence
+    from repro.report.tour import WIDTH, load_tour, tested_beside, tour_page
 
     tour = load_tour()
     stages = tour.of(args.paper)
-    comparison = compare()  # with the project's own records, before the tour's folders stand in for them
-    judged, papers = claims(comparison), {paper.key: paper for paper in comparison.papers}
-    beside = {stage.paper: claim_beside(stage, papers, judged) for stage in tour.papers}
+    found = evidence()  # with the project's own records, before the tour's folders stand in for them
+    papers = {paper.key: paper for paper in found.papers}
+    beside = {stage.paper: tested_beside(stage, found) for stage in tour.papers}
     with apart(runs_dir().absolute() / "tour") as folder:
         for i, stage in enumerate(stages):
             left = sum(minutes_left(tour, later) for later in stages[i:])
@@ -63,7 +62,7 @@ def take_tour(args: argparse.Namespace) -> None:
 
 @contextmanager
 def apart(folder: Path) -> Iterator[Path]:
-    """Runs and records go below a folder of their own, and nothing goes to W&B: no table or claim ever sees them."""
+    """Runs and records go below a folder of their own, and nothing goes to W&B: no table or test ever sees them."""
     ours = {"REPRO_RUNS": str(folder), "REPRO_RESULTS": str(folder / "results"), "WANDB_MODE": "disabled"}
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
@@ -101,7 +100,7 @@ def minutes_left(tour: "Tour", stage: "Stage") -> float:
 
 
 def _shown(
-    tour: "Tour", stage: "Stage", papers: "dict[str, Paper]", beside: "dict[str, Claim | None]", folder: Path
+    tour: "Tour", stage: "Stage", papers: "dict[str, Paper]", beside: "dict[str, Tested | None]", folder: Path
 ) -> "Shown | None":
     """A stage whose runs are all done, with its picture in the tour's folder; else None."""
     from repro.report.plots.files import content

@@ -1,19 +1,21 @@
 """Joins run records with published rows. Gives verdicts, with notes on whatever weakens them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
 from repro.errors import UserError, nearest
 from repro.evidence.derived import Behind, Pair, derive, without
-from repro.evidence.entries import COUNTED, DERIVED, Cell, Entry
+from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.header import Goal, Header, read_header
 from repro.evidence.judge import judge_number
-from repro.evidence.ledger import Line, read_ledger
+from repro.evidence.ledger import Configurations
 from repro.evidence.margins import check_date
-from repro.evidence.published import Derivation, Paper, Reference, load_papers
+from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
 from repro.evidence.statistics import estimate
+from repro.ledger import Line, read_ledger
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
@@ -47,14 +49,21 @@ class Comparison:
         return frozenset(line.path for line in self.ledger if line.event == "withdrawn")
 
     @cached_property
-    def declarations(self) -> dict[str, datetime]:
-        """When each test was declared, by ``tests/<paper>/<test>``."""
-        return {line.path: line.at for line in reversed(self.ledger) if line.event == "declared"}
+    def started(self) -> dict[str, datetime]:
+        """When each judged run began, by its run id."""
+        return _first_times(line for line in self.ledger if line.event == "started")
+
+    def declared(self, path: str, sha256: str) -> datetime | None:
+        """When a test was declared with this digest, for the first time."""
+        lines = (
+            line for line in self.ledger if (line.event, line.path, line.sha256) == ("declared", path, sha256)
+        )
+        return _first_times(lines).get(path)
 
     @cached_property
-    def starts(self) -> dict[str, datetime]:
-        """When each judged run began, by its run id."""
-        return {line.path: line.at for line in reversed(self.ledger) if line.event == "started"}
+    def configurations(self) -> Configurations:
+        """Of recipes and records."""
+        return Configurations(self.records)
 
     def config_hash(self, experiment: str, scale: str) -> str:
         """The hash of today's configuration; empty where there is no such recipe."""
@@ -98,6 +107,13 @@ class Comparison:
             entry = self.entries[goal.experiment.split("/", 1)[0], goal.table, goal.row, goal.metric]
             return next(c.sample for c in entry.cells if c.goal.scale == goal.scale)
         return sample(goal, self.selections[goal.experiment, goal.scale])
+
+
+def _first_times(lines: Iterable[Line]) -> dict[str, datetime]:
+    times: dict[str, datetime] = {}
+    for line in lines:
+        times[line.path] = min(line.at, times.get(line.path, line.at))
+    return times
 
 
 def compare(paper: str | None = None) -> Comparison:

@@ -17,7 +17,6 @@ VERDICTS = (
     "no value", "unpublished", "reduced scale", "not run", "no recipe",
 )  # fmt: skip
 DECIDED = ("reproduced", "higher", "lower")
-COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
 DERIVED = "derived"  # `measured` of a derived number
 UNEXPLAINED = "neither a recipe nor a derivation"  # no published number has it
 
@@ -73,11 +72,7 @@ class Entry:
     @property
     def is_counted(self) -> bool:
         """Whether the number belongs to the paper's denominator, which no recipe or record changes."""
-        rules = self.rules
-        if rules is None or self.published is None or self.unconfirmed:
-            return False
-        first = rules.same_as is None and rules.configuration == "theirs"
-        return first and rules.counted and rules.kind in COUNTED
+        return self.metric is not None and self.row.is_counted(self.metric.name)
 
     @property
     def ours(self) -> list[Cell]:

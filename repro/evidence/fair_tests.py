@@ -16,7 +16,7 @@ from repro.errors import nearest
 from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model
 from repro.paths import fair_test_files
 from repro.recipe import Config, short, signature_hash
-from repro.seeds import parse_seeds
+from repro.seeds import TUNING, parse_seeds
 
 BUDGET = 20.0  # core-hours a row; a test that costs less is not out of reach
 Seeds = Annotated[
@@ -48,7 +48,8 @@ class Settled(Model):
 
     Attributes:
         curve: validation curve of the records; empty for the measurement's own.
-        within: the largest movement in the last quarter; None for half of the gap that is judged.
+        within: the largest movement in the last quarter; None for half of the gap that is judged, which no number
+            exceeds unless the curve is that of another metric.
     """
 
     curve: str = ""
@@ -77,12 +78,20 @@ class Sweep(Model):
     Attributes:
         key: dotted key of the configuration.
         values: what was tried.
+        updates: of each run of the sweep; None where they train as long as the judged runs.
         seeds: from 100 on.
     """
 
     key: Text
     values: Annotated[tuple[float, ...], Field(min_length=3)]
-    seeds: Seeds = (100,)
+    updates: int | None = Field(None, ge=1)
+    seeds: Seeds = (TUNING,)
+
+    @model_validator(mode="after")
+    def _tunes(self) -> Self:
+        if min(self.seeds) < TUNING:
+            raise ValueError(f"seeds of a sweep start at {TUNING}; lower ones are judged")
+        return self
 
 
 class FairTest(Model):
@@ -150,6 +159,17 @@ class FairTest(Model):
             )
         if self.extended_to and not set(self.seeds) < set(self.extended_to):
             raise ValueError(f"{self.name}: extended_to must hold the seeds {self.seeds} and more")
+        if self.extended_to and all(run.seeds for run in self.rows.values()):
+            raise ValueError(f"{self.name}: extended_to extends no row, as every row has its own seeds")
+        for row in self.rows:
+            if max(self.seeds_of(row)) >= TUNING:
+                raise ValueError(f"{self.name}: seeds from {TUNING} on are for tuning; name lower ones")
+        if self.margin and not self.margin.reason:
+            raise ValueError(f"{self.name}: the margin of a test needs `reason: ...`")
+        if self.settled.within is None and not self.curve_is_own:
+            raise ValueError(
+                f"{self.name}: settled: {self.settled.curve} is another metric's: add `within: ...`"
+            )
         if self.competent and self.competent.row not in self.rows:
             raise ValueError(
                 f"{self.name}: competent: no row {self.competent.row!r}{nearest(self.competent.row, self.rows)}"
@@ -160,6 +180,17 @@ class FairTest(Model):
     def name(self) -> str:
         """``<claim>/<attempt>``."""
         return f"{self.claim}/{self.attempt}"
+
+    @property
+    def settled_curve(self) -> str:
+        """The validation curve by which training counts as finished."""
+        return self.settled.curve or "val/" + self.measured.partition("/")[2]
+
+    @property
+    def curve_is_own(self) -> bool:
+        """Whether that curve is of the metric that is measured; ``val/ppl`` is, of ``test/ppl_sw512``."""
+        names = (self.settled_curve, self.measured)
+        return len({name.partition("/")[2].partition("_")[0] for name in names}) == 1
 
     def seeds_of(self, row: str) -> tuple[int, ...]:
         """The judged seeds of a row, those of an extension included."""
@@ -184,6 +215,12 @@ class Untested(Model):
     core_hours: float | None = Field(None, gt=0)
     gpu_hours: float | None = Field(None, gt=0)
     why: str = ""
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Self:
+        if not str(self):
+            raise ValueError("say what a test would need: `missing`, `core_hours`, `gpu_hours` or `why`")
+        return self
 
     @property
     def out_of_reach(self) -> bool:
@@ -282,14 +319,15 @@ def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
         )
 
 
-def digest(test: FairTest, config_of: Callable[[str, str, str], Config]) -> str:
-    """SHA-256 of all that a declaration fixes: the text and the configurations of the runs.
+def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Config]) -> str:
+    """SHA-256 of all that a declaration fixes: the text, what is claimed of the rows, the configurations of the runs.
 
     An extension is left out, and so is the setting that the test's sweep chooses for each row: the gate asks whether it
     is the best of the declared values.
 
     Args:
         test: declared.
+        claim: of the paper.
         config_of: the flat configuration of an experiment at a scale, by the digits of its hash (none: today's).
     """
     fixed = test.model_dump(mode="json", exclude={"extended_to"})
@@ -297,6 +335,8 @@ def digest(test: FairTest, config_of: Callable[[str, str, str], Config]) -> str:
     for row, run in test.rows.items():
         config = config_of(run.run, test.scale, run.config)
         fixed["rows"][row]["config"] = signature_hash({k: v for k, v in config.items() if short(k) != swept})
+    fixed["order"] = [claim.table, claim.metric, *test.rows]
+    fixed["not_worse"], fixed["apart"] = claim.not_worse, str(claim.margin)
     fixed["varies"] = sorted(test.varies)
     fixed["margin"] = str(test.margin) if test.margin else None
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

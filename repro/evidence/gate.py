@@ -7,14 +7,16 @@
     overlap or not, and an attention as long as in training or longer.
 ``settled``
     In the last quarter of training the validation metric of each row moves by less than half of the gap that is judged;
-    of a gap smaller than the margin: by less than half the margin.
+    of a gap smaller than the margin: by less than half the margin. The movement is that of a fitted line, mean over
+    seeds.
 ``room``
-    No two rows that are compared lie within the margin of the same floor or ceiling. (One row at a bound makes a
-    difference look smaller, never larger.)
+    No two rows that are compared lie within the margin of the same floor or ceiling, or beyond it. (One row at a bound
+    makes a difference look smaller, never larger.)
 ``competent``
     The reference row reaches the level that a simple method or a published result sets.
 ``tuned``
-    Each row has the best of the same values of one setting, tried on seeds that are not judged.
+    Each row has the best of the same values of one setting, tried on seeds that are not judged in runs that differ from
+    the judged ones in nothing else, or only in a declared number of updates.
 """
 
 import statistics
@@ -28,11 +30,17 @@ from repro.evidence.margins import Margin
 from repro.evidence.published import Metric
 from repro.evidence.statistics import exceeds
 from repro.nested import flatten
-from repro.recipe import short
+from repro.recipe import Config, Recipe, short
 from repro.record import Measurement, RunRecord
 
 LAST = 0.75  # of training: where the last quarter begins
-FEWEST = 3  # points of a curve to which a line is fitted
+LENGTH = (
+    "trainer.max_steps",
+    "trainer.val_check_interval",
+    ".schedule.steps",
+)  # settings of how long a run trains
+END = 0.875  # the last point of a curve must lie beyond
+LOWER = ("loss", "nll", "ppl", "bpb", "bpc", "bpd", "per", "failed")  # metrics of which less is better
 LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
 ACCURACIES = ("percent", "%", "accuracy", "points")
 
@@ -93,15 +101,13 @@ def gate(
         *conditions,
         _settled(test, rows, margin),
         _competent(test, rows, column),
-        _tuned(test, rows, column),
+        _tuned(test, rows),
     ]
 
 
 def _column(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
-    if test.other_quantity:
-        return Condition("column", True, test.other_quantity)
     unit, problems = rows[0].measured[0][1].unit, []
-    if kind_of(unit) != kind_of(column.unit):
+    if kind_of(unit) != kind_of(column.unit) and not test.other_quantity:
         problems.append(f"{unit} is not what {column.name} measures ({column.unit})")
     for row in rows:
         record, measured = row.measured[0]
@@ -118,7 +124,9 @@ def _column(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
             for fact, theirs, ours in facts
             if None not in (theirs, ours) and theirs != ours
         ]
-    return Condition("column", not problems, "; ".join(problems) or f"as {column.name}")
+    return Condition(
+        "column", not problems, "; ".join(problems) or test.other_quantity or f"as {column.name}"
+    )
 
 
 def kind_of(unit: str) -> str:
@@ -136,20 +144,10 @@ def _overlaps(protocol: Mapping[str, Any]) -> bool | None:
 
 def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """How far a score looks back, compared with training: ``trained`` (as far), ``longer``, ``shorter``; or None."""
-    trained = config.get("data", {}).get("init_args", {}).get("seq_len")
+    trained = value_of(config, "data.seq_len")
     if trained is None or protocol.get("seq_len") is None:
         return None
-    blocks = (
-        config.get("model", {}).get("init_args", {}).get("net", {}).get("init_args", {}).get("blocks", {})
-    )
-    memory = next(
-        (
-            mixer.get("init_args", {}).get("mem_len", 0)
-            for mixer in blocks.get("mixers", ())
-            if isinstance(mixer, Mapping)
-        ),
-        0,
-    )
+    memory = value_of(config, "model.net.blocks.mixers.0.mem_len")
     reach, usual = protocol["seq_len"] + (protocol.get("mem_len") or 0), trained + (memory or 0)
     return "trained" if reach == usual else "longer" if reach > usual else "shorter"
 
@@ -158,9 +156,9 @@ def _room(test: FairTest, rows: Sequence[Row], margin: Margin | None) -> Conditi
     unit = rows[0].measured[0][1].unit
     ceiling = 100.0 if test.ceiling is None and kind_of(unit) == "accuracy" else test.ceiling
     near = []
-    for name, bound in (("floor", test.floor), ("ceiling", ceiling)):
+    for name, bound, inside in (("floor", test.floor, 1), ("ceiling", ceiling, -1)):
         if bound is not None:
-            at = [not exceeds(abs(row.mean - bound), _size(margin, bound)) for row in rows]
+            at = [not exceeds(inside * (row.mean - bound), _size(margin, bound)) for row in rows]
             pairs = [i for i in range(len(rows) - 1) if at[i] and at[i + 1]]
             near += [f"{rows[i].name} and {rows[i + 1].name} at the {name} of {bound:g}" for i in pairs]
     return Condition("room", not near, "; ".join(near) or "no two compared rows at a floor or ceiling")
@@ -174,38 +172,33 @@ def _size(margin: Margin | None, reference: float) -> float:
 
 
 def _settled(test: FairTest, rows: Sequence[Row], margin: Margin | None) -> Condition:
-    curve = curve_of(test)
-    worst = []
+    curve, worst = test.settled_curve, []
     for i, row in enumerate(rows):
         moves = [movement(record.curves.get(curve, ()), record.steps) for record, _ in row.measured]
         known = [move for move in moves if move is not None]
         if len(known) < len(moves):
             return Condition("settled", False, f"{row.name}: {curve} does not cover the last quarter")
         gaps = [abs(row.mean - other.mean) for other in (*rows[max(i - 1, 0) : i], *rows[i + 1 : i + 2])]
-        limit = test.settled.within or max(min(gaps), _size(margin, row.mean)) / 2
-        worst.append(
-            (
-                abs(statistics.fmean(known)) / limit if limit else float("inf"),
-                row.name,
-                statistics.fmean(known),
-                limit,
-            )
-        )
+        limit = _allowed(test, max(min(gaps), _size(margin, row.mean)) / 2)
+        move = statistics.fmean(known)
+        worst.append((abs(move) / limit if limit else float("inf"), row.name, move, limit))
     _, name, move, limit = max(worst)
     words = f"{name}: {curve} moves by {text.signed(move)} in the last quarter; allowed {text.number(limit)}"
     return Condition("settled", abs(move) < limit, words)
 
 
-def curve_of(test: FairTest) -> str:
-    """The validation curve of a test: the declared one, or that of its measurement."""
-    return test.settled.curve or "val/" + test.measured.partition("/")[2]
+def _allowed(test: FairTest, half: float) -> float:
+    """How far a curve may move: half of what is judged, or less where the test says so."""
+    if test.settled.within is None:
+        return half
+    return min(test.settled.within, half) if test.curve_is_own else test.settled.within
 
 
 def movement(points: Sequence[Sequence[Any]], steps: int) -> float | None:
     """The change of a curve over the last quarter of training.
 
-    With at least three points there, it is that of a line of least squares; else the last point less the curve where
-    the quarter begins, interpolated.
+    It is that of a line of least squares through the points of the quarter and the one before, as single validations
+    are noisy.
 
     Args:
         points: ``[step, value]``; values that are None are left out.
@@ -215,14 +208,12 @@ def movement(points: Sequence[Sequence[Any]], steps: int) -> float | None:
         None where the curve does not cover the last quarter.
     """
     known = [(step, value) for step, value in points if value is not None]
-    begin, last = LAST * steps, [point for point in known if point[0] >= LAST * steps]
-    if len(last) >= FEWEST:
-        slope, _ = statistics.linear_regression([step for step, _ in last], [value for _, value in last])
-        return slope * (1 - LAST) * steps
-    if not last or last[0] == known[0]:
+    before = [point for point in known if point[0] <= LAST * steps]
+    last = before[-1:] + known[len(before) :]
+    if not before or last[-1][0] <= END * steps:
         return None
-    (x, y), (x_next, y_next) = known[-len(last) - 1], last[0]
-    return last[-1][1] - (y + (y_next - y) * (begin - x) / (x_next - x))
+    slope, _ = statistics.linear_regression([step for step, _ in last], [value for _, value in last])
+    return slope * (1 - LAST) * steps
 
 
 def _competent(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
@@ -256,7 +247,7 @@ def _lower(test: FairTest, column: Metric) -> bool:
     return (test.better or column.better) == "lower"
 
 
-def _tuned(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+def _tuned(test: FairTest, rows: Sequence[Row]) -> Condition:
     if test.tuned == "paper":
         met = test.scale == "paper"
         return Condition(
@@ -264,26 +255,28 @@ def _tuned(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
         )
     if not isinstance(test.tuned, Sweep):
         return Condition("tuned", False, "no sweep is declared")
-    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row, _lower(test, column)))]
+    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row))]
     values = ", ".join(f"{value:g}" for value in test.tuned.values)
     return Condition(
         "tuned", not problems, "; ".join(problems) or f"{test.tuned.key} from {values} for each row"
     )
 
 
-def _untuned(test: FairTest, sweep: Sweep, row: Row, lower: bool) -> str:
+def _untuned(test: FairTest, sweep: Sweep, row: Row) -> str:
     """Why a row's value is not the best of the sweep; empty where it is."""
     scores: dict[float, list[float]] = {}
+    judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps
     for record in row.tuning:
-        value, best = value_of(record.config, sweep.key), _best(record, curve_of(test), lower)
-        if record.seed in sweep.seeds and value in sweep.values and best is not None:
+        value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve)
+        wanted = record.seed in sweep.seeds and value in sweep.values and record.steps == updates
+        if wanted and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
             scores.setdefault(value, []).append(best)
     missing = [f"{value:g}" for value in sweep.values if value not in scores]
     if missing:
         return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
     means = {value: statistics.fmean(of) for value, of in scores.items()}
-    best = (min if lower else max)(means, key=lambda value: means[value])
+    best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
     return (
         ""
         if chosen == {best}
@@ -291,11 +284,23 @@ def _untuned(test: FairTest, sweep: Sweep, row: Row, lower: bool) -> str:
     )
 
 
+def _fixed(record: RunRecord, sweep: Sweep) -> Config:
+    """The flat configuration of a run, less the swept setting, and less its length where a sweep has its own."""
+    signature = Recipe(record.experiment, record.scale, record.config).signature
+    free = (sweep.key, *(LENGTH if sweep.updates else ()))
+    return {key: value for key, value in signature.items() if not short(key).endswith(free)}
+
+
 def value_of(config: Mapping[str, Any], key: str) -> Any:
     """The value at a dotted key as users write it: ``model.schedule.peak``, without ``init_args``."""
     return next((value for name, value in flatten(dict(config)).items() if short(name) == key), None)
 
 
-def _best(record: RunRecord, curve: str, lower: bool) -> float | None:
+def is_lower(curve: str) -> bool:
+    """Whether lower values of a curve are better, by its name."""
+    return curve.partition("/")[2].partition("_")[0] in LOWER
+
+
+def _best(record: RunRecord, curve: str) -> float | None:
     values = [value for _, value in record.curves.get(curve, ()) if value is not None]
-    return (min if lower else max)(values) if values else None
+    return (min if is_lower(curve) else max)(values) if values else None

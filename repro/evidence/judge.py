@@ -72,7 +72,7 @@ def judge_number(
     if _is_short(scores, rules, sign, updates):
         return Verdict("short budget", f"{updates:,} of {rules.updates:,} updates")
     ours = estimate([margin.scaled(score) for score in scores])
-    if _at_chance(ours, published, rules, margin):
+    if _at_chance(ours, published, rules, margin, sign):
         return Verdict("at chance")
     if ours.n < SEEDS:
         return Verdict("open", f"{ours.n} of {SEEDS} seeds")
@@ -93,13 +93,13 @@ def _is_short(scores: Sequence[float], rules: Rules, sign: int, updates: int) ->
     return rules.ceiling is None or any(score * sign < rules.ceiling * sign for score in scores)
 
 
-def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin) -> bool:
-    """Both the published number and our whole interval lie within chance ± twice the margin."""
+def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int) -> bool:
+    """Neither the published number nor any of our interval is better than chance by more than twice the margin."""
     if rules.chance is None or ours.low is None or ours.high is None:
         return False
     level, near = margin.scaled(rules.chance), 2 * margin.at(rules.chance)
     ends = (margin.scaled(published), ours.low, ours.high)
-    return not any(exceeds(abs(end - level), near) for end in ends)
+    return not any(exceeds(sign * (end - level), near) for end in ends)
 
 
 def _compare(

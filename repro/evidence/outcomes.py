@@ -4,7 +4,7 @@ Verdicts: ``same order``, ``other order``, ``no clear order`` of tests that pass
 others; ``planned`` (not yet declared), ``not run`` (no records), ``incomplete`` (rows or seeds without records).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -13,13 +13,15 @@ from statistics import fmean
 from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import FairTest, Run, Tests, load_tests
-from repro.evidence.gate import Condition, Row, curve_of, gate
+from repro.evidence.gate import Condition, Row, gate
 from repro.evidence.header import Wanted
 from repro.evidence.judge import Printed, judge_claim
+from repro.evidence.ledger import declaration
 from repro.evidence.margins import Margin, check_date, default_margin
 from repro.evidence.published import Claim, Metric, Paper
 from repro.evidence.selection import Sample, Selection, protocol_of, sample
 from repro.evidence.statistics import Difference, Estimate, welch
+from repro.recipe import change_results
 from repro.record import RunRecord
 from repro.seeds import TUNING
 
@@ -27,6 +29,7 @@ ORDERS = ("same order", "other order", "no clear order")
 BUDGET = "budget"  # in `varies`: updates and training tokens
 SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
 SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
+MINUTE = "%Y-%m-%d %H:%M"
 PARTS = (0.25, 0.5, 1.0)  # of the budget, at which the validation curves are compared
 
 
@@ -151,7 +154,9 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
     effects = tuple(_effect(a, b, sign) for a, b in pairwise(standings))
     found = replace(found, unit=unit, margin=margin, effects=effects)
     few = _unfinished(standings, test)
-    problem = _unclean(standings) or _incomparable(standings, test.varies)
+    problem = (
+        _altered(comparison, paper, test) or _unclean(standings) or _incomparable(standings, test.varies)
+    )
     if few or problem:
         return replace(found, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
     if not test.check:
@@ -182,12 +187,14 @@ def _standing(
 ) -> Standing:
     run = test.rows[row]
     group = [
-        r for r in comparison.records if (r.experiment, r.scale) == (run.run, test.scale) and not r.overrides
+        r
+        for r in comparison.records
+        if (r.experiment, r.scale) == (run.run, test.scale) and not change_results(r.overrides)
     ]
     config = _config(comparison, run, test.scale, group)
     selection = Selection.of(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
     found = sample(Wanted(run.run, test.scale, test.measured_of(row), run.protocol), selection)
-    return Standing(row, label, run, config, published, found, relation, _path(found, curve_of(test)))
+    return Standing(row, label, run, config, published, found, relation, _path(found, test.settled_curve))
 
 
 def _config(comparison: Comparison, run: Run, scale: str, group: Sequence[RunRecord]) -> str:
@@ -220,23 +227,51 @@ def _path(found: Sample, curve: str) -> tuple[float | None, ...]:
 def _declared(
     comparison: Comparison, paper: Paper, test: FairTest, standings: Sequence[Standing]
 ) -> Condition:
-    """Whether the ledger has the declaration, from before the first judged run began."""
-    declared = comparison.declarations.get(f"tests/{paper.key}/{test.name}")
-    first = min(began(comparison, record) for s in standings for record, _ in s.sample.measured)
-    if declared is None:
-        return Condition("declared", False, f"never; its first run began {first:%Y-%m-%d}")
-    if declared > first:
-        return Condition(
-            "declared", False, f"{declared:%Y-%m-%d}, after its first run began, {first:%Y-%m-%d}"
-        )
-    return Condition("declared", True, f"{declared:%Y-%m-%d %H:%M}, first run {first:%Y-%m-%d %H:%M} UTC")
+    """Whether the ledger has the declaration as it now stands, from before the first judged run began.
+
+    An extension is declared by itself, before the first run with one of its seeds.
+    """
+    seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in standings}
+    words = []
+    for name, at in _declarations(comparison, paper, test).items():
+        first = min(began for s in standings for began in _beginnings(comparison, test, s, seeds[s.row]))
+        if at is None or at > first:
+            when = f"{at:{MINUTE}}, after" if at else "never;"
+            return Condition("declared", False, f"{name}{when} its first run began {first:{MINUTE}}")
+        words.append(f"{name}{at:{MINUTE}}, first run {first:{MINUTE}} UTC")
+        seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in standings}
+    return Condition("declared", True, "; ".join(words))
 
 
-def began(comparison: Comparison, record: RunRecord) -> datetime:
-    """When a run began: as the ledger says, else from its time of training."""
-    if started := comparison.starts.get(record.run_id):
-        return started
-    return datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)
+def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> dict[str, datetime | None]:
+    """When the test was declared as it now stands, then when its extension was; None where it never was."""
+    if not _has_line(comparison, paper, test):
+        return {"": None}
+    made = declaration(paper, test, comparison.configurations)
+    times = [comparison.declared(path, sha256) for path, sha256 in made.items()]
+    return dict(zip(("", "extension "), times or [None], strict=False))
+
+
+def _has_line(comparison: Comparison, paper: Paper, test: FairTest) -> bool:
+    path = f"tests/{paper.key}/{test.name}"
+    return any((line.event, line.path) == ("declared", path) for line in comparison.ledger)
+
+
+def _beginnings(
+    comparison: Comparison, test: FairTest, standing: Standing, seeds: Iterable[int]
+) -> Iterator[datetime]:
+    """When the runs of a row with these seeds began: those with a line in the ledger, and those with a record."""
+    ids = {f"{standing.run.run}/{test.scale}/s{seed}-{standing.config[:8]}" for seed in seeds}
+    yield from (at for run_id, at in comparison.started.items() if run_id in ids)
+    for record in comparison.records:
+        if record.run_id in ids:
+            yield datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)
+
+
+def _altered(comparison: Comparison, paper: Paper, test: FairTest) -> str | None:
+    """What differs from the declaration in the ledger, or None; a check of the code may have none."""
+    same = not _has_line(comparison, paper, test) or _declarations(comparison, paper, test)[""]
+    return None if same else "declared (with another text, or another configuration of its runs)"
 
 
 def printed_of(paper: Paper, test: FairTest) -> Printed:

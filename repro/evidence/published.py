@@ -21,6 +21,7 @@ from repro.yamls import read_yaml
 
 THIRD_PARTY = "external-"
 JUDGED = ("trained", "ratio", "computed")  # classes that need a margin
+COUNTED = ("trained", "ratio")  # classes whose verdicts are counted
 TIMES = ("hours", "step_time", "training_speed", "speed", "first_hours")
 FIRST = ("first", "first_hours")
 DIVISIBLE = ("score", "hours", "first_hours")  # what `over` can divide
@@ -102,9 +103,10 @@ class Rules(Model):
     Attributes:
         kind: class of the number, ``class`` in the file.
         margin: numbers closer than this are equal; None where the class is not judged.
-        chance: the score of guessing.
+        chance: the score of guessing, or of another method that learns nothing, such as copying what is visible.
         ceiling: a score at which fewer updates than the paper's are no objection.
-        updates: that the paper trained for.
+        updates: that the paper trained for; None where it is not known, and for timings.
+        updates_unknown: why it is not known; the file has this text in place of the number.
         noise: the paper's printed spread.
         sampled: items of the random sample that the paper scored, where it is another sample than ours.
         device: what the paper timed on.
@@ -120,6 +122,7 @@ class Rules(Model):
     chance: float | None = None
     ceiling: float | None = None
     updates: int | None = Field(None, ge=1)
+    updates_unknown: Text | None = None
     noise: Noise | None = None
     sampled: int | None = Field(None, ge=1)
     device: Literal["cpu", "gpu", "tpu"] | None = None
@@ -129,8 +132,15 @@ class Rules(Model):
     no_recipe: Text | None = None
     derived: Derivation | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _split_updates(cls, raw: Any) -> Any:
+        if isinstance(raw, Mapping) and isinstance(why := raw.get("updates"), str):
+            return {**raw, "updates": None, "updates_unknown": why}
+        return raw
 
-KEYS = {field.alias or name for name, field in Rules.model_fields.items()}
+
+KEYS = {field.alias or name for name, field in Rules.model_fields.items()} - {"updates_unknown"}
 
 
 class Metric(Model):
@@ -180,6 +190,14 @@ class Row(Model):
     rules: dict[str, Rules]
     no_recipe: Text | None = None
 
+    def is_counted(self, metric: str) -> bool:
+        """Whether a number belongs to the paper's denominator, which no recipe or record changes."""
+        if metric not in self.values or metric in self.unconfirmed:
+            return False
+        rules = self.rules[metric]
+        first = rules.same_as is None and rules.configuration == "theirs"
+        return first and rules.counted and rules.kind in COUNTED
+
 
 class Table(Model):
     """A published table."""
@@ -213,7 +231,7 @@ class Table(Model):
         return {**raw, "metrics": metrics, "rows": _by_id(rows, f"row of {raw['id']}")}
 
     @model_validator(mode="after")
-    def _margins_fit(self) -> Self:
+    def _rules_fit(self) -> Self:
         for row in self.rows.values():
             for name in row.values.keys() | row.unconfirmed:
                 if name not in self.metrics:
@@ -221,7 +239,13 @@ class Table(Model):
                         f"row {row.id}: {name!r} is not a metric of the table{nearest(name, self.metrics)}"
                     )
             for name, rules in row.rules.items():
-                _check_margin(rules, self.metrics[name].unit, f"row {row.id}: {name}")
+                where = f"row {row.id}: {name}"
+                _check_margin(rules, self.metrics[name].unit, where)
+                known = rules.updates or rules.updates_unknown
+                if row.is_counted(name) and rules.kind == "trained" and not known:
+                    raise ValueError(
+                        f"{where}: a counted number needs the paper's `updates`, or why they are unknown"
+                    )
         return self
 
 
@@ -294,6 +318,12 @@ class Claim(Model):
     margin: AMargin | None = None
     not_worse: bool = False
 
+    @model_validator(mode="after")
+    def _rows_differ(self) -> Self:
+        if len(set(self.order)) < len(self.order):
+            raise ValueError(f"claim {self.id}: a row is repeated in its order")
+        return self
+
 
 class About(Model):
     """The paper itself."""
@@ -343,11 +373,11 @@ class Paper(Model):
     def _references_exist(self) -> Self:
         for table in self.tables.values():
             for row in table.rows.values():
-                for metric, rules in row.rules.items():
-                    where = f"{table.id}, row {row.id}, {metric}"
+                for metric in row.values:
+                    rules, where = row.rules[metric], f"{table.id}, row {row.id}, {metric}"
                     if rules.same_as:
                         self._check_same(rules.same_as, f"{where}: same_as {'/'.join(rules.same_as)}")
-                    if rules.derived and metric in row.values:
+                    if rules.derived:
                         self._check_derived(rules, where)
         for claim in self.claims.values():
             for row_id in claim.order:

@@ -23,8 +23,11 @@ from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.files import lock
-from repro.recipe import Recipe
+from repro.ledger import start as note_start
+from repro.paths import results_dir
+from repro.recipe import Recipe, change_results
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
+from repro.seeds import TUNING
 from repro.stop import StopRequest
 from repro.tasks.lightning_private import end_at
 from repro.training.callbacks import read_status
@@ -109,9 +112,18 @@ def ready(current: Run) -> Resume:
 
 
 def start(current: Run, resume: Resume) -> None:
-    """Rank 0 reports where the run begins, in the terminal, in its folder and on W&B."""
+    """Rank 0 reports where the run begins: in the ledger, if it may be judged, the terminal, its folder, and on W&B.
+
+    Raises:
+        UserError, ReproError: a file cannot be written.
+    """
     if not current.trainer.is_global_zero:
         return
+    recipe = current.recipe
+    if current.seed < TUNING and not change_results(recipe.overrides):
+        note_start(
+            results_dir() / "runs", recipe.run_id(current.seed), recipe.config_hash, current.source.commit
+        )
     for note in current.parts.task.notes:
         print(note, file=sys.stderr)
     for path, wrong in resume.damaged.items():

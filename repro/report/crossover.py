@@ -144,16 +144,12 @@ def picture(study: Crossover) -> Plot:
         if study.contexts and (speed := study.measured(mixer, study.contexts[0], "training", "tokens_per_s"))
     ]
     first = f"{study.contexts[0]:,}" if study.contexts else ""
-    panels = [
-        Panel(
-            f"training, bytes/s at a context of {first}", "bits per byte", points, settings=True, log_x=True
-        )
-    ]
+    panels = [Panel(f"training, bytes/s at a context of {first}", "bits per byte", points, settings=True)]
     for title, (what, key) in COSTS.items():
         lines = [
             Line(look, [(c, study.measured(mixer, c, what, key)) for c in study.contexts])
             for look, mixer in enumerate(mixers)
         ]
-        panels.append(Panel("context, bytes", title, lines, settings=True, log_x=True, log_y=True))
+        panels.append(Panel("context, bytes", title, lines, settings=True))
     caption = "mixers by bits per byte, speed and memory"
     return Plot(PICTURE, SIDES, caption, Chart(TITLE, mixers, panels))

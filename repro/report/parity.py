@@ -79,7 +79,7 @@ def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | N
 
 def _panel(met: Met, title: str) -> Panel:
     theirs, ours = ([(n, loss) for n, loss in enumerate(losses, 1)] for losses in met.curve)
-    differences = ", ".join(f"{kind} {_number(met.differences[kind])}" for kind in ("losses", "weights"))
+    differences = ", ".join(f"{kind} {power(met.differences[kind])}" for kind in ("losses", "weights"))
     words = f"{textwrap.fill(title, LETTERS)}\n\n{met.codes[0]}\nlargest difference: {differences}"
     return Panel("update", "loss", [Line(0, theirs), Line(1, ours)], words)
 
@@ -104,13 +104,13 @@ def document(found: Sequence[Met], title: Callable[[str], str] = str) -> Documen
 
 
 def _kinds(met: Met) -> str:
-    return ", ".join(f"{kind} {_number(value)}" for kind, value in met.differences.items())
+    return ", ".join(f"{kind} {power(value)}" for kind, value in met.differences.items())
 
 
 def _worst(found: Iterable[Met], kind: str) -> str:
-    values = [met.differences[kind] for met in found if kind in met.differences]
-    return _number(max(values)) if values else text.NOTHING
+    return power(max((met.differences[kind] for met in found if kind in met.differences), default=None))
 
 
-def _number(value: float) -> str:
-    return f"{value:.0e}" if value else "0"
+def power(value: float | None) -> str:
+    """A difference with one digit, like 2e-16."""
+    return text.NOTHING if value is None else f"{value:.0e}" if value else "0"

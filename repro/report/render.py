@@ -1,135 +1,116 @@
-"""Every generated file: computed in memory, then written or compared with what is there."""
+"""Every generated file: computed in memory, then written or compared with what is there.
 
-from collections.abc import Callable
+git keeps the evidence, the tables, README's block and the figures that documents show (:data:`KEPT`). The page and all
+other figures are built; nothing checks them.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
 
 from repro import paths
 from repro.errors import UserError
-from repro.evidence import csv_table as sheet
-from repro.evidence.claims import Claim, claims
-from repro.evidence.compare import Comparison, compare
 from repro.evidence.ledger import append_missing, check_records
-from repro.evidence.published import validate_published
+from repro.evidence.parity import read_parity
+from repro.evidence.table import FILE, Evidence, as_json, evidence, table
 from repro.files import alone
-from repro.paths import files_in, records_dirs, results_dir, results_dirs
+from repro.paths import files_in, results_dir, results_dirs
 from repro.recipe import forget_files
 from repro.record import write_atomic
-from repro.report import parity
-from repro.report.crossover import crossover
+from repro.report import parity, plots
+from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
-from repro.report.crossover import picture as crossover_picture
-from repro.report.formats import latex, markdown
-from repro.report.formats.blocks import Document, Figure, Heading, Paragraph
-from repro.report.formats.claims_document import claims_document
-from repro.report.formats.documents import paper_document, runs_document
-from repro.report.formats.headline import headline, summary, totals
-from repro.report.parity import read_parity
-from repro.report.plots import plots
+from repro.report.formats import html, latex, markdown
+from repro.report.formats.blocks import Document
 from repro.report.plots.chart import Chart
-from repro.report.plots.files import content, is_locked
-from repro.report.plots.headlines import headlines, in_order, short_title
+from repro.report.plots.files import content
 from repro.report.plots.plot import Plot
-from repro.report.site import page
+from repro.report.views.first_screen import overview, summary
+from repro.report.views.papers import paper_document
+from repro.report.views.rows import as_csv
+from repro.report.views.runs import runs_document
+from repro.report.views.tests import name_of, one_test, tests_document
+from repro.report.views.words import WORDS
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
-_SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png")
+KEPT = ("parity.svg", "crossover.svg")  # figures of README.md and docs, in git
+OVERVIEW = "README"
+_SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png", ".html")
+
+Files = dict[Path, bytes]
 
 
-def render_all(results: Path) -> dict[Path, bytes]:
-    """Every generated file below ``results``: its path and its bytes; nothing is written.
-
-    Raises:
-        UserError: a published file, recipe or record that contradicts its schema.
-    """
-    validate_published()
-    return _everything(results)[0]
-
-
-def _everything(results: Path, check: bool = False) -> tuple[dict[Path, bytes], str]:
-    """The generated files, and the README's block."""
-    comparison = compare()
-    judged = claims(comparison)
-    return _files(comparison, judged, results, check), _block(comparison, judged)
+def tables(found: Evidence, results: Path) -> Files:
+    """The generated files that git keeps, less figures and README's block."""
+    folder, numbers = results / "tables", table(found)["numbers"]
+    files = {results / FILE: as_json(found)}
+    for name, document in documents(found).items():
+        files[folder / f"{name}.md"] = markdown.render(document)
+        if name in found.files:
+            files[folder / f"{name}.tex"] = latex.render(document)
+            files[folder / f"{name}.csv"] = as_csv(row for row in numbers if row["paper"] == name)
+    return {path: text.encode() for path, text in files.items()}
 
 
-def _files(comparison: Comparison, claims: list[Claim], results: Path, check: bool) -> dict[Path, bytes]:
-    """The generated files. An existing figure that shows the same data is kept.
-
-    A check draws every figure again, where the library that draws it has the locked version: then the bytes agree.
-    """
-    figures = _figures(comparison, claims)
-    again = {library: check and is_locked(library) for library in ("matplotlib", "pillow")}
-    there = files_in([folder / "plots" for folder in results_dirs()], "*")
-    drawn = {
-        p.name: content(p, there.get(p.name, results / "plots" / p.name), again[p.library]) for p in figures
+def documents(found: Evidence, figures: Mapping[str, Plot] | None = None) -> dict[str, Document]:
+    """Every document by name. Without ``figures`` they have those only that git keeps."""
+    shown = list((figures or {}).values())
+    titles = {paper.key: paper.title for paper in found.papers}
+    own = {
+        paper.key: [plot for plot in shown if plot.name.startswith(f"{paper.key}--")]
+        for paper in found.papers
     }
-    files = {results / "plots" / name: data for name, data in drawn.items()}
-    tables = results / "tables"
-    for paper in comparison.papers:
-        mine = [plot for plot in figures if plot.name.startswith(f"{paper.key}--")]
-        document = paper_document(comparison, paper, mine)
-        files[tables / f"{paper.key}.md"] = markdown.render(document).encode()
-        files[tables / f"{paper.key}.tex"] = latex.render(document).encode()
-        files[tables / f"{paper.key}.csv"] = sheet.render(comparison, paper).encode()
-    files[tables / "README.md"] = markdown.render(_overview(comparison, claims)).encode()
-    files[tables / "claims.md"] = markdown.render(claims_document(claims)).encode()
+    named = {OVERVIEW: overview(found, shown), "tests": tests_document(found)}
+    named |= {paper.key: paper_document(found, paper, own[paper.key]) for paper in found.papers}
     if met := read_parity():
-        files[tables / "parity.md"] = markdown.render(parity.document(met, _titles(comparison))).encode()
-    if (study := crossover(comparison)) is not None:
-        files[tables / "crossover.md"] = markdown.render(crossover_document(study)).encode()
-    files[tables / "runs.md"] = markdown.render(runs_document(comparison)).encode()
-    files[results / "index.html"] = page.render(comparison, claims, figures, drawn).encode()
-    return files
+        named["parity"] = parity.document(met, titles.__getitem__)
+    if study := crossover(found.comparison):
+        named["crossover"] = crossover_document(study)
+    return {**named, "runs": runs_document(found)}
 
 
-def _figures(comparison: Comparison, claims: list[Claim]) -> list[Plot]:
-    """Every figure; nothing is drawn yet."""
-    study = crossover(comparison)
-    ours = [crossover_picture(study)] if study and study.cells else []
-    titles = [(paper.key, short_title(paper)) for paper in in_order(comparison.papers)]
-    trained = parity.picture(read_parity(), titles)
-    ours += [trained] if trained else []
-    return [*headlines(comparison.papers, claims), *ours, *plots(comparison, *records_dirs())]
+def pages(found: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
+    """The site: ``index.html``, and a page for each document and each test."""
+    named = documents(found, figures)
+    links = [("Overview", "../index.html"), *((name, f"{name}.html") for name in named if name != OVERVIEW)]
+    for one in (one for tested in found.tested.values() for one in tested):
+        named[name_of(one)] = one_test(found, one, list(figures.values()))
+    made = {
+        results / "pages" / f"{name}.html": html.render(document, WORDS, links).encode()
+        for name, document in named.items()
+        if name != OVERVIEW
+    }
+    first = [(name, f"pages/{address}") for name, address in links[1:]]
+    index = html.render(named[OVERVIEW], WORDS, first, plots="plots", pages="pages/")
+    return {results / "index.html": index.encode(), **made}
 
 
-def render_headline() -> str:
+def figures_of(found: Evidence) -> dict[str, Plot]:
+    """Every figure by its name; nothing is drawn yet."""
+    study = crossover(found.comparison)
+    shown = [*plots.figures(found), *([picture(study)] if study and study.cells else [])]
+    return {plot.name: plot for plot in shown}
+
+
+def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
+    """The files of figures. One that is there and shows the same data is kept."""
+    there = files_in([folder / "plots" for folder in results_dirs()], "*")
+    folder = results / "plots"
+    return {folder / name: content(plot, there.get(name, folder / name)) for name, plot in figures.items()}
+
+
+def block(found: Evidence) -> str:
     """The generated block of the project's README, without its markers."""
-    comparison = compare()
-    return _block(comparison, claims(comparison))
+    return markdown.render(summary(found), "results/plots", "results/tables/", notice=False)
 
 
-def _block(comparison: Comparison, claims: list[Claim]) -> str:
-    document = summary(comparison, claims)
-    if met := read_parity():
-        document = [
-            Figure(parity.PICTURE, parity.CAPTION),
-            Paragraph(parity.SAYS),
-            parity.summary(met, _titles(comparison)),
-            Paragraph(totals(comparison)),
-        ]
-    return markdown.render(document, "results/plots", notice=False)
-
-
-def _titles(comparison: Comparison) -> Callable[[str], str]:
-    """Titles of papers by their keys."""
-    return {paper.key: paper.title for paper in comparison.papers}.__getitem__
-
-
-def render_overview() -> str:
-    """``results/tables/README.md``: the content of the README's block, and every result behind it."""
-    comparison = compare()
-    return markdown.render(_overview(comparison, claims(comparison)))
-
-
-def _overview(comparison: Comparison, claims: list[Claim]) -> Document:
-    return [Heading(1, "Overview"), *headline(comparison, claims)]
-
-
-def write_tables() -> list[Path]:
-    """Writes every generated file that differs and removes generated files that no record needs.
+def write_tables(site: bool = False) -> list[Path]:
+    """Writes every generated file that differs and removes generated files that nothing needs.
 
     Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
     results are the checkout's own. Processes that end at the same time do this one after the other.
+
+    Args:
+        site: whether the page and all figures are built, too.
 
     Returns:
         The paths that were written or removed.
@@ -137,20 +118,23 @@ def write_tables() -> list[Path]:
     forget_files()
     results = results_dir()
     with alone(results):
-        return _write_tables(results)
+        return _write_tables(results, site)
 
 
-def _write_tables(results: Path) -> list[Path]:
-    validate_published()
+def _write_tables(results: Path, site: bool) -> list[Path]:
+    found = evidence()
     ledger = append_missing(results / "runs")
-    files, block = _everything(results)
-    readme = _readme(block)
+    files, readme = tables(found, results), _readme(block(found))
+    if site:
+        figures = figures_of(found)
+        files |= pages(found, results, figures) | drawn(figures, results)
     changed = [ledger] if ledger else []
     for path, data in files.items():
         if not _same(path, data):
             write_atomic(path, data)
             changed.append(path)
-    for path in _leftovers(results, files):
+    folders = ("tables", "plots", "pages") if site else ("tables",)
+    for path in _leftovers(results, files, folders):
         path.unlink(missing_ok=True)
         changed.append(path)
     if readme is not None and readme[1] != readme[2]:
@@ -163,33 +147,29 @@ def write_pdfs(folder: Path) -> list[Path]:
     """Writes every chart as PDF into a folder, which is made; returns the paths."""
     from repro.report.plots.drawing import pdf
 
-    comparison = compare()
-    figures = _figures(comparison, claims(comparison))
-    charts = [plot for plot in figures if isinstance(plot.content, Chart)]
-    paths = [(folder / plot.name).with_suffix(".pdf") for plot in charts]
-    for path, plot in zip(paths, charts, strict=True):
-        assert isinstance(plot.content, Chart)
-        write_atomic(path, pdf(plot.content))
-    return paths
+    written = []
+    for name, plot in figures_of(evidence()).items():
+        if isinstance(plot.content, Chart):
+            path = (folder / name).with_suffix(".pdf")
+            write_atomic(path, pdf(plot.content))
+            written.append(path)
+    return written
 
 
 def check_tables() -> list[str]:
-    """Problems of the records and their ledger, and generated files that differ; empty when all is in order."""
+    """Problems of the records and their ledger, and tables that differ from them; empty when all is in order."""
     results = results_dir()
-    validate_published()
+    found = evidence()
     problems = check_records(results / "runs")
-    files, block = _everything(results, check=True)
+    files, readme = tables(found, results), _readme(block(found))
     for path, data in files.items():
         name = path.relative_to(results).as_posix()
         if not path.is_file():
             problems.append(f"{name} is missing")
         elif not _same(path, data):
             problems.append(f"{name} differs from the records{_first_difference(path.read_bytes(), data)}")
-            if path.parent.name == "plots":
-                problems[-1] += "; if repro tables leaves it so, delete it first"
-    leftovers = _leftovers(results, files)
+    leftovers = _leftovers(results, files, ("tables",))
     problems += [f"{path.relative_to(results).as_posix()} belongs to no record" for path in leftovers]
-    readme = _readme(block)
     if readme is not None and readme[1] != readme[2]:
         problems.append("README.md: the headline block differs from the records")
     return problems
@@ -200,17 +180,13 @@ def _same(path: Path, data: bytes) -> bool:
 
 
 def _first_difference(current: bytes, expected: bytes) -> str:
-    if expected.startswith(b"\x89PNG"):
-        return ""  # of a picture, lines mean nothing
     old, new = current.decode(errors="replace").split("\n"), expected.decode(errors="replace").split("\n")
-    for i in range(min(len(old), len(new))):
-        if old[i] != new[i]:
-            return f" (line {i + 1})"
-    return f" (line {min(len(old), len(new)) + 1})"
+    lines = (i for i, (a, b) in enumerate(zip(old, new, strict=False), 1) if a != b)
+    return f" (line {next(lines, min(len(old), len(new)) + 1)})"
 
 
-def _leftovers(results: Path, files: dict[Path, bytes]) -> list[Path]:
-    existing = [*(results / "tables").glob("*"), *(results / "plots").glob("*")]
+def _leftovers(results: Path, files: Files, folders: tuple[str, ...]) -> list[Path]:
+    existing = [path for folder in folders for path in (results / folder).glob("*")]
     return sorted(p for p in existing if p not in files and p.suffix in _SUFFIXES)
 
 

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 from repro import text
 from repro.errors import UserError, nearest
-from repro.evidence.claims import Claim, evidence
+from repro.evidence.outcomes import Tested
 from repro.evidence.published import Paper
+from repro.evidence.table import Evidence
 from repro.paths import configs_dirs, files_in
 from repro.record import RunRecord
-from repro.report.formats.claims_document import stated
+from repro.report.formats import html
+from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart
-from repro.report.plots.headlines import short_title
 from repro.report.plots.plot import HEADLINES, Plot
 from repro.report.plots.rows import panel_of
-from repro.report.site.page import rendered
+from repro.report.views.words import WORDS, at_scale, outcome, short_title
 from repro.yamls import read_yaml
 
 FILE = "tour.yaml"
@@ -34,7 +35,7 @@ class Stage:
         curve: see :func:`repro.report.plots.rows.panel_of`.
         sweep: likewise.
         attention: in place of a curve or a sweep: a line that the first run translates.
-        trend: the claim whose verdict stands beside it; empty for the paper's headline.
+        claim: the claim whose last test stands beside it; empty for the test of the paper's picture.
     """
 
     paper: str
@@ -45,7 +46,7 @@ class Stage:
     curve: str = ""
     sweep: str = ""
     attention: str = ""
-    trend: str = ""
+    claim: str = ""
 
     def __post_init__(self) -> None:
         if [bool(self.curve), bool(self.sweep), bool(self.attention)].count(True) != 1:
@@ -79,23 +80,30 @@ class Shown:
 
     Attributes:
         numbers: for each run its name, its number with name and unit, and its duration.
-        claim: the claim beside it, or None where it has no recipe.
+        tested: the test beside it, or None where the paper has none.
         picture: the file's name.
     """
 
     stage: Stage
     paper: Paper
     numbers: tuple[tuple[str, str, str], ...]
-    claim: Claim | None
+    tested: Tested | None
     picture: str
 
     @property
     def summary(self) -> str:
-        """The numbers, and the committed verdict over seeds, for a terminal."""
+        """The numbers, and the outcome of the test over seeds, for a terminal."""
         lines = [f"{name}: {number}, {seconds}" for name, number, seconds in self.numbers]
-        if self.claim is not None:
-            lines.append(f"over seeds: {stated(self.claim)}: {self.claim.trend.claim}")
+        lines += [self.beside] if self.beside else []
         return "\n".join(textwrap.fill(text.clean(line), WIDTH, subsequent_indent="  ") for line in lines)
+
+    @property
+    def beside(self) -> str:
+        """The outcome of the test over seeds; empty where the paper has none."""
+        if self.tested is None:
+            return ""
+        verdict, test = outcome(self.tested, short=True), self.tested.test
+        return f"test over seeds: {verdict} ({at_scale(test.scale)}): {test.says}"
 
 
 def load_tour() -> Tour:
@@ -112,19 +120,20 @@ def load_tour() -> Tour:
         raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
 
 
-def claim_beside(stage: Stage, papers: dict[str, Paper], claims: list[Claim]) -> Claim | None:
-    """The claim whose verdict stands beside a stage.
+def tested_beside(stage: Stage, found: Evidence) -> Tested | None:
+    """The test whose outcome stands beside a stage; None where the paper has none.
 
     Raises:
-        UserError: no such paper, or it has no such trend.
+        UserError: no such paper, or no test of that claim.
     """
-    if stage.paper not in papers:
-        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, papers)}")
-    paper = papers[stage.paper]
-    trend = stage.trend or (paper.headline.trend if paper.headline else "")
-    if trend and trend not in paper.trends:
-        raise UserError(f"{FILE}: {stage.paper} has no trend {trend!r}{nearest(trend, paper.trends)}")
-    return evidence(claims, paper.key, trend)
+    if stage.paper not in found.files:
+        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, found.files)}")
+    if not stage.claim:
+        return found.test(stage.paper, found.files[stage.paper].picture)
+    tested = {one.test.claim: one for one in found.tested[stage.paper]}  # the last attempt at each
+    if stage.claim not in tested:
+        raise UserError(f"{FILE}: {stage.paper} has no test of {stage.claim!r}{nearest(stage.claim, tested)}")
+    return tested[stage.claim]
 
 
 def numbers_of(stage: Stage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
@@ -166,4 +175,16 @@ def plot_of(stage: Stage, paper: Paper, records: dict[str, RunRecord]) -> Plot:
 
 def tour_page(shown: list[Shown]) -> str:
     """The page with every stage that was run."""
-    return rendered("tour.html", stages=shown)
+    document: Document = [
+        Heading(1, "Tour"),
+        Paragraph("One small experiment for each paper's idea, run here with one seed."),
+    ]
+    for one in shown:
+        document += [
+            Heading(2, short_title(one.paper)),
+            Paragraph(one.stage.says),
+            Figure(one.picture, one.stage.says),
+            Grid(("Run", "Number", "Time"), one.numbers),
+            *([Bullets((one.beside,))] if one.beside else []),
+        ]
+    return html.render(document, WORDS, plots=".")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from repro.evidence.claims import claims
+
 from repro.evidence.compare import compare
 from repro.experiment import run as running
 from repro.recipe import load_recipe

@@ -1,5 +1,4 @@
 import dataclasses
-import json
 
 import pytest
 
@@ -7,7 +6,6 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.entries import UNEXPLAINED
 from repro.record import Measurement, write_record
-from repro.report.formats.listing import list_rows
 from tests.report.fakes import PUBLISHED, make_record
 
 GOAL = "{table: table1, row: %s, metric: %s, measured: test/bleu%s}"
@@ -22,64 +20,27 @@ def cell(row, metric="bleu"):
     return only
 
 
-def test_every_published_cell_is_listed_also_rows_without_values(house):
-    rows = list_rows(compare("toy"))
-    found = [(r["table"], r["row"], r["metric"]) for r in rows]
-    assert found == [
-        ("table1", "big", "bleu"),
-        ("table1", "big", "ppl"),
-        ("table1", "base", "bleu"),
-        ("table1", "base", "ppl"),
-        ("table1", "base", "speed"),
-        ("table1", "small", "bleu"),
-        ("table1", "drawn", None),
-        ("table1", "rival", "bleu"),
-        ("external-rerun", "rerun", "bleu"),
-    ]
-    assert {r["verdict"] for r in rows} == {"no recipe"}
-    json.dumps(rows, allow_nan=False)
-
-
-def test_the_whole_checkout_is_listed(monkeypatch, tmp_path):
-    monkeypatch.setenv("REPRO_CONFIGS", str(tmp_path))
-    papers = {paper.key: paper for paper in compare().papers}
-    listed = {(r["paper"], r["table"], r["row"], r["metric"]) for r in list_rows(compare())}
-    wanted = {
-        (paper.key, table.id, row.id, metric)
-        for paper in papers.values()
-        for table in paper.tables.values()
-        for row in table.rows.values()
-        for metric in (row.values or [None])
-    }
-    assert len(papers) == 8
-    assert listed == wanted
-
-
-def test_every_number_of_the_checkout_has_a_recipe_a_derivation_or_a_reason():
-    rows = [r for r in list_rows(compare()) if r["reason"] == UNEXPLAINED]
-    assert [(r["paper"], r["table"], r["row"], r["metric"]) for r in rows] == []
-
-
 def test_no_recipe_says_why(house):
-    reasons = {(r["table"], r["row"]): r["reason"] for r in list_rows(compare())}
-    assert reasons["table1", "big"] == UNEXPLAINED
-    assert reasons["table1", "rival"] == "not the paper's own model"
-    assert reasons["external-rerun", "rerun"] == "third-party reproduction"
+    assert entry("big").reason == UNEXPLAINED
+    assert entry("rival").reason == "not the paper's own model"
+    assert entry("rerun", table="external-rerun").reason == "third-party reproduction"
+    assert entry("drawn", None).reason == "the paper prints no number"
 
 
 def test_what_no_run_measures_says_why(house):
     declare(house, "no_recipe: a ratio of rows", "ppl")
-    reasons = {(r["row"], r["metric"]): r["reason"] for r in list_rows(compare()) if r["table"] == "table1"}
-    assert reasons["big", "ppl"] == "a ratio of rows"
-    assert reasons["big", "bleu"] == UNEXPLAINED
+    assert entry("big", "ppl").reason == "a ratio of rows"
+    assert entry("big").reason == UNEXPLAINED
 
 
 def test_not_run(house):
     house.recipe("big")
     house.recipe("big", scale="cpu")
-    row = next(r for r in list_rows(compare()) if r["row"] == "big" and r["metric"] == "bleu")
-    assert (row["verdict"], row["experiment"], row["scales"]) == ("not run", "toy/big", ["paper", "cpu"])
-    assert (row["measured"], row["n"], row["reduced"], row["reason"]) == (None, 0, [], None)
+    assert [(c.goal.experiment, c.goal.scale, c.verdict) for c in entry("big").cells] == [
+        ("toy/big", "paper", "not run"),
+        ("toy/big", "cpu", "not run"),
+    ]
+    assert (entry("big").verdict, entry("big").reason) == ("not run", None)
 
 
 # Published: 30.0 BLEU, higher is better, margin 0.5. The rule itself is tested in test_judge.py.
@@ -88,12 +49,12 @@ def test_not_run(house):
     [
         ([30.0, 30.0, 30.0], "reproduced"),
         ([29.9, 30.0, 30.1], "reproduced"),
-        ([29.5, 29.5, 29.5], "undecided"),  # on the border of the margin
-        ([29.1, 29.35, 29.6], "undecided"),  # a wide interval
-        ([33.0, 33.1, 33.2], "better"),
-        ([28.5, 28.5, 28.5], "worse"),
-        ([30.0, 30.0], "undecided"),  # two seeds only
-        ([20.0], "undecided"),
+        ([29.5, 29.5, 29.5], "open"),  # on the border of the margin
+        ([29.1, 29.35, 29.6], "open"),  # a wide interval
+        ([33.0, 33.1, 33.2], "higher"),
+        ([28.5, 28.5, 28.5], "lower"),
+        ([30.0, 30.0], "open"),  # two seeds only
+        ([20.0], "open"),
     ],
 )
 def test_verdicts_where_higher_is_better(house, values, verdict):
@@ -105,18 +66,19 @@ def test_verdicts_where_higher_is_better(house, values, verdict):
 # Published: 4.0 perplexity, lower is better, margin 1 % = 0.04.
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    [([4.03] * 3, "reproduced"), ([3.0] * 3, "better"), ([4.05] * 3, "worse")],
+    [([4.03] * 3, "reproduced"), ([3.0] * 3, "lower"), ([4.05] * 3, "higher")],
 )
 def test_verdicts_where_lower_is_better(house, values, verdict):
     house.run(house.recipe("big", GOAL % ("big", "ppl", "")), values)
     assert cell("big", "ppl").verdict == verdict
 
 
-def declare(house, text, metric="bleu", row=""):
+def declare(house, text, metric="bleu"):
     """Publishes the toy paper with further keys of one metric."""
-    before = f"      {metric}: {{unit: "
-    head, _, rest = PUBLISHED.partition(before)
-    house.publish(f"{head}      {metric}: {{{text}, unit: {rest}")
+    head, start, rest = PUBLISHED.partition(f"      {metric}: {{")
+    line, end, tail = rest.partition("\n")
+    own = line.replace("updates: 100", "counted: true") if "updates" in text else line
+    house.publish(f"{head}{start}{text}, {own}{end}{tail}")
 
 
 def test_fewer_updates_than_published_are_a_short_budget(house):
@@ -157,7 +119,7 @@ def test_an_extended_result_is_held_to_the_stricter_level(house):
     assert cell("big").verdict == "reproduced"
     text = (house.configs / "toy" / "big.yaml").read_text()
     house.write("big", f"{text}seeds: 1-2\nextended_to: 1-5\n")
-    assert cell("big").verdict == "undecided"
+    assert cell("big").verdict == "open"
 
 
 def test_what_is_counted_depends_on_the_published_file_alone(house):
@@ -193,10 +155,10 @@ def test_what_is_not_counted(house, old, new, gone):
         ({"commit": None, "dirty": None}, "commit unknown (seeds 1, 2, 3)"),
     ],
 )
-def test_what_cannot_be_reproduced_is_undecided_and_marked(house, changes, note):
+def test_what_cannot_be_reproduced_is_open_and_marked(house, changes, note):
     made = house.run(house.recipe("big"), [30.0, 30.0, 30.0], **changes)
     assert compare().state(made[0]) == "current"
-    assert cell("big").verdict == "undecided"
+    assert cell("big").verdict == "open"
     assert note in cell("big").notes
 
 
@@ -269,14 +231,14 @@ def test_different_units_are_not_averaged(house):
     assert "units differ" in cell("big").notes[0]
 
 
-def test_a_reduced_scale_is_never_the_row(house):
+def test_a_reduced_scale_is_never_compared_with_the_paper(house):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
     house.run(name, [30.0, 30.0, 30.0], "cpu")
-    row = next(r for r in list_rows(compare()) if r["row"] == "big" and r["metric"] == "bleu")
-    assert row["verdict"] == "reduced scale"
-    assert row["measured"] is None
-    assert row["reduced"] == [{"scale": "cpu", "mean": 30.0, "n": 3, "experiment": "toy/big"}]
+    assert entry("big").verdict == "reduced scale"
+    assert [(c.goal.scale, c.estimate.mean, c.difference) for c in entry("big").reduced] == [
+        ("cpu", 30.0, None)
+    ]
 
 
 def test_paper_scale_wins_over_reduced(house):
@@ -300,9 +262,9 @@ def test_of_several_experiments_the_best_on_validation_stands_for_the_number(hou
 
     run("better-on-test", 30.0, 20.0)
     run("better-on-validation", 25.0, 21.0)
-    row = next(r for r in list_rows(compare()) if r["row"] == "big" and r["metric"] == "bleu")
-    assert (row["experiment"], row["measured"]) == ("toy/better-on-validation", 25.0)
-    assert row["verdict"] == "worse"
+    first = entry("big").ours[0]
+    assert (first.goal.experiment, first.estimate.mean) == ("toy/better-on-validation", 25.0)
+    assert entry("big").verdict == "lower"
 
 
 @pytest.mark.parametrize(

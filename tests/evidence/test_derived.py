@@ -5,15 +5,11 @@ import re
 import pytest
 
 from repro.errors import UserError
-from repro.evidence.claims import claims
 from repro.evidence.compare import compare
-from repro.evidence.derived import parse_derivation, training_hours
+from repro.evidence.derived import training_hours
 from repro.evidence.entries import UNEXPLAINED
 from repro.record import Measurement
-from repro.report.formats import markdown
-from repro.report.formats.documents import paper_document
 from tests.report.fakes import PUBLISHED, make_record
-from tests.report.pages import cells, group, tree_of
 
 SPEEDS = [
     [50, 10.0],
@@ -171,18 +167,8 @@ def test_derived_numbers_stand_with_the_runs_that_they_are_made_of(house):
     name = house.recipe("base", scale="cpu", width=2)
     house.recipe("base")
     house.run(name, [20.0, 21.0, 22.0], "cpu")
-    line = "| toy/base | cpu | spread of table1/base/bleu | 1.000 | 1 | u | test | derived |"
-    comparison = compare()
-    (paper,) = comparison.papers
-    assert line in markdown.render(paper_document(comparison, paper, [])).replace("  ", " ")
-    made = group(tree_of(house), "toy/base", "cpu")
-    region = next(d for d in made.all("div", role="region") if d.get("aria-label").startswith("Metrics"))
-    head, measured, spread = (dict(enumerate(cells(row))) for row in region.all("tr"))
-    columns = {title: i for i, title in head.items()}
-    assert (measured[columns["n"]], spread[columns["n"]]) == ("3", "1")
-    assert (spread[0], spread[1]) == ("spread of table1/base/bleu", "1.000")
-    assert "1: " in measured[columns["By seed"]]
-    assert "1: " not in spread[columns["By seed"]]
+    ((pair,),) = compare().derived("toy/base", "cpu")
+    assert (pair[1].name, pair[1].value, pair[1].unit) == ("spread of table1/base/bleu", 1.0, "u")
 
 
 def test_without_a_recipe_there_is_nothing_to_derive_from(house):
@@ -191,35 +177,23 @@ def test_without_a_recipe_there_is_nothing_to_derive_from(house):
     assert (cell, entry.verdict, entry.reason) == (None, "no recipe", UNEXPLAINED)
 
 
-def test_a_claim_may_rest_on_derived_numbers(house):
-    publish(house, "{of: 'table1/{row}/bleu', take: score, per: 2}", kind="derived")
-    text = (house.results / "published" / "toy.yaml").read_text()
-    margin = "margin: {size: 1, set: '2026-01-01', reason: points}"
-    text = text.replace("class: derived, derived", f"class: derived, {margin}, derived")
-    house.publish(text.replace("metric: ppl, order_best", "metric: speed, order_best"))
-    run(house, base=[27.0, 27.1, 27.2], big=[37.0, 37.1, 37.2])
-    claim = next(c for c in claims(compare()) if c.trend.id == "lower-perplexity")
-    assert (claim.verdict, claim.scale) == ("holds", "paper")
-    assert [s.estimate.mean for s in claim.standings] == [pytest.approx(18.55), pytest.approx(13.55)]
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("{take: hours}", "`of` is missing"),
-        ("{of: table1/base/bleu, take: best}", "take is 'best', not one of score, spread"),
-        ("{of: table1/base/bleu, take: hours, ove: x}", "unknown key 'ove'; nearest: over"),
+        ("{take: hours}", "derived.of: Field required"),
+        ("{of: table1/base/bleu, take: best}", "take: Input should be 'score', 'spread'"),
+        ("{of: table1/base/bleu, take: hours, ove: x}", "derived.ove: Extra inputs are not permitted"),
         ("{of: table1/base, take: hours}", "'table1/base': write table/row/metric"),
         ("{of: table1/base/bleu, take: first}", "`reaches` goes with first"),
         ("{of: table1/base/bleu, take: hours, reaches: table1/base/bleu}", "`reaches` goes with first"),
-        ("{of: table1/base/bleu, take: hours, per: 0}", "per is 0"),
+        ("{of: table1/base/bleu, take: hours, per: 0}", "Input should be greater than 0"),
         ("{of: table1/base/bleu, take: spread, per: 2}", "`per` divides nothing of a spread"),
         ("{of: table1/base/bleu, take: speed, over: table1/big/bleu}", "`over` divides score, hours"),
         ("{of: table1/base/bleu, take: rank, over: table1/big/bleu}", "`over` divides score, hours"),
         ("{of: table1/base/bleu, take: spread}", "write `class: derived`"),
-        ("{of: table1/bas/bleu, take: hours}", "no row 'bas' in table1; nearest: base"),
-        ("{of: table1/base/bleu, take: hours, over: table1/base/blue}", "no metric 'blue' in table1"),
-        ("hours", "derived 'hours': write {of"),
+        ("{of: table1/bas/bleu, take: hours}", "'bas' is not a row of table1; nearest: base"),
+        ("{of: table1/base/bleu, take: hours, over: table1/base/blue}", "'blue' is not a metric of table1"),
+        ("hours", "derived: Input should be a valid dictionary"),
     ],
 )
 def test_refused(house, how, said):
@@ -231,14 +205,10 @@ def test_refused(house, how, said):
 
 
 @pytest.mark.parametrize(
-    "kind", ["derived", "trained, margin: {size: 1%, set: '2026-01-01', reason: speeds}"]
+    "kind", ["derived", "trained, counted: false, margin: {size: 1%, set: '2026-01-01', reason: speeds}"]
 )
 @pytest.mark.parametrize("take", ["hours", "first_hours, reaches: table1/big/bleu, over: table1/big/bleu"])
 def test_times_of_different_runs_are_never_judged(house, take, kind):
     publish(house, f"{{of: table1/base/bleu, take: {take}}}", kind)
     with pytest.raises(UserError, match="write `class: timed`, as it rests on the times of runs"):
         compare()
-
-
-def test_nothing_declared_is_nothing():
-    assert parse_derivation(None, "base", "here") is None

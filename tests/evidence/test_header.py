@@ -3,7 +3,6 @@ import pytest
 from repro.errors import UserError
 from repro.evidence.header import read_header
 
-TRENDS = {"bigger-is-better": ("table1", "bleu"), "lower-perplexity": ("table1", "ppl")}
 GOAL = "{table: table1, row: big, metric: bleu, measured: test/bleu%s}"
 
 
@@ -44,25 +43,8 @@ def test_a_malformed_goal_is_refused_with_the_recipe_named(house, entry, said):
     assert "toy/big at scale paper" in str(error.value)
 
 
-def test_supports_take_the_measurement_of_a_goal_of_the_same_metric(house):
+def test_a_recipe_says_nothing_of_claims(house):
     name = house.recipe("big")
     house.write("big", "supports: [{trend: bigger-is-better, as: base}]\n", "cpu")
-    (support,) = read_header(name, "cpu").supports(TRENDS)
-    assert (support.measured, support.row, support.scale) == ("test/bleu", "base", "cpu")
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ("{trend: lower-perplexity, as: big}", "add `measured: ...`"),
-        ("{trend: bigger-is-beter, as: big}", "nearest: bigger-is-better"),
-        ("{trend: bigger-is-better}", "'as' is None"),
-        ("{trend: bigger-is-better, as: big, better: up}", "'up'; write higher or lower"),
-        ("{trend: bigger-is-better, as: big, tolerance: 2}", "unknown key 'tolerance'"),
-    ],
-)
-def test_a_malformed_support_is_refused(house, entry, said):
-    name = house.recipe("big")
-    house.write("big", f"supports: [{entry}]\n", "cpu")
-    with pytest.raises(UserError, match=said):
-        read_header(name, "cpu").supports(TRENDS)
+    with pytest.raises(UserError, match="unknown key 'supports'"):
+        read_header(name, "cpu")

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 
 from repro.evidence.judge import Printed, judge_claim, judge_number
-from repro.evidence.rules import Margin, Noise, Rules
+from repro.evidence.margins import Margin
+from repro.evidence.published import Noise, Rules
 from repro.evidence.statistics import Difference
 
 DRAWS = 1000
 ONE = Margin(1.0, "absolute")
-TRAINED = Rules("trained", ONE)
+
+
+def rules_of(kind, margin=None, **more):
+    return Rules(kind=kind, margin=margin, **more)
+
+
+TRAINED = rules_of("trained", ONE)
 
 
 def at_most(share):
@@ -47,19 +54,19 @@ class TestNumbers:
     def test_no_difference_at_a_small_spread_is_reproduced(self, n, drawn):
         assert share_of("reproduced", n, 0.0, 0.1, drawn) >= at_least(0.95)
 
-    def test_no_difference_at_a_large_spread_is_undecided(self, n, drawn):
-        assert share_of("undecided", n, 0.0, 2.0, drawn) >= at_least(0.90)
+    def test_no_difference_at_a_large_spread_is_open(self, n, drawn):
+        assert share_of("open", n, 0.0, 2.0, drawn) >= at_least(0.90)
 
-    @pytest.mark.parametrize("word", ["better", "worse"])
+    @pytest.mark.parametrize("word", ["higher", "lower"])
     def test_a_difference_of_the_margin_is_rarely_called_larger(self, n, drawn, word):
-        side = 1 if word == "better" else -1
+        side = 1 if word == "higher" else -1
         assert share_of(word, n, side * 1.0, 0.3, drawn) <= at_most(0.05)
 
     def test_an_extended_result_is_held_to_half_the_error(self, n, drawn):
         assert share_of("reproduced", n, 1.0, 0.2, drawn, extended=True) <= at_most(0.025)
 
     def test_a_printed_spread_takes_the_place_of_ours(self, n, drawn):
-        rules = Rules("trained", ONE, noise=Noise(0.3, 1000 if drawn else 5))
+        rules = rules_of("trained", ONE, noise=Noise(sd=0.3, runs=1000 if drawn else 5))
         assert share_of("reproduced", n, 1.0, 0.3, False, rules) <= at_most(0.05)
 
 
@@ -68,10 +75,10 @@ class TestNumbers:
     [
         (0.0, "reproduced"),
         (0.999, "reproduced"),
-        (1.0, "undecided"),
-        (-1.0, "undecided"),
-        (1.01, "better"),
-        (-1.01, "worse"),
+        (1.0, "open"),
+        (-1.0, "open"),
+        (1.01, "higher"),
+        (-1.01, "lower"),
     ],
 )
 def test_without_any_spread_the_interval_is_the_point(score, word):
@@ -84,7 +91,7 @@ def test_without_any_spread_the_interval_is_the_point(score, word):
 @pytest.mark.parametrize("theirs", [0.0, 0.3, 0.5, 1.0])
 def test_rates_that_differ_by_the_margin_are_rarely_reproduced(n, drawn, theirs):
     random = np.random.default_rng(7)
-    half = Rules("trained", Margin(0.5, "absolute"))
+    half = rules_of("trained", Margin(0.5, "absolute"))
     ours = theirs + 0.5 if theirs < 0.5 else theirs - 0.5
     scores = random.random((DRAWS, n)) < ours
     published = (random.random(DRAWS) < theirs).astype(float) if drawn else np.full(DRAWS, round(theirs))
@@ -94,68 +101,82 @@ def test_rates_that_differ_by_the_margin_are_rarely_reproduced(n, drawn, theirs)
 
 
 def test_a_rate_over_many_runs_can_be_reproduced():
-    rules = Rules("trained", Margin(0.5, "absolute"), noise=Noise(0.0, 20))
+    rules = rules_of("trained", Margin(0.5, "absolute"), noise=Noise(sd=0.0, runs=20))
     assert verdict([1.0] * 10, 1.0, rules, unit="0/1") == "reproduced"
-    assert verdict([0.0] * 20, 1.0, rules, unit="0/1") == "worse"
-    assert verdict([1.0] * 3, 1.0, rules, unit="0/1") == "undecided"
+    assert verdict([0.0] * 20, 1.0, rules, unit="0/1") == "lower"
+    assert verdict([1.0] * 3, 1.0, rules, unit="0/1") == "open"
 
 
 def test_fewer_updates_than_the_paper_are_a_short_budget_below_the_ceiling():
-    rules = Rules("trained", ONE, updates=1000, ceiling=100.0)
+    rules = rules_of("trained", ONE, updates=1000, ceiling=100.0)
     assert verdict([99.9, 100.0, 100.0], 100.0, rules, updates=999) == "short budget"
     assert verdict([100.0] * 3, 100.0, rules, updates=999) == "reproduced"
     assert verdict([99.9, 100.0, 100.0], 100.0, rules, updates=1000) == "reproduced"
     assert (
-        verdict([4.0, 4.0, 4.0], 5.0, Rules("trained", ONE, updates=9), updates=8, sign=-1) == "short budget"
+        verdict([4.0, 4.0, 4.0], 5.0, rules_of("trained", ONE, updates=9), updates=8, sign=-1)
+        == "short budget"
     )
 
 
 def test_at_chance_needs_both_numbers_there():
-    rules = Rules("trained", ONE, chance=50.0)
+    rules = rules_of("trained", ONE, chance=50.0)
     assert verdict([50.1, 49.9, 50.0], 50.1, rules) == "at chance"
-    assert verdict([50.1, 49.9, 50.0], 60.0, rules) == "worse"
-    assert verdict([60.1, 59.9, 60.0], 50.1, rules) == "better"
-    assert verdict([50.0, 65.7, 57.2], 50.0, rules) == "undecided"  # a wide interval is not chance
+    assert verdict([50.1, 49.9, 50.0], 60.0, rules) == "lower"
+    assert verdict([60.1, 59.9, 60.0], 50.1, rules) == "higher"
+    assert verdict([50.0, 65.7, 57.2], 50.0, rules) == "open"  # a wide interval is not chance
 
 
-def test_fewer_than_three_seeds_are_undecided():
-    assert verdict([0.0, 0.0]) == "undecided"
+def test_two_numbers_below_chance_are_at_chance_however_far_apart():
+    copying = rules_of(
+        "trained", ONE, chance=75.0
+    )  # half of the bits are visible, half of the others are guessed
+    assert verdict([73.8, 73.9, 74.0], 60.9) == "higher"
+    assert verdict([73.8, 73.9, 74.0], 60.9, copying) == "at chance"
+    assert verdict([89.9, 90.0, 90.1], 60.9, copying) == "higher"
+    assert verdict([73.8, 73.9, 74.0], 100.0, copying) == "lower"
+    loss = rules_of("trained", ONE, chance=5.0)
+    assert verdict([20.0, 20.1, 19.9], 9.0, loss, sign=-1) == "at chance"
+    assert verdict([1.0, 1.1, 0.9], 9.0, loss, sign=-1) == "lower"
 
 
-def test_the_sign_says_what_is_better():
-    assert verdict([5.0, 5.01, 4.99], 0.0, sign=1) == "better"
-    assert verdict([5.0, 5.01, 4.99], 0.0, sign=-1) == "worse"
+def test_fewer_than_three_seeds_are_open():
+    assert verdict([0.0, 0.0]) == "open"
+
+
+def test_the_words_say_where_the_value_lies_whatever_is_better():
+    assert verdict([5.0, 5.01, 4.99], 0.0, sign=1) == "higher"
+    assert verdict([5.0, 5.01, 4.99], 0.0, sign=-1) == "higher"
 
 
 def test_another_random_sample_adds_its_binomial_variance():
     scores = [80.0, 80.1, 79.9]
     assert verdict(scores, 80.0) == "reproduced"
-    assert verdict(scores, 80.0, Rules("trained", ONE, sampled=100)) == "undecided"
+    assert verdict(scores, 80.0, rules_of("trained", ONE, sampled=100)) == "open"
 
 
 def test_classes_without_a_spread():
-    computed = Rules("computed", Margin(0.001, "absolute"))
+    computed = rules_of("computed", Margin(0.001, "absolute"))
     assert verdict([2.0005], 2.0, computed) == "agrees"
     assert verdict([2.002], 2.0, computed) == "differs"
-    assert verdict([40.0] * 3, 72.6, Rules("timed")) == "timed"
-    assert verdict([40.0] * 3, 72.6, Rules("derived")) == "derived"
+    assert verdict([40.0] * 3, 72.6, rules_of("timed")) == "timed"
+    assert verdict([40.0] * 3, 72.6, rules_of("derived")) == "derived"
 
 
 def test_ratios_are_compared_by_their_logarithms():
-    ratio = Rules("ratio", Margin(1.25, "factor"))
+    ratio = rules_of("ratio", Margin(1.25, "factor"))
     assert verdict([8.1, 8.0, 7.9], 8.0, ratio) == "reproduced"
-    assert verdict([10.6, 10.5, 10.4], 8.0, ratio) == "better"
-    assert verdict([6.0, 6.1, 6.05], 8.0, ratio) == "worse"
+    assert verdict([10.6, 10.5, 10.4], 8.0, ratio) == "higher"
+    assert verdict([6.0, 6.1, 6.05], 8.0, ratio) == "lower"
 
 
 def test_a_share_is_of_the_published_number():
-    percent = Rules("trained", Margin(1.0, "percent"))
+    percent = rules_of("trained", Margin(1.0, "percent"))
     assert verdict([200.5, 200.4, 200.6], 200.0, percent) == "reproduced"
-    assert verdict([2.05, 2.06, 2.04], 2.0, percent) in ("undecided", "better")
+    assert verdict([2.05, 2.06, 2.04], 2.0, percent) in ("open", "higher")
 
 
-def test_an_undecided_number_says_how_many_seeds_would_decide():
-    noise = Rules("trained", ONE, noise=Noise(0.01, 5))
+def test_an_open_number_says_how_many_seeds_would_decide():
+    noise = rules_of("trained", ONE, noise=Noise(sd=0.01, runs=5))
     assert "seeds would decide" in judge_number([1.0, -1.0, 0.0], 0.0, noise, 1, "points", 1, False).why
     edge = judge_number([0.99, 1.0, 1.01], 0.0, noise, 1, "points", 1, False).why
     assert edge == "100 seeds would not decide", "the paper's number is no single run"
@@ -184,29 +205,29 @@ def claim_share(word, gaps, n, spread=1.0, margin=None, printed=None, apart=None
 @pytest.mark.parametrize(("rows", "n"), [(2, 3), (2, 5), (3, 3), (5, 5)])  # of five rows, each pair is judged
 class TestClaims:
     @pytest.mark.parametrize("unequal", [False, True])
-    def test_equal_rows_rarely_hold(self, rows, n, unequal):
-        assert claim_share("holds", [0.0] * (rows - 1), n, unequal=unequal) <= at_most(0.05)
+    def test_equal_rows_rarely_stand_in_order(self, rows, n, unequal):
+        assert claim_share("same order", [0.0] * (rows - 1), n, unequal=unequal) <= at_most(0.05)
 
     @pytest.mark.parametrize("gap", [0.0, 0.5, 2.0])
     def test_rows_in_the_stated_order_are_rarely_contradicted(self, rows, n, gap):
-        assert claim_share("does not", [gap] * (rows - 1), n) <= at_most(0.05)
+        assert claim_share("other order", [gap] * (rows - 1), n) <= at_most(0.05)
 
-    def test_gaps_of_six_standard_errors_hold(self, rows, n):
+    def test_gaps_of_six_standard_errors_are_shown(self, rows, n):
         gap = 6 * math.sqrt(2 / n)
-        assert claim_share("holds", [gap] * (rows - 1), n) >= at_least(0.90)
+        assert claim_share("same order", [gap] * (rows - 1), n) >= at_least(0.90)
 
-    def test_a_tie_of_adequate_power_holds(self, rows, n):
+    def test_a_tie_of_adequate_power_is_shown(self, rows, n):
         printed = [10.0 - 0.01 * i for i in range(rows)]
         spread = 0.15 if n == 3 else 0.2
-        assert claim_share("holds", [0.0] * (rows - 1), n, spread, ONE, printed) >= at_least(0.80)
+        assert claim_share("same order", [0.0] * (rows - 1), n, spread, ONE, printed) >= at_least(0.80)
 
     def test_a_clear_reversal_is_told(self, rows, n):
-        assert claim_share("does not", [-12.0] * (rows - 1), n) >= at_least(0.80)
+        assert claim_share("other order", [-12.0] * (rows - 1), n) >= at_least(0.80)
 
-    def test_a_tie_at_the_margin_rarely_holds(self, rows, n):
+    def test_a_tie_at_the_margin_is_rarely_shown(self, rows, n):
         printed = [10.0 - 0.01 * i for i in range(rows)]
         gaps = [1.0, *[0.0] * (rows - 2)]
-        assert claim_share("holds", gaps, n, 0.2, ONE, printed) <= at_most(0.05)
+        assert claim_share("same order", gaps, n, 0.2, ONE, printed) <= at_most(0.05)
 
 
 def claim(*rows, printed=(3.0, 1.0), margin=ONE, unit="points", sign=1, apart=ONE, **more):
@@ -216,21 +237,21 @@ def claim(*rows, printed=(3.0, 1.0), margin=ONE, unit="points", sign=1, apart=ON
 
 def test_rows_shown_equal_contradict_an_order_of_the_paper():
     same = [1.0, 1.01, 0.99]
-    assert claim(same, same).word == "does not"
-    assert claim(same, same, printed=(3.0, 2.9)).word == "holds"  # the paper prints a tie
-    assert claim(same, same, margin=None).word == "undecided"  # nothing says what equal means
+    assert claim(same, same).word == "other order"
+    assert claim(same, same, printed=(3.0, 2.9)).word == "same order"  # the paper prints a tie
+    assert claim(same, same, margin=None).word == "no clear order"  # nothing says what equal means
 
 
 def test_not_worse_is_shown_by_the_margin_and_contradicted_by_more_than_it():
     worse, base = [1.0, 1.1, 0.9], [1.3, 1.4, 1.2]
-    assert claim(worse, base, printed=(3.0, 2.9)).word == "holds"  # as a tie
-    assert claim(worse, base, not_worse=True).word == "holds"
-    assert claim([9.0, 9.1, 8.9], base, not_worse=True).word == "holds", "better is not worse"
-    assert claim([9.0, 9.1, 8.9], base, printed=(3.0, 2.9)).word == "does not"
+    assert claim(worse, base, printed=(3.0, 2.9)).word == "same order"  # as a tie
+    assert claim(worse, base, not_worse=True).word == "same order"
+    assert claim([9.0, 9.1, 8.9], base, not_worse=True).word == "same order", "better is not worse"
+    assert claim([9.0, 9.1, 8.9], base, printed=(3.0, 2.9)).word == "other order"
     lost = claim(worse, [9.0, 9.1, 8.9], not_worse=True)
-    assert (lost.word, "r1 is ahead of r0" in lost.why) == ("does not", True)
+    assert (lost.word, "r1 is ahead of r0" in lost.why) == ("other order", True)
     unclear = claim([1.0, 2.0, 0.0], [1.5, 2.5, 0.5], not_worse=True)
-    assert (unclear.word, "r0 >= r1 (power" in unclear.why) == ("undecided", True)
+    assert (unclear.word, "r0 >= r1 (power" in unclear.why) == ("no clear order", True)
 
 
 def test_an_order_that_is_not_shown_has_the_power_for_a_difference_like_the_papers():
@@ -259,13 +280,13 @@ def test_an_order_that_is_not_shown_has_the_power_for_a_difference_like_the_pape
     assert wide in claim(*speeds, printed=(40.0, 30.0), margin=factor, apart=factor).why
 
 
-def test_a_tie_of_the_paper_that_is_none_here_does_not_hold():
-    assert claim([9.0, 9.1, 8.9], [1.0, 1.1, 0.9], printed=(3.0, 2.9)).word == "does not"
+def test_a_tie_of_the_paper_that_is_none_here_is_another_order():
+    assert claim([9.0, 9.1, 8.9], [1.0, 1.1, 0.9], printed=(3.0, 2.9)).word == "other order"
 
 
-def test_neighbours_that_are_shown_make_a_claim_hold_though_the_ends_are_apart():
+def test_neighbours_that_are_shown_are_the_same_order_though_the_ends_are_apart():
     steps = [[mean - 0.01, mean, mean + 0.01] for mean in (3.0, 2.4, 1.8)]  # 0.6 a step, 1.2 from end to end
-    assert claim(*steps, printed=(3.0, 2.9, 2.8)).word == "holds"
+    assert claim(*steps, printed=(3.0, 2.9, 2.8)).word == "same order"
 
 
 def test_a_row_without_records_makes_a_claim_incomplete():
@@ -273,22 +294,22 @@ def test_a_row_without_records_makes_a_claim_incomplete():
     assert (found.word, "r1" in found.why) == ("incomplete", True)
 
 
-def test_few_seeds_leave_a_claim_undecided():
-    assert claim([9.0, 9.0], [1.0, 1.0]).word == "undecided"
-    assert claim([0.0] * 3, [1.0] * 3, unit="0/1", sign=-1).word == "undecided"
+def test_few_seeds_show_no_order():
+    assert claim([9.0, 9.0], [1.0, 1.0]).word == "no clear order"
+    assert claim([0.0] * 3, [1.0] * 3, unit="0/1", sign=-1).word == "no clear order"
 
 
 def test_outcomes_are_compared_by_fishers_test():
-    assert claim([0.0] * 5, [1.0] * 5, unit="0/1", sign=-1).word == "holds"
-    assert claim([1.0] * 5, [0.0] * 5, unit="0/1", sign=-1).word == "does not"
-    assert claim([0.0] * 5, [1.0, 1.0, 0.0, 0.0, 0.0], unit="0/1", sign=-1).word == "undecided"
+    assert claim([0.0] * 5, [1.0] * 5, unit="0/1", sign=-1).word == "same order"
+    assert claim([1.0] * 5, [0.0] * 5, unit="0/1", sign=-1).word == "other order"
+    assert claim([0.0] * 5, [1.0, 1.0, 0.0, 0.0, 0.0], unit="0/1", sign=-1).word == "no clear order"
 
 
 def test_unprinted_rows_are_compared_in_the_stated_order():
-    assert claim([9.0, 9.1, 8.9], [1.0, 1.1, 0.9], printed=(None, None)).word == "holds"
+    assert claim([9.0, 9.1, 8.9], [1.0, 1.1, 0.9], printed=(None, None)).word == "same order"
 
 
-def test_an_undecided_claim_says_how_many_seeds_would_decide():
+def test_a_claim_without_a_clear_order_says_how_many_seeds_would_decide():
     found = claim([2.0, 3.0, 1.0], [1.0, 2.0, 0.0], margin=None)
     assert f"{found.seeds} seeds a row would decide" in found.why
     assert claim([2.0, 2.1], [1.0, 1.1]).seeds == 3

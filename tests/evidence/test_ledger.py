@@ -8,17 +8,11 @@ import pytest
 
 from repro.errors import UserError
 from repro.evidence import ledger as record_ledger
-from repro.evidence.ledger import (
-    HEADER,
-    append_missing,
-    check_records,
-    read_ledger,
-    reasons,
-    withdraw,
-    withdrawn,
-)
-from repro.record import LEDGER, read_records
-from tests.report.fakes import make_record
+from repro.evidence.compare import compare
+from repro.evidence.ledger import append_missing, check_records, withdraw
+from repro.ledger import HEADER, read_ledger
+from repro.record import LEDGER, read_records, withdrawn
+from tests.report.fakes import TESTS, make_record
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
 
 
@@ -115,7 +109,7 @@ def test_a_recipe_that_changes_supersedes_its_records_once(runs, house):
     lines = [line for line in read_ledger(runs) if line.event == "superseded"]
     assert sorted(line.path for line in lines) == sorted(place(runs, record_of(runs, s)) for s in (1, 2, 3))
     assert all("model.init_args.width: 8 → 16" in line.reason for line in lines)
-    assert reasons(runs) == {line.path: line.reason for line in lines}
+    assert compare().reasons == {line.path: line.reason for line in lines}
     assert check_records(runs) == []
 
 
@@ -161,7 +155,7 @@ def test_a_withdrawn_record_stays_and_says_why(runs):
     last = read_ledger(runs)[-1]
     assert (last.event, last.path, last.reason) == ("withdrawn", name, "trained on the test split")
     assert withdrawn(runs) == {name}
-    assert reasons(runs) == {name: "trained on the test split"}
+    assert compare().reasons == {name: "trained on the test split"}
     assert path.read_bytes() == before
     assert check_records(runs) == []
     with pytest.raises(UserError, match=name):
@@ -263,3 +257,39 @@ def test_overridden_runs_leave_the_others_as_they_were(runs, house):
     after = Selection.of([*records, other], records[0].config_hash, seeds, frozenset())
     assert (before.used, before.weaknesses) == (after.used, after.weaknesses)
     assert after.state(other) == "overridden"
+
+
+def test_a_test_with_a_date_is_declared_once(runs, house):
+    house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
+    append_missing(runs)
+    assert not [line for line in read_ledger(runs) if line.event == "declared"], "a recipe is not here"
+    for name in ("big", "base"):
+        house.recipe(name)
+        house.recipe(name, scale="small")
+    assert "tests/toy/bigger-is-better/1 is not declared" in the_problem(runs)
+    append_missing(runs)
+    append_missing(runs)
+    (line,) = (line for line in read_ledger(runs) if line.event == "declared")
+    assert line.path == "tests/toy/bigger-is-better/1"
+    assert check_records(runs) == []
+
+
+def test_a_snapshot_declares_nothing(runs, house, monkeypatch):
+    monkeypatch.setattr(record_ledger, "is_snapshot", lambda: True)
+    for name in ("big", "base"):
+        house.recipe(name)
+        house.recipe(name, scale="small")
+    house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
+    assert append_missing(runs) is None
+
+
+def test_what_another_folder_has_declared_is_not_declared_again(runs, house, tmp_path, monkeypatch):
+    for name in ("big", "base"):
+        house.recipe(name)
+        house.recipe(name, scale="small")
+    house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
+    append_missing(runs)
+    own = tmp_path / "own" / "runs"
+    own.mkdir(parents=True)
+    monkeypatch.setattr(record_ledger, "records_dirs", lambda: (own, runs))
+    assert append_missing(own) is None

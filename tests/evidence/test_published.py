@@ -1,11 +1,7 @@
-from pathlib import Path
-
 import pytest
 
 from repro.errors import UserError
-from repro.evidence import published
-from repro.evidence.published import load_paper, load_papers, paper_keys, validate_published
-from repro.evidence.rules import default_margin
+from repro.evidence.published import load_paper, load_papers, paper_keys
 from repro.paths import PROJECT
 from tests.report.fakes import PUBLISHED
 
@@ -13,7 +9,7 @@ PAPERS = 8
 
 
 def test_every_published_file_of_the_checkout_is_valid():
-    papers = validate_published()
+    papers = load_papers()
     assert len(papers) == PAPERS
     assert {p.key for p in papers} == {p.stem for p in (PROJECT / "results" / "published").glob("*.yaml")}
 
@@ -80,15 +76,23 @@ def test_unknown_paper_offers_the_nearest():
             "values: {blue: 27.8}",
             "'blue' is not a metric of the table; nearest: bleu",
         ),
-        ("order_best_first: [big, base]}", "order_best_first: [big, bass]}", "no row 'bass'.*nearest: base"),
-        ("table: table1, metric: ppl, order", "table: table9, metric: ppl, order", "no table 'table9'"),
-        ("table: table1, metric: ppl, order", "table: table1, metric: pl, order", "no metric 'pl'"),
-        ("order_best_first: [big, base]}", "order_best_first: [big, big]}", "is repeated"),
+        ("order: [big, base]}", "order: [big, bass]}", "'bass' is not a row of table1; nearest: base"),
+        (
+            "table: table1, metric: ppl, order",
+            "table: table9, metric: ppl, order",
+            "'table9' is not a table; nearest: table1",
+        ),
+        (
+            "table: table1, metric: ppl, order",
+            "table: table1, metric: pl, order",
+            "'pl' is not a metric of table1; nearest: ppl",
+        ),
+        ("order: [big, base]}", "order: [big, big]}", "is repeated"),
         ("id: small,", "id: base,", "two of one id: row of table1 'base'"),
         ("id: external-rerun", "id: table1", "two of one id: table 'table1'"),
-        ("id: base-ties-small", "id: bigger-is-better", "two of one id: trend"),
+        ("id: base-ties-small", "id: bigger-is-better", "two of one id: claim"),
         ("key: toy", "key: tay", "paper.key is 'tay'"),
-        ("  title: A Toy Paper\n", "", "missing key 'title'"),
+        ("  title: A Toy Paper\n", "", "paper.title: Field required"),
         ("values: {bleu: 27.8}", "values: {bleu: many}", "many"),
         ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "is given twice"),
     ],
@@ -106,11 +110,11 @@ def test_a_file_that_contradicts_itself_is_refused(house, old, new, said):
     ("old", "new", "place"),
     [
         ("better: lower, class: trained", "better: down, class: trained", "ppl.better"),
-        ("class: timed", "class: timed, updates: 0", "speed.updates"),
+        ("class: timed", "class: timed, updates: 0", "speed.rules.updates"),
         ("class: timed", "class: timed, chanse: 1", "speed"),
         ("year: 2020", "year: soon", "paper.year"),
-        ("notes: Toys are small.", "notes: Toys are small.\n    extra: 1", "tables.0"),
-        ("order_best_first: [base, small]}", "order_best_first: [base]}", "trends.1"),
+        ("notes: Toys are small.", "notes: Toys are small.\n    extra: 1", "tables.table1.extra"),
+        ("order: [base, small]}", "order: [base]}", "claims.base-ties-small.order"),
         ("schema_version: 1", "schema_version: 2", "schema_version"),
     ],
 )
@@ -118,17 +122,17 @@ def test_the_schema_refuses_and_names_the_place(house, old, new, place):
     assert PUBLISHED.count(old) == 1
     house.publish(PUBLISHED.replace(old, new))
     with pytest.raises(UserError, match=place):
-        validate_published()
+        load_paper("toy")
 
 
-BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}\n      ppl"  # fmt: skip # noqa: E501
+BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU', updates: 100}\n      ppl"  # fmt: skip # noqa: E501
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("class: trained", "class: traned", "'traned'.*nearest: trained"),
-        ("class: trained, ", "", "class None"),
+        ("class: trained", "class: traned", "bleu.rules.class: Input should be 'trained', .* not 'traned'"),
+        ("class: trained, ", "", "bleu.rules.class: Field required"),
         ("margin: {size: 0.5, set: '2026-01-01'}, ", "", "margin"),
         ("size: 0.5", "size: -0.5", "-0.5"),
         ("size: 0.5", "size: 0", "0"),
@@ -136,73 +140,74 @@ BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, s
         ("size: 0.5", "size: much", "much"),
         ("size: 0.5", "size: 0.6", "reason"),
         ("set: '2026-01-01'", "set: '2026-13-01'", "2026-13-01"),
-        ("class: trained", "class: trained, same_as: table9/big", "no table 'table9'; nearest: table1"),
-        ("class: trained", "class: trained, same_as: table1/bog", "no row 'bog'.*nearest: big"),
-        (
-            "class: trained",
-            "class: trained, same_as: table1/big/blue",
-            "no metric 'blue' in table1; nearest: bleu",
-        ),
-        ("class: trained", "class: trained, same_as: table1", "same_as 'table1'"),
-        ("class: trained", "class: trained, same_as: table1/big", "same as another"),
     ],
 )
 def test_how_a_number_is_judged_is_checked(house, old, new, said):
     assert PUBLISHED.count(BLEU) == 1
     house.publish(PUBLISHED.replace(BLEU, BLEU.replace(old, new)))
     with pytest.raises(UserError, match=said) as error:
-        validate_published()
+        load_paper("toy")
     assert "toy.yaml" in str(error.value)
     assert "\n" not in str(error.value)
 
 
+SMALL = "values: {bleu: 27.8}"
+
+
+@pytest.mark.parametrize(
+    ("same", "said"),
+    [
+        ("table9/big", "'table9' is not a table; nearest: table1"),
+        ("table1/bog", "'bog' is not a row of table1; nearest: big"),
+        ("table1/big/blue", "'blue' is not a metric of table1; nearest: bleu"),
+        ("table1", "'table1': write table/row/metric"),
+        ("table1/drawn", "the row has no number 'bleu'"),
+        ("table1/small", "that one is the same as another"),
+    ],
+)
+def test_the_same_measurement_elsewhere_is_there(house, same, said):
+    house.publish(PUBLISHED.replace(SMALL, f"same_as: {same}, {SMALL}"))
+    with pytest.raises(UserError, match=said):
+        load_paper("toy")
+    house.publish(PUBLISHED.replace(SMALL, f"same_as: table1/big, {SMALL}"))
+    rows = load_paper("toy").tables["table1"].rows
+    assert rows["small"].rules["bleu"].same_as == ("table1", "big", "bleu")
+    assert [row for row in rows if rows[row].is_counted("bleu")] == ["big", "base"]
+
+
 def test_narrower_declarations_win(house):
-    text = BLEU.replace("class: trained", "class: trained, updates: 10, chance: 1")
-    row = "values: {bleu: 27.8}"
-    house.publish(
-        PUBLISHED.replace(BLEU, text).replace(row, f"updates: 20, cells: {{bleu: {{chance: 2}}}}, {row}")
-    )
+    text = BLEU.replace("updates: 100", "updates: 10, chance: 1")
+    narrower = f"updates: 20, cells: {{bleu: {{chance: 2}}}}, {SMALL}"
+    house.publish(PUBLISHED.replace(BLEU, text).replace(SMALL, narrower))
     rows = load_paper("toy").tables["table1"].rows
     assert (rows["big"].rules["bleu"].updates, rows["big"].rules["bleu"].chance) == (10, 1)
     assert (rows["small"].rules["bleu"].updates, rows["small"].rules["bleu"].chance) == (20, 2)
 
 
-@pytest.mark.parametrize(
-    ("new", "said"),
-    [
-        ("{id: base-ties-small, part_of: nothing,", "nothing"),
-        ("{id: base-ties-small, part_of: lower-perplexity,", "lower-perplexity"),
-        ("{id: base-ties-small, at: {tiny: {}},", "tiny"),
-        ("{id: base-ties-small, margin: {size: 0.1, set: '2026-01-01'},", "reason"),
-    ],
-)
-def test_the_terms_of_a_claim_are_checked(house, new, said):
-    house.publish(PUBLISHED.replace("{id: base-ties-small,", new))
-    with pytest.raises(UserError, match=said):
+def test_updates_are_a_number_or_the_reason_why_they_are_unknown(house):
+    text = BLEU.replace("updates: 100", "updates: until convergence")
+    house.publish(PUBLISHED.replace(BLEU, text).replace(SMALL, f"updates: 20, {SMALL}"))
+    rows = load_paper("toy").tables["table1"].rows
+    found = [
+        (rows[row].rules["bleu"].updates, rows[row].rules["bleu"].updates_unknown) for row in ("big", "small")
+    ]
+    assert found == [(None, "until convergence"), (20, None)]
+
+
+def test_a_counted_trained_number_states_the_updates_of_the_paper(house):
+    text = PUBLISHED.replace(BLEU, BLEU.replace(", updates: 100", ""))
+    house.publish(text)
+    with pytest.raises(UserError, match=r"row big: bleu: a counted number needs the paper's `updates`"):
         load_paper("toy")
+    house.publish(text.replace("params: 2000", "counted: false, params: 2000"))
+    with pytest.raises(UserError, match="row base: bleu"):
+        load_paper("toy")
+    for old, new in (("class: trained", "class: timed"), ("updates: 100", "counted: false")):
+        house.publish(PUBLISHED.replace(BLEU, BLEU.replace(old, new)))
+        assert load_paper("toy")
 
 
-@pytest.mark.parametrize(
-    ("unit", "size"),
-    [
-        ("percent", "1"),
-        ("BLEU", "0.5"),
-        ("perplexity per word", "1 %"),
-        ("bits/dim", "0.02"),
-        ("times", "x1.25"),
-    ],
-)
-def test_the_default_margin_follows_from_the_unit(unit, size):
-    assert str(default_margin(unit)) == size
-    assert default_margin("exponent") is None
-
-
-def test_a_published_file_that_is_no_mapping(house):
-    house.publish("- 1\n")
-    with pytest.raises(UserError, match="not a file of published numbers"):
-        load_papers()
-
-
-def test_the_schema_lies_beside_the_code():
-    assert published.SCHEMA.is_file()
-    assert published.SCHEMA.parent == Path(published.__file__).parent
+def test_the_claims_of_the_checkout_are_of_rows_of_its_tables():
+    claims = [claim for paper in load_papers() for claim in paper.claims.values()]
+    assert len(claims) >= 80
+    assert all(len(claim.order) > 1 for claim in claims)

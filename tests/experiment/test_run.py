@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,16 @@ import torch
 
 from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, read
 from repro.errors import ReproError, UserError
+from repro.evidence.ledger import unfinished
 from repro.experiment import checkpoint, session
 from repro.experiment import run as running
+from repro.experiment.resume import Resume
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
+from repro.ledger import HEADER, read_ledger
 from repro.recipe import Recipe, load_recipe
-from repro.record import RECORD_FILE, RunRecord
+from repro.record import LEDGER, RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
 from repro.tracking.sync import held
 from tests.workshop import TINY, Workshop
@@ -117,6 +122,81 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     assert resumed.tokens == whole.tokens
     assert resumed.curves["train/loss"] == whole.curves["train/loss"]
+
+
+def ledger_of(workshop: Workshop) -> Path:
+    path = workshop.results / "runs" / LEDGER
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{HEADER}\n")
+    return path
+
+
+def test_a_judged_seed_is_in_the_ledger_before_its_first_update_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, recipe, original = ledger_of(workshop), tiny(), running.fit
+
+    def checked(current: session.Run, resume: Resume) -> None:
+        (line,) = read_ledger(ledger.parent)
+        assert (line.event, line.path, line.sha256) == ("started", recipe.run_id(1), recipe.config_hash)
+        assert not list(recipe.run_dir(1).rglob("*.ckpt")) or resume.step
+        original(current, resume)
+
+    monkeypatch.setattr(running, "fit", checked)
+    make = session.make_trainer
+    monkeypatch.setattr(
+        session, "make_trainer", lambda given, calls, *rest: make(given, [*calls, Stop(4)], *rest)
+    )
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(untouched(recipe), seed=1, command="x")
+    monkeypatch.setattr(session, "make_trainer", make)
+    assert unfinished(ledger.parent) == [recipe.run_id(1)]
+    run(untouched(recipe), seed=1, command="x")
+    assert len(read_ledger(ledger.parent)) == 1, "resuming adds no line"
+    assert unfinished(ledger.parent) == []
+
+
+def stopped(*_: object) -> None:
+    raise RuntimeError("stopped")
+
+
+def untouched(recipe: Recipe) -> Recipe:
+    """The recipe as if its file had all its settings."""
+    return replace(recipe, overrides=())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "seed", "lines"),
+    [((), 100, 0), ((), 99, 1), (("--trainer.accelerator=cpu",), 1, 1), (("--model.beam=1",), 1, 0)],
+)
+def test_only_what_may_be_judged_is_in_the_ledger(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], seed: int, lines: int
+) -> None:
+    ledger = ledger_of(workshop)
+    monkeypatch.setattr(running, "fit", stopped)
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(replace(tiny(), overrides=overrides), seed, command="x")
+    assert len(read_ledger(ledger.parent)) == lines
+
+
+def test_a_start_that_cannot_be_noted_stops_the_run(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = ledger_of(workshop)
+    ledger.write_text("no ledger\n")
+    monkeypatch.setattr(running, "fit", stopped)
+    with pytest.raises(UserError, match="malformed"):
+        run(untouched(tiny()), seed=1, command="x")
+    assert ledger.read_text() == "no ledger\n"
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    ledger.write_text(f"{HEADER}\n")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReproError, match="no space left"):
+        run(untouched(tiny()), seed=1, command="x")
+    assert ledger.read_text() == f"{HEADER}\n"
 
 
 STOP = [("stop", {"metric": "val/loss", "at_least": 0.0, "validations": 2})]  # any loss is good enough

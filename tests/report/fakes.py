@@ -6,8 +6,10 @@ from typing import Any
 
 from repro import recipe
 from repro.evidence.header import Header
+from repro.evidence.ledger import declarations
+from repro.ledger import HEADER, Line
 from repro.recipe import load_recipe
-from repro.record import Measurement, RunRecord, write_record
+from repro.record import LEDGER, Measurement, RunRecord, read_records, write_record
 
 PUBLISHED = """
 schema_version: 1
@@ -28,8 +30,8 @@ tables:
     dataset: toy-text
     split: test
     metrics:
-      bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}
-      ppl: {unit: perplexity, better: lower, class: trained, margin: {size: 1%, set: '2026-01-01'}, description: 'per word'}
+      bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU', updates: 100}
+      ppl: {unit: perplexity, better: lower, class: trained, margin: {size: 1%, set: '2026-01-01'}, description: 'per word', updates: 100}
       speed: {unit: tokens/s, better: higher, class: timed, description: 'while training'}
     rows:
       - {id: big, label: Big, model: toy, is_this_papers_model: true, params: 2000, settings: {}, values: {bleu: 30.0, ppl: 4.0}}
@@ -50,12 +52,33 @@ tables:
       - {id: rerun, label: Rerun, model: toy, is_this_papers_model: true, params: null, settings: {}, values: {bleu: 29.0}}
     checked: unconfirmed
     notes: ''
-trends:
-  - {id: bigger-is-better, claim: Bigger is better., table: table1, metric: bleu, order_best_first: [big, base, small]}
-  - {id: base-ties-small, claim: Base and small are alike., table: table1, metric: bleu, order_best_first: [base, small]}
-  - {id: lower-perplexity, claim: Bigger is surer., table: table1, metric: ppl, order_best_first: [big, base]}
+claims:
+  - {id: bigger-is-better, says: Bigger is better., table: table1, metric: bleu, order: [big, base, small]}
+  - {id: base-ties-small, says: Base and small are alike., table: table1, metric: bleu, order: [base, small]}
+  - {id: lower-perplexity, says: Bigger is surer., table: table1, metric: ppl, order: [big, base]}
 missing: [Seeds]
 """  # noqa: E501
+
+TEST = """
+  - claim: bigger-is-better
+    attempt: 1
+    says: Big has more BLEU than base after 100 updates.
+    scale: small
+    measured: test/bleu
+    tuned: nothing
+    rows: {big: toy/big, base: toy/base}
+    core_hours: 0.5
+"""
+UNTESTED = """
+untested:
+  base-ties-small: {gpu_hours: 8}
+  lower-perplexity: {missing: the toys, why: nobody sells them}
+"""
+HEAD = """
+schema_version: 1
+paper: toy
+"""
+TESTS = f"{HEAD}picture: bigger-is-better/1\ntests:{TEST}{UNTESTED}"
 
 RECIPE = """
 title: Toy
@@ -73,12 +96,36 @@ class House:
         self.results = root / "results"
         self.configs = root / "configs"
         self.publish(PUBLISHED)
+        self.test(TESTS)
         (self.configs / "toy").mkdir(parents=True)
 
     def publish(self, text: str, key: str = "toy") -> None:
         path = self.results / "published" / f"{key}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+    def test(self, text: str, key: str = "toy") -> None:
+        """The file of tests of a paper. The one that each house begins with has one test, which is planned."""
+        path = self.results / "tests" / f"{key}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def declare(self, text: str = TEST, at: str = "2026-01-01T12:00:00Z", untested: str = UNTESTED) -> None:
+        """Tests that were declared, with their lines in the ledger; the recipes of their runs must be there.
+
+        Args:
+            text: entries below ``tests``, without dates.
+            at: time of the declaration; the first records of :func:`make_record` are of the day after the default.
+            untested: the rest of the file.
+        """
+        dated = text.replace("\n    attempt:", f"\n    declared: {at[:10]}\n    attempt:")
+        self.test(f"{HEAD}tests:{dated}{untested}")
+        path = self.results / "runs" / LEDGER
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = path.read_text() if path.is_file() else f"{HEADER}\n"
+        declared = declarations(read_records(path.parent)).items()
+        lines = [Line(at, "declared", name, sha256) for name, sha256 in declared]
+        path.write_text(known + "".join(f"{line}\n" for line in lines if line.path not in known))
 
     def recipe(self, row: str, *goals: str, width: int = 8, name: str | None = None, scale: str = "") -> str:
         """A recipe of one row; goals default to its BLEU."""

@@ -2,8 +2,6 @@ from repro.evidence.compare import compare
 from repro.report.plots.memories import memories
 from repro.report.plots.plot import MEMORIES
 from tests.report.grids import grid, record
-from tests.report.markup import read
-from tests.report.pages import page_of
 
 PROFILES = {
     "density/layer 1": [0.5, 1.5],
@@ -37,14 +35,6 @@ def test_points_lie_in_the_middle_of_their_parts(house):
     (plot,) = memories(compare())
     ((line,),) = [panel.lines for panel in plot.content.panels]
     assert line.points == [(0.125, 0.0), (0.375, 1.0), (0.625, 0.0), (0.875, 0.0)]
-
-
-def test_the_page_shows_it_with_its_run(drawn):
-    record(drawn, drawn.recipe("big"), scale="paper", profiles=PROFILES)
-    (plot,) = memories(compare())
-    said = page_of(drawn)
-    assert [e.get("alt") for e in read(said).all("img")].count(plot.caption) == 1
-    assert f"<h4>{MEMORIES}</h4>" not in said, "figures of a single experiment stand with its runs"
 
 
 def test_no_profile_no_figure(house):

@@ -1,7 +1,7 @@
 """The content of a paper's W&B dashboard; ``dashboard_spec`` makes its JSON.
 
 A *workspace* has the curves of all runs of the paper, one line for each run group. A *report* has the published
-tables with our numbers, the claims, the curves of each recipe by themselves, and the commands that make the runs.
+tables with our numbers, the tests of claims, the curves of each recipe, and the commands that make the runs.
 """
 
 import itertools
@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from repro import text
-from repro.evidence.claims import Claim, claims
-from repro.evidence.compare import Comparison, compare
+from repro.evidence.compare import Comparison
 from repro.evidence.header import Goal, Header
 from repro.evidence.published import Paper
+from repro.evidence.table import Evidence, evidence
 from repro.recipe import SCALES
 from repro.report.formats import markdown
 from repro.report.formats.blocks import Document, Heading
-from repro.report.formats.claims_document import claims_document
-from repro.report.formats.documents import paper_document
-from repro.report.plots.curves import VARIANTS
 from repro.report.plots.plot import grid_of
+from repro.report.plots.rows import VARIANTS
+from repro.report.views.papers import paper_document
+from repro.report.views.words import at_scale
 
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
@@ -86,7 +86,7 @@ class Dashboard:
         sections: charts of the workspace, by the section's name.
         by_title: its lines are recipes by title, and not run groups: some of these hold runs of several recipes.
         opening: before the report's first heading, in Markdown.
-        passages: tables, reduced-scale runs, claims.
+        passages: tests of claims, tables, reduced-scale runs.
         commands: that make all runs and tables of the paper.
     """
 
@@ -105,17 +105,17 @@ def dashboard(key: str) -> Dashboard:
     Raises:
         UserError: no paper of that key; or a published file, recipe or record that contradicts its schema.
     """
-    comparison = compare(key)
+    found = evidence(key)
+    comparison = found.comparison
     (paper,) = comparison.papers
-    opening, passages = _passages(paper_document(comparison, paper))
-    own = [claim for claim in claims(comparison) if claim.paper is paper]
+    opening, passages = _passages(paper_document(found, paper))
     return Dashboard(
         paper=paper,
-        sections=_sections(comparison, paper),
+        sections=_sections(found, paper),
         by_title=_share_groups(list(comparison.headers.values())),
         opening=opening,
-        passages=(*passages, *_claimed(own)),
-        curves=tuple(_curves(comparison, paper)),
+        passages=tuple(passages),
+        curves=tuple(_curves(found, paper)),
         commands=_commands(paper.key, {scale for _, scale in comparison.headers}),
     )
 
@@ -149,22 +149,14 @@ def _passages(document: Document) -> tuple[str, list[Passage]]:
     return written[0][1], [Passage(*passage) for passage in written[1:]]
 
 
-def _claimed(claims: list[Claim]) -> list[Passage]:
-    if not claims:
-        return []
-    opening, passages = _passages(claims_document(claims))
-    parts = [part for part in (opening, *(p.markdown for p in passages)) if part.strip()]
-    return [Passage("Ordering claims", "\n".join(parts))]
-
-
-def _sections(comparison: Comparison, paper: Paper) -> tuple[tuple[str, tuple[Chart, ...]], ...]:
-    headers = list(comparison.headers.values())
-    validated = _validated(comparison, paper, headers)
+def _sections(found: Evidence, paper: Paper) -> tuple[tuple[str, tuple[Chart, ...]], ...]:
+    headers = list(found.comparison.headers.values())
+    validated = _validated(found, paper, headers)
     sections = [
         ("Training", _each(TRAINING)),
         ("Validation", _each(validated)),
         ("Speed and hardware", _each(SPEED)),
-        ("Measured beside published", _beside(comparison, headers)),
+        ("Measured beside published", _beside(found.comparison, headers)),
     ]
     return tuple((name, charts) for name, charts in sections if charts)
 
@@ -173,16 +165,16 @@ def _each(metrics: Iterable[str]) -> tuple[Chart, ...]:
     return tuple(Chart((metric,)) for metric in metrics)
 
 
-def _validated(comparison: Comparison, paper: Paper, headers: list[Header]) -> list[str]:
+def _validated(found: Evidence, paper: Paper, headers: list[Header]) -> list[str]:
     """The validation curves of some recipes: those that their test scores name, and those that records hold."""
-    tables = {trend.id: (trend.table, trend.metric) for trend in paper.trends.values()}
-    measured = {w.measured for h in headers for w in (*h.goals, *h.supports(tables))}
+    measured = {goal.measured for h in headers for goal in h.goals}
+    measured |= {test.measured_of(row) for test in found.files[paper.key].tests for row in test.rows}
     last = {name.rpartition("/")[2] for name in measured}
     named = [f"val/{s}" for s in SCORES if s == "loss" or any(n == s or n.startswith(f"{s}_") for n in last)]
     experiments = {h.recipe.experiment for h in headers}
     logged = {
         name
-        for selection in comparison.selections.values()
+        for selection in found.comparison.selections.values()
         for record in selection.used
         if record.experiment in experiments
         for name in record.curves
@@ -210,8 +202,9 @@ def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
     return entry is not None and entry.published is not None
 
 
-def _curves(comparison: Comparison, paper: Paper) -> Iterable[Curves]:
+def _curves(found: Evidence, paper: Paper) -> Iterable[Curves]:
     """By recipe, in the order of their names; runs of other scales are included but hidden."""
+    comparison = found.comparison
     recipes: dict[str, list[Header]] = {}
     for (experiment, _), header in comparison.headers.items():
         recipes.setdefault(grid_of(experiment), []).append(header)
@@ -223,7 +216,7 @@ def _curves(comparison: Comparison, paper: Paper) -> Iterable[Curves]:
             recipe=recipe,
             title=_title(headers),
             run_sets=tuple(_run_set(recipe, scale, headers, scale == shown) for scale in scales),
-            charts=_each((*TRAINING[:1], *_validated(comparison, paper, headers), *TRAINING[1:], *SPEED)),
+            charts=_each((*TRAINING[:1], *_validated(found, paper, headers), *TRAINING[1:], *SPEED)),
             commands=tuple(
                 f"repro reproduce {_points(headers, scale)} --scale {scale} --seeds 3" for scale in scales
             ),
@@ -241,7 +234,7 @@ def _title(headers: list[Header]) -> str:
 
 def _run_set(recipe: str, scale: str, headers: list[Header], shown: bool) -> RunSet:
     own = [header for header in headers if header.recipe.scale == scale]
-    name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
+    name = at_scale(scale)
     points = ["@" in header.recipe.experiment for header in own]
     part = f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
     groups = tuple(dict.fromkeys(map(group_of, own)))

@@ -106,7 +106,7 @@ def _workspace(spec: Spec, url: str | None) -> "Workspace":
 
 
 def _report(spec: Spec, url: str | None, workspace: str) -> "wr.Report":
-    """The report, saved: tables, claims, curves by recipe, commands."""
+    """The report, saved: tables, tests, curves by recipe, commands."""
     import wandb_workspaces.reports.v2 as wr
 
     content = spec["report"]

@@ -66,8 +66,8 @@ def _by(title: bool) -> str:
 
 
 def _blocks(board: Dashboard) -> Iterable[Spec]:
-    """Contents, links, the tables and the claims, each recipe's curves, the commands."""
-    url = board.paper.url
+    """Contents, links, the tables and the tests, each recipe's curves, the commands."""
+    url = board.paper.about.url
     web = re.fullmatch(r"https://[^\s\"'<>\x00-\x1f\x7f]+", url) is not None
     yield {"kind": "contents"}
     yield {"kind": "link", "text": "The paper", "url": url} if web else _paragraph(url)

@@ -1,6 +1,35 @@
 """A document independent of its format: headings, paragraphs, lists, tables, figures; all texts plain."""
 
+import re
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Link:
+    """A text that leads to another document.
+
+    Attributes:
+        page: of the site, ``admin.html``.
+        file: of the tables, ``admin.md``.
+    """
+
+    text: str
+    page: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A word of :data:`repro.report.views.words.WORDS`, and why."""
+
+    word: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.why}" if self.why else self.word
+
+
+Cell = str | Link | Verdict
 
 
 @dataclass(frozen=True)
@@ -9,6 +38,11 @@ class Heading:
 
     level: int
     text: str
+
+    @property
+    def anchor(self) -> str:
+        """Its address within the document, as GitHub makes it."""
+        return re.sub(r"[^\w -]", "", self.text.lower()).replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -37,7 +71,7 @@ class Grid:
     """
 
     header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     right: frozenset[int] = frozenset()
     kinds: tuple[str, ...] = ()
 

@@ -1,7 +1,8 @@
 """Rows and records in a terminal: the table after a run, one run in full, the difference of two."""
 
 import itertools
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from repro import text
@@ -9,15 +10,17 @@ from repro.errors import UserError
 from repro.evidence.published import Paper, load_paper
 from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord
-from repro.report.formats.documents import commit
-from repro.report.parity import Met, summary
+from repro.report.formats.blocks import Block, Bullets, Document, Figure, Grid, Heading, Link, Paragraph
+from repro.report.views.runs import commit
+from repro.report.views.words import at_scale
 
 _BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 60
+_WIDTH = 60  # of a curve
+WIDTH, COLUMN = 100, 40  # of a line and of a column
 
 
 def _table(
-    rows: Iterable[Iterable[str]], headers: Iterable[str], widths: list[int | None] | None = None
+    rows: Iterable[Iterable[str]], headers: Iterable[str], widths: Sequence[int | None] | None = None
 ) -> str:
     """A table in text; columns with a width are wrapped at it."""
     from tabulate import tabulate
@@ -34,13 +37,15 @@ def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
 
     Args:
         records: of the runs.
-        most: so many of a run's numbers, or as many as its recipe names in ``reproduces`` and ``supports``, which come
-            first; a last line counts the others. None for all.
+        most: so many of a run's numbers, or as many as its recipe names in ``reproduces``, which come first; a last
+            line counts the others. None for all.
     """
     rows, left = [], 0
     for record in records:
         paper = _paper(record)
-        named = [m for m in record.metrics if any(_fits(goal, m) for goal in _goals(record))]
+        named = [
+            m for m in record.metrics if any(_fits(goal, m) for goal in record.config.get("reproduces") or ())
+        ]
         metrics = [*named, *(m for m in record.metrics if m not in named)]
         shown = metrics[: None if most is None else max(most, len(named))]
         left += len(metrics) - len(shown)
@@ -52,41 +57,25 @@ def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
     return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
 
 
-def parity_table(found: list[Met]) -> str:
-    """The comparisons of `repro parity`: a line for each file, what differs by design, and a line for each paper."""
-    lines = []
-    for met in found:
-        kinds = ", ".join(f"{kind} {value:.0e}" for kind, value in met.differences.items())
-        lines.append((met.paper, met.file, met.source, str(met.updates or ""), kinds))
-    table = _table(
-        lines,
-        ("paper", "file", "official code", "updates", "largest differences"),
-        [None, None, 40, None, 34],
-    )
-    designed = dict.fromkeys(f"{met.paper}: {line}" for met in found for line in met.by_design)
-    by_design = "\n".join(["differs by design:", *designed]) if designed else ""
-    whole = summary(found)
-    return "\n\n".join(
-        filter(None, [table, by_design, _table(whole.rows, whole.header, [None, 40, *[None] * 7])])
-    )
+def render(document: Document) -> str:
+    """A document as text, without its figures."""
+    return "\n\n".join(filter(None, map(_block, document)))
 
 
-def rows_table(rows: list[dict[str, Any]]) -> str:
-    """The objects of :func:`repro.report.formats.listing.list_rows` for `repro list`."""
-    lines = []
-    for row in rows:
-        published = text.printed(row["published"]) + (" (unconfirmed)" if row["unconfirmed"] else "")
-        reduced = [f"{r['scale']} {text.number(r['mean'])} (n = {r['n']})" for r in row["reduced"]]
-        measured = text.number(row["measured"]) + (f" (n = {row['n']})" if row["n"] else "")
-        notes = f" ({'; '.join(row['notes'])})" if row["notes"] else ""
-        why = row["reason"] or row["why"]
-        verdict = row["verdict"] + (f": {why}" if why else "") + notes
-        where = f"{row['paper']}:{row['table']}:{row['row']}"
-        recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
-        metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
-        lines.append((where, metric, published, measured, verdict, ", ".join(reduced), recipe))
-    header = ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe")
-    return _table(lines, header, [None, 30, 16, None, 40, 28, 44])
+def _block(block: Block) -> str:
+    match block:
+        case Heading(_, words) | Paragraph(words):
+            return textwrap.fill(text.clean(words), WIDTH)
+        case Bullets(items):
+            return "\n".join(f"- {text.clean(item)}" for item in items)
+        case Grid(header, rows):
+            cells = [[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows]
+            widths = [
+                COLUMN if any(" " in cell for cell in column) else None for column in zip(*cells, strict=True)
+            ]
+            return _table(cells, header, widths)
+        case Figure():
+            return ""
 
 
 def _paper(record: RunRecord) -> Paper | None:
@@ -106,11 +95,6 @@ def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) ->
             value = text.printed(row.values.get(goal["metric"]))
             values.append(f"{value} ({table.number}, {row.label})")
     return "; ".join(values) or text.NOTHING
-
-
-def _goals(record: RunRecord) -> list[dict[str, Any]]:
-    """What the recipe holds the run against: its ``reproduces``, then its ``supports``."""
-    return [goal for key in ("reproduces", "supports") for goal in record.config.get(key) or ()]
 
 
 def _fits(goal: dict[str, Any], measurement: Measurement) -> bool:
@@ -136,10 +120,9 @@ def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
 
 def show_run(record: RunRecord) -> str:
     """One run in full: its facts, its numbers, its curves, its configuration."""
-    scale = "paper scale" if record.scale == "paper" else f"reduced scale: {record.scale}"
     facts = [
         ("run", record.run_id),
-        ("scale", scale),
+        ("scale", at_scale(record.scale)),
         ("finished", record.finished),
         ("commit", commit(record)),
         ("hardware", text.mapping(record.hardware)),

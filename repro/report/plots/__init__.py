@@ -1,30 +1,32 @@
-"""Every figure of the records, by kind: sweeps, points side by side, pictures, memories, learning curves."""
+"""Every figure of the evidence; that of the study of mixers is made in :mod:`repro.report.crossover`."""
 
-from pathlib import Path
-
-from repro.evidence.compare import Comparison
-from repro.report.plots.curves import curves
-from repro.report.plots.grid_curves import grid_curves
+from repro.evidence.parity import read_parity
+from repro.evidence.table import Evidence
+from repro.report import parity
+from repro.report.plots import tested
+from repro.report.plots.curves import curves, grid_curves, sweeps
 from repro.report.plots.memories import memories
 from repro.report.plots.pictures import pictures
 from repro.report.plots.plot import Plot
-from repro.report.plots.sweeps import sweeps
 
 
-def plots(comparison: Comparison, *runs: Path) -> list[Plot]:
-    """All figures, in the order in which a paper's page shows them; nothing is drawn yet.
-
-    Args:
-        comparison: the records.
-        runs: their folders, ``results/runs``.
+def figures(found: Evidence) -> list[Plot]:
+    """All figures, those of one kind in the order in which a page shows them; nothing is drawn yet.
 
     Raises:
-        UserError: a record that cannot be drawn as it asks to be.
+        UserError: outputs of a run that are damaged.
     """
+    comparison = found.comparison
+    titles = [(paper.key, paper.title.partition(":")[0]) for paper in found.papers]
+    trained = parity.picture(read_parity(), titles)
     return [
+        *tested.pictures(found),
+        *([trained] if trained else []),
+        *tested.effects(found),
+        *tested.each_test(found),
         *sweeps(comparison),
         *grid_curves(comparison),
-        *pictures(comparison, *runs),
+        *pictures(comparison),
         *memories(comparison),
         *curves(comparison),
     ]

@@ -1,58 +1,50 @@
-"""Learning curves: one panel per metric, one line per seed."""
-
-from typing import Any
+"""Figures of experiments and grids: learning curves of seeds and of points, and sweeps."""
 
 from repro.evidence.compare import Comparison
-from repro.record import RunRecord
-from repro.report.plots.chart import Chart, Line, Panel
-from repro.report.plots.plot import CURVES, Plot, caption, file_name, labelled, units_of
-
-STEPS = "optimiser steps"
-VARIANTS = "val/bleu_"  # the same score counted in other ways: curves that hardly differ
-
-Curve = list[list[Any]]  # [step, value or None]
-Curves = dict[str, dict[int, Curve]]  # {metric: {seed: curve}}
+from repro.report.plots.chart import Chart, Panel
+from repro.report.plots.plot import CURVES, SIDES, SWEEPS, Plot, Rows, caption, file_name, grids, over_seeds
+from repro.report.plots.rows import curve_panel, measured, metrics_of, sweep_panel
 
 
 def curves(comparison: Comparison) -> list[Plot]:
     """A figure ``<paper>--<recipe>--<scale>.svg`` per experiment and scale, of the records that count."""
     plots = []
     for (experiment, scale), selection in comparison.selections.items():
-        metrics = curves_of(selection.used)
-        if metrics:
-            chart = by_seed(f"{experiment}, scale {scale}", metrics, units_of(list(selection.used)))
+        rows = {f"seed {record.seed}": [record] for record in selection.used}
+        if panels := _panels(rows):
+            chart = Chart(f"{experiment}, scale {scale}", list(rows), panels)
             words = caption(experiment, scale, "learning curves")
             plots.append(Plot(file_name(experiment, scale), CURVES, words, chart))
     return plots
 
 
-def curves_of(records: tuple[RunRecord, ...]) -> Curves:
-    """Curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first."""
-    curves: Curves = {}
-    for record in records:
-        for name, curve in record.curves.items():
-            is_shown = name == "train/loss" or name.startswith("val/")
-            if is_shown and any(value is not None for _, value in curve):
-                curves.setdefault(name, {})[record.seed] = curve
-    shown = (
-        curves
-        if VARIANTS.removesuffix("_") not in curves
-        else [n for n in curves if not n.startswith(VARIANTS)]
-    )
-    return {name: curves[name] for name in sorted(shown)}
+def grid_curves(comparison: Comparison) -> list[Plot]:
+    """A figure ``<paper>--<recipe>--points--<scale>.svg`` per grid and scale where two points share a curve."""
+    plots = []
+    for (grid, scale), points in grids(comparison).items():
+        rows = {point: records for point, records in points.items() if metrics_of(records)}
+        if panels := [panel for panel in _panels(rows) if len({line.look for line in panel.lines}) > 1]:
+            chart = Chart(f"{grid}, scale {scale}, {over_seeds(rows)}", list(rows), panels)
+            words = caption(grid, scale, f"learning curves of {len(rows)} points, {over_seeds(rows)}")
+            plots.append(Plot(file_name(grid, "points", scale), SIDES, words, chart))
+    return plots
 
 
-def by_seed(title: str, metrics: Curves, units: dict[str, str]) -> Chart:
-    """One figure.
+def sweeps(comparison: Comparison) -> list[Plot]:
+    """A figure ``<paper>--<recipe>--by-<key>--<scale>.svg`` per grid, scale and key: a line for each point."""
+    plots = []
+    for (grid, scale), points in grids(comparison).items():
+        for key in dict.fromkeys(one.key for one in measured(points)):
+            rows = {p: r for p, r in points.items() if any(one.key == key for one in measured({p: r}))}
+            shown, seeds = [one for one in measured(rows) if one.key == key], over_seeds(rows)
+            panels = [sweep_panel(rows, one) for one in shown]
+            chart = Chart(f"{grid}, scale {scale}, {seeds}", list(rows), panels)
+            names = ", ".join(dict.fromkeys(one.name for one in shown))
+            words = caption(grid, scale, f"{names} by {shown[0].x_label}, {seeds}")
+            plots.append(Plot(file_name(grid, f"by-{key}", scale), SWEEPS, words, chart))
+    return plots
 
-    Args:
-        title: above all panels.
-        metrics: at least one; every curve has at least one value, and breaks where its value is None.
-        units: unit by the last part of a metric's name.
-    """
-    seeds = sorted({seed for runs in metrics.values() for seed in runs})
-    panels = []
-    for name, runs in metrics.items():
-        lines = [Line(seeds.index(seed), [(x, y) for x, y in curve]) for seed, curve in sorted(runs.items())]
-        panels.append(Panel(STEPS, labelled(name, units), lines))
-    return Chart(title, [f"seed {seed}" for seed in seeds], panels)
+
+def _panels(rows: Rows) -> list[Panel]:
+    names = metrics_of(record for records in rows.values() for record in records)
+    return [panel for name in names if (panel := curve_panel(rows, name))]

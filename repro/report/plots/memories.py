@@ -18,31 +18,18 @@ def memories(comparison: Comparison) -> list[Plot]:
         record = next((candidate for candidate in selection.used if any(candidate.profiles.values())), None)
         if record is not None:
             words = f"continuous memories in one example of the test split, seed {record.seed}"
-            chart = by_position(f"{experiment}, scale {scale}, seed {record.seed}", record)
             name = file_name(experiment, scale, f"memory-s{record.seed}")
-            plots.append(Plot(name, MEMORIES, caption(experiment, scale, words), chart))
+            plots.append(Plot(name, MEMORIES, caption(experiment, scale, words), by_position(record)))
     return plots
 
 
-def by_position(title: str, record: RunRecord) -> Chart:
-    """One figure.
-
-    Args:
-        title: above all panels.
-        record: one with at least one profile that is not empty, called ``<quantity>/<line>``.
-    """
-    panels: dict[str, dict[str, list[float]]] = {}
-    for name, values in sorted(record.profiles.items()):
-        if values:
-            quantity, _, line = name.rpartition("/")
-            panels.setdefault(quantity, {})[line] = values
-    names = sorted({line for lines in panels.values() for line in lines}, key=lambda name: (len(name), name))
-    return Chart(title, names, [_panel(quantity, names, lines) for quantity, lines in panels.items()])
-
-
-def _panel(quantity: str, names: list[str], lines: dict[str, list[float]]) -> Panel:
-    drawn = [
-        Line(names.index(name), [((i + 0.5) / len(values), y) for i, y in enumerate(values)])
-        for name, values in sorted(lines.items())
-    ]
-    return Panel(POSITION, quantity, drawn, from_zero=True)
+def by_position(record: RunRecord) -> Chart:
+    """The profiles of a record, which are called ``<quantity>/<line>``; at least one is not empty."""
+    profiles = {n.rpartition("/")[::2]: values for n, values in sorted(record.profiles.items()) if values}
+    names = sorted({line for _, line in profiles}, key=lambda name: (len(name), name))
+    panels: dict[str, list[Line]] = {}
+    for (quantity, line), values in profiles.items():
+        points = [((i + 0.5) / len(values), y) for i, y in enumerate(values)]
+        panels.setdefault(quantity, []).append(Line(names.index(line), points))
+    title = f"{record.experiment}, scale {record.scale}, seed {record.seed}"
+    return Chart(title, names, [Panel(POSITION, q, lines, from_zero=True) for q, lines in panels.items()])

@@ -1,43 +1,108 @@
-"""One panel in which rows are compared: their learning curves, or what was measured against what was set."""
+"""Panels in which rows are compared: by their learning curves, or by what was measured against what was set.
 
-from collections.abc import Mapping, Sequence
+A measurement is a point of a sweep where its protocol holds ``{"sweep": KEY, "of": NAME, KEY: number or text}``;
+``"sweep_unit"`` is the unit of KEY.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from repro.record import RunRecord
-from repro.report.plots.chart import FACTOR_Y, Panel, scores, spans
-from repro.report.plots.curves import STEPS, curves_of
-from repro.report.plots.grid_curves import lines_of
-from repro.report.plots.plot import labelled, units_of
-from repro.report.plots.sweeps import sweep_panel
+from repro.report.plots.chart import Line, Panel, Point, Value
+from repro.report.plots.plot import Rows, labelled
 
-LEGIBLE = 15  # up to this number of runs, single seeds are drawn, too
-Rows = Mapping[str, Sequence[RunRecord]]
+STEPS = "optimiser steps"
+VARIANTS = "val/bleu_"  # the same score counted in other ways: curves that hardly differ
+LEGIBLE = 15  # up to this number of runs, single seeds are drawn beside their mean
+
+Curve = Sequence[Any]  # pairs of a step or a setting, and a value or None
 
 
-def panel_of(
-    rows: Rows, curve: str = "", sweep: str = "", numbers: Mapping[str, str] | None = None
-) -> Panel | None:
+class Measured(NamedTuple):
+    """What the panel of a sweep shows: what was set, and what was measured."""
+
+    key: str
+    x_label: str
+    name: str
+    unit: str
+    split: str
+
+
+def panel_of(rows: Rows, curve: str = "", sweep: str = "") -> Panel | None:
     """The panel, with the rows' names above it; None where the records have nothing to show.
 
     Args:
         rows: records by the name of the row.
         curve: of the records, ``val/ppl``; or
         sweep: a measurement by what was set, ``test/accuracy``.
-        numbers: shown behind the names.
     """
-    panel = _curves(rows, curve) if curve else sweep_panel(rows, sweep)
-    if panel is None:
-        return None
-    shown = numbers or {}
-    notes = [(look, f"{name} {shown.get(name, '')}".strip()) for look, name in enumerate(rows)]
-    return replace(panel, notes=notes)
+    swept = (sweep_panel(rows, one) for one in measured(rows) if one.name == sweep)
+    panel = curve_panel(rows, curve) if curve else next(swept, None)
+    return panel and replace(panel, notes=list(enumerate(rows)))
 
 
-def _curves(rows: Rows, name: str) -> Panel | None:
-    found = {row: curves_of(tuple(records)).get(name) for row, records in rows.items()}
-    legible = sum(map(len, rows.values())) <= LEGIBLE
-    lines = [
-        line for look, seeds in enumerate(found.values()) if seeds for line in lines_of(look, seeds, legible)
-    ]
-    units = units_of([record for records in rows.values() for record in records])
-    return Panel(STEPS, labelled(name, units), lines, log_y=spans(scores(lines), FACTOR_Y)) if lines else None
+def curve_panel(rows: Rows, metric: str) -> Panel | None:
+    """One curve of some rows, a line for each; None where no record has it."""
+    found = [[c for r in records if _is_drawn(c := r.curves.get(metric, []))] for records in rows.values()]
+    lines = _lines(found)
+    return Panel(STEPS, labelled(metric, rows), lines) if lines else None
+
+
+def sweep_panel(rows: Rows, of: Measured) -> Panel:
+    """One measurement of some rows by what was set, a line for each."""
+    found = [[curve for r in records if (curve := _swept(r, of))] for records in rows.values()]
+    return Panel(of.x_label, f"{of.name} ({of.unit})", _lines(found), settings=True)
+
+
+def metrics_of(records: Iterable[RunRecord]) -> list[str]:
+    """The curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first."""
+    names = {name for record in records for name, curve in record.curves.items() if _is_drawn(curve)}
+    shown = (name for name in names if name == "train/loss" or name.startswith("val/"))
+    return sorted(n for n in shown if not (n.startswith(VARIANTS) and VARIANTS.removesuffix("_") in names))
+
+
+def measured(rows: Rows) -> list[Measured]:
+    """What some rows measured in sweeps."""
+    return list(dict.fromkeys(one for records in rows.values() for one, _, _ in _points(records)))
+
+
+def _points(records: Iterable[RunRecord]) -> Iterator[tuple[Measured, Value, float]]:
+    """Every point of a sweep: what it belongs to, what was set, and what was measured."""
+    for m in (m for record in records for m in record.metrics):
+        key, name, unit = (m.protocol.get(word) for word in ("sweep", "of", "sweep_unit"))
+        x = m.protocol.get(str(key))
+        if isinstance(key, str) and isinstance(name, str) and isinstance(x, int | float | str):
+            place = Measured(key, f"{key} ({unit})" if unit else key, name, m.unit, m.split)
+            yield place, str(x).lower() if isinstance(x, bool) else x, m.value
+
+
+def _swept(record: RunRecord, of: Measured) -> list[tuple[Value, float]]:
+    """What a record measured by what was set: the numbers, then the words."""
+    points = [(x, y) for one, x, y in _points([record]) if one == of]
+    return sorted(points, key=lambda point: (isinstance(point[0], str), point[0]))
+
+
+def _lines(rows: Sequence[Sequence[Curve]]) -> list[Line]:
+    """The mean over the seeds of each row, and each seed where it is legible or where they have no place in common."""
+    lines = list[Line]()
+    for look, seeds in enumerate(rows):
+        mean = mean_curve(seeds)
+        if not _is_drawn(mean) or (len(seeds) > 1 and sum(map(len, rows)) <= LEGIBLE):
+            lines += [Line(look, [(x, y) for x, y in curve], thin=True) for curve in seeds]
+        lines += [Line(look, mean)] if _is_drawn(mean) else []
+    return lines
+
+
+def mean_curve(curves: Sequence[Curve]) -> list[Point]:
+    """Means at the places that all curves have; None where one of them has no value (its run diverged)."""
+    first, *others = [dict(curve) for curve in curves] or [{}]
+    shared = {
+        x: [y, *(other[x] for other in others)] for x, y in first.items() if all(x in o for o in others)
+    }
+    return [(x, None if None in values else fmean(values)) for x, values in shared.items()]
+
+
+def _is_drawn(curve: Curve) -> bool:
+    return any(value is not None for _, value in curve)

@@ -1,10 +1,11 @@
 """What the generated documents say beside their numbers: why claims do not count, what was run again."""
 
 from repro.evidence.claims import claims
-from repro.evidence.compare import compare
-from repro.report.formats import markdown
 from repro.report.formats.claims_document import claims_document
 from repro.report.formats.documents import runs_document, verified_records
+
+from repro.evidence.compare import compare
+from repro.report.formats import markdown
 from repro.verify import BIT_EQUAL, DIFFERS, FAILED, Outcome, keep
 from tests.report.fakes import PUBLISHED
 

@@ -1,11 +1,11 @@
 """What the README and the first part of the page say: counted results, and a line for each other class of numbers."""
 
 import pytest
-
 from repro.evidence.claims import claims
+from repro.report.formats.headline import asides, trained
+
 from repro.evidence.compare import compare
 from repro.report.formats import headline
-from repro.report.formats.headline import asides, trained
 from repro.report.render import render_overview
 from tests.evidence.test_compare import GOAL
 from tests.report.fakes import PUBLISHED

@@ -1,10 +1,10 @@
 import dataclasses
 
 import pytest
+from repro.report.formats.listing import list_rows
 
 from repro.evidence.compare import compare
 from repro.record import Measurement
-from repro.report.formats.listing import list_rows
 from repro.report.formats.terminal import diff_runs, rows_table, show_run, sparkline, terminal_table
 
 

@@ -1,8 +1,8 @@
 import dataclasses
 
 import pytest
-
 from repro.report.site import anchors
+
 from tests.report.fakes import make_record
 
 

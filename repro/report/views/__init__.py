@@ -1,0 +1,1 @@
+"""The content of the generated files: documents and rows, made from the evidence."""

@@ -1,0 +1,101 @@
+"""The first screen: what is shown and what not in a few sentences, a line of rungs for each paper, its tests."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from repro import text
+from repro.evidence.outcomes import ORDERS
+from repro.evidence.published import Paper
+from repro.evidence.rungs import Rungs, latest
+from repro.evidence.table import Evidence
+from repro.report import parity
+from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Paragraph
+from repro.report.plots.plot import Plot
+from repro.report.views.tests import tests_grid
+from repro.report.views.words import WORDS, paper_link, short_title
+
+HEADER = (
+    "Paper",
+    "Same function",
+    "Same training",
+    "Same size",
+    "Fair tests, reduced scale",
+    "Numbers, paper's scale",
+    "GPU hours left",
+)
+READING = (
+    "Same function: comparisons of outputs and gradients with the authors' code, and the largest difference. "
+    "Same training: updates that were compared, and the largest difference of a loss or a final weight. "
+    "Differences are relative where numbers exceed 1, without dropout, in float64; one kernel of the linear "
+    "transformers' code exists in float32 only. Same size: published parameter counts that ours equal. "
+    "Numbers: reproduced of tested, of those that count. GPU hours: for the rest, with three seeds."
+)
+
+
+def summary(found: Evidence) -> Document:
+    """What is shown, the lines of rungs, and the picture of the training runs that were compared."""
+    document: Document = [Paragraph(shown(found)), rungs_grid(found, found.papers), Paragraph(READING)]
+    trained = any(line.runs for line in found.rungs.values())
+    return [*document, Figure(parity.PICTURE, parity.CAPTION)] if trained else document
+
+
+def overview(found: Evidence, plots: Sequence[Plot] = ()) -> Document:
+    """The first screen, then the tests of each paper with its picture, and the words that verdicts use."""
+    document: Document = [Heading(1, "Overview"), *summary(found)]
+    pictures = {plot.name: Figure(plot.name, plot.caption) for plot in plots}
+    for paper in found.papers:
+        document.append(Heading(2, short_title(paper)))
+        document += [picture] if (picture := pictures.get(f"{paper.key}--picture.svg")) else []
+        last = {one.test.name for one in latest(found.tested[paper.key])}
+        tested = [one for one in found.tested[paper.key] if one.is_check or one.test.name in last]
+        document.append(tests_grid(tested) if tested else Paragraph("No test of a claim."))
+    words = tuple(f"{word}: {sentence}" for word, sentence in WORDS.items())
+    return [*document, Heading(2, "Words"), Bullets(words)]
+
+
+def shown(found: Evidence) -> str:
+    """What the evidence shows, and what it does not."""
+    lines = found.rungs.values()
+    tests, numbers = (
+        sum(map(Counter, of), Counter()) for of in ((x.tests for x in lines), (x.numbers for x in lines))
+    )
+    fair = ", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet"
+    unfair, untested = tests["not a fair test"], sum(len(file.untested) for file in found.files.values())
+    met = sum(bool(line.cases and line.runs) for line in lines)
+    hours = sum(line.gpu_hours or 0 for line in lines)
+    return (
+        f"The official codes of {met} of {text.plural(len(lines), 'paper')} are met in function and in training. "
+        f"Fair tests of claims at reduced scales: {fair}; {text.plural(unfair, 'test')} not fair, which count for "
+        f"nothing; {text.plural(untested, 'claim')} without a test. "
+        f"Of {sum(line.counted for line in lines)} counted numbers {sum(numbers.values())} were run at the paper's "
+        f"scale and {numbers['reproduced']} are reproduced; the rest needs about {hours:,.0f} GPU hours, or data and weights "
+        "that are not here."
+    )
+
+
+def rungs_grid(found: Evidence, papers: Iterable[Paper]) -> Grid:
+    """A line for each paper."""
+    return Grid(HEADER, tuple(_rungs(paper, found.rungs[paper.key]) for paper in papers), frozenset({6}))
+
+
+def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
+    trained = [value for value in (line.losses, line.weights) if value is not None]
+    tests = [f"{line.tests[word]} {word}" for word in ORDERS if line.tests.get(word)]
+    total, tested = sum(line.tests.values()), sum(line.numbers.values())
+    return (
+        paper_link(paper, f"{short_title(paper)} ({paper.about.year})"),
+        f"{text.plural(line.cases, 'case')}, {parity.power(line.function)}" if line.cases else text.NOTHING,
+        f"{text.plural(line.updates, 'update')}, {parity.power(max(trained))}" if trained else text.NOTHING,
+        _size(line),
+        ", ".join(tests) or (f"none of {total} yet" if total else text.NOTHING),
+        f"{line.numbers.get('reproduced', 0)} of {tested} tested, of {line.counted}"
+        if tested
+        else f"none of {line.counted} tested",
+        text.NOTHING if line.gpu_hours is None else f"{line.gpu_hours:,.0f}",
+    )
+
+
+def _size(line: Rungs) -> str:
+    if not line.sizes:
+        return text.NOTHING
+    return f"{line.equal} of {line.sizes}" + (f", {line.explained} explained" if line.explained else "")

@@ -1,0 +1,164 @@
+"""The document of one paper: its rungs, the tests of its claims, its tables with our numbers, figures."""
+
+from collections.abc import Iterable, Sequence
+
+from repro import text
+from repro.evidence.entries import Cell, Entry
+from repro.evidence.published import Metric, Paper, Row, Table
+from repro.evidence.table import Evidence
+from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph, Verdict
+from repro.report.formats.blocks import Cell as GridCell
+from repro.report.plots.plot import KINDS, Plot
+from repro.report.views.first_screen import rungs_grid
+from repro.report.views.tests import tests_grid, untested_grid
+from repro.report.views.words import at_scale, venue
+
+REDUCED = (
+    "These runs are smaller than the paper's in model, data or updates. None of their numbers is compared with a "
+    "published one; tests of claims use them."
+)
+
+
+def paper_document(found: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
+    """Everything about a paper; ``plots`` are its figures."""
+    own = {plot.name: plot for plot in plots}
+    shown = [own[name] for part in ("picture", "effects") if (name := f"{paper.key}--{part}.svg") in own]
+    document: Document = [
+        Heading(1, paper.title),
+        Paragraph(f"{', '.join(paper.about.authors)}. {venue(paper)}. {paper.about.url}"),
+        Paragraph(f"Published numbers: {paper.about.version_used}."),
+        rungs_grid(found, [paper]),
+        *(Figure(plot.name, plot.caption) for plot in shown),
+        *_tests(found, paper),
+    ]
+    for table in paper.tables.values():
+        document += _table(table, [e for e in found.comparison.of(paper) if e.table is table])
+    document += _reduced(found, paper)
+    document += _figures([plot for plot in own.values() if plot not in shown and "--test--" not in plot.name])
+    if paper.missing:
+        document += [Heading(2, "Not in the published file"), Bullets(paper.missing)]
+    return document
+
+
+def _tests(found: Evidence, paper: Paper) -> Document:
+    tested = found.tested[paper.key]
+    grids: Document = [tests_grid(tested)] if tested else []
+    return [Heading(2, "Tests of its claims"), *grids, *untested_grid(found, paper)]
+
+
+def _table(table: Table, entries: list[Entry]) -> Document:
+    """A published table, with ours below each row."""
+    metrics = list(table.metrics.values())
+    rows: list[tuple[GridCell, ...]] = []
+    kinds: list[str] = []
+    for row in table.rows.values():
+        own = [e for e in entries if e.row is row]
+        rows.append(_paper_line(table, row, metrics, own))
+        kinds.append("paper")
+        for experiment in dict.fromkeys(c.goal.experiment for e in own for c in e.ours if c.estimate):
+            rows.append(_our_line(experiment, metrics, own))
+            kinds.append("ours")
+    header = ("Row", "Source", "Parameters", *map(_title, metrics), "Verdict at the paper's scale")
+    source = "Published by others, not by the paper. " if table.third_party else ""
+    notes = [f"{m.name}: {m.description}. {judged(m)}" for m in metrics] + [table.notes] * bool(table.notes)
+    notes += [f"{_where(e, c)}: {'; '.join(c.notes)}." for e in entries for c in e.cells if c.notes]
+    return [
+        Heading(2, f"{table.number}: {table.title}"),
+        Paragraph(f"{source}Data: {table.dataset}; split: {table.split}. Checked: {table.checked}."),
+        Grid(header, tuple(rows), frozenset(range(2, 3 + len(metrics))), tuple(kinds)),
+        Bullets(tuple(notes)),
+    ]
+
+
+def _title(metric: Metric) -> str:
+    return f"{metric.name} ({metric.unit}, {'↑' if metric.better == 'higher' else '↓'})"
+
+
+def judged(metric: Metric) -> str:
+    """How a column is judged, in a sentence."""
+    rules = metric.rules
+    parts = [f"Class: {rules.kind}"]
+    parts += [f"margin {rules.margin}, set {rules.margin.date}"] if rules.margin else []
+    parts += [f"chance {rules.chance:g}"] if rules.chance is not None else []
+    return f"{', '.join(parts)}."
+
+
+def _where(entry: Entry, cell: Cell) -> str:
+    metric = f", {entry.metric.name}" if entry.metric else ""
+    return f"{entry.row.id}{metric}, {cell.goal.experiment} ({at_scale(cell.goal.scale)})"
+
+
+def _paper_line(table: Table, row: Row, metrics: list[Metric], entries: list[Entry]) -> tuple[GridCell, ...]:
+    values = [
+        text.printed(row.values.get(m.name)) + (" (unconfirmed)" if m.name in row.unconfirmed else "")
+        for m in metrics
+    ]
+    source = "others" if table.third_party else "paper"
+    return row.label, source, text.count(row.params), *values, _paper_verdict(entries)
+
+
+def _paper_verdict(entries: list[Entry]) -> GridCell:
+    """Why no number of ours follows below, stated once where all cells agree; empty where one follows."""
+    found: dict[Verdict, list[str]] = {}
+    for entry in entries:
+        if any(cell.estimate for cell in entry.ours):
+            continue
+        pairs = {(c.goal.experiment, c.goal.scale) for c in (entry.reduced or entry.cells)}
+        runs = (f"{name} ({scale})" if entry.reduced else name for name, scale in sorted(pairs))
+        verdict = Verdict(entry.verdict, entry.reason or ", ".join(dict.fromkeys(runs)))
+        found.setdefault(verdict, []).append(entry.metric.name if entry.metric else "")
+    if len(found) == 1 and sum(map(len, found.values())) == len(entries):
+        return next(iter(found))
+    return "; ".join(f"{', '.join(names)}: {verdict}" for verdict, names in found.items())
+
+
+def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> tuple[GridCell, ...]:
+    cells = {e.metric.name: c for e in entries if e.metric for c in e.ours if c.goal.experiment == experiment}
+    values = [text.plus_minus(cells[m.name].estimate) if m.name in cells else text.NOTHING for m in metrics]
+    records = {id(r): r for c in cells.values() for r in c.sample.records}.values()
+    parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))
+    measured = {name: _verdict(cell) for name, cell in cells.items() if cell.estimate}
+    words: GridCell = "; ".join(f"{name}: {verdict}" for name, verdict in measured.items())
+    if len(cells) == 1:
+        (words,) = measured.values()
+    return "", f"ours: {experiment}", parameters, *values, words
+
+
+def _verdict(cell: Cell) -> Verdict:
+    assert cell.estimate is not None
+    change = (
+        []
+        if cell.difference is None
+        else [text.signed(cell.difference, text.digits_after(cell.estimate.mean))]
+    )
+    why = [cell.why] if cell.why else []
+    return Verdict(
+        cell.verdict, ", ".join([*change, f"n = {cell.estimate.n}", *why, *["see notes"] * bool(cell.notes)])
+    )
+
+
+def _reduced(found: Evidence, paper: Paper) -> Document:
+    """Numbers of smaller runs of the recipes that reproduce a published number."""
+    cells = [c for e in found.comparison.of(paper) for c in e.reduced]
+    rows = {}
+    for cell in cells:
+        assert cell.estimate is not None
+        labels = (cell.goal.experiment, cell.goal.scale, cell.sample.measured[0][1].name)
+        rows[labels] = (
+            *labels, text.plus_minus(cell.estimate), str(cell.estimate.n), cell.sample.unit or "",
+            "see notes" if cell.notes else "",
+        )  # fmt: skip
+    header = ("Experiment", "Scale", "Metric", "Mean ± 95 %", "n", "Unit", "Notes")
+    grid = Grid(header, tuple(rows.values()), frozenset({3, 4}))
+    return [Heading(2, "Numbers at reduced scales"), Paragraph(REDUCED), grid] if rows else []
+
+
+def _figures(plots: Sequence[Plot]) -> Document:
+    """Figures by kind, with how they are to be read."""
+    document: Document = []
+    for kind, how_to_read in KINDS.items():
+        shown = [plot for plot in plots if plot.kind == kind]
+        document += [Heading(2, kind)] if shown else []
+        document += [Paragraph(how_to_read)] if shown and how_to_read else []
+        document += [Figure(plot.name, plot.caption) for plot in shown]
+    return document

@@ -1,0 +1,87 @@
+"""Every run record, with its state, and what was run again."""
+
+from repro import text
+from repro.evidence.compare import Comparison
+from repro.evidence.table import Evidence
+from repro.recipe import SCALES
+from repro.record import RunRecord
+from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, Verdict
+from repro.report.plots.plot import grid_of
+
+HEADER = ("Run", "State", "First number", "Tests", "Updates", "Time", "Hardware", "Commit", "Finished")
+VERIFY = (
+    "The command repro verify checks out the commit of a record, runs its command again and compares every number and "
+    "the hash of the weights; timings are left out."
+)
+
+
+def runs_document(found: Evidence) -> Document:
+    """Every record, a line each, by paper; also those that count for nothing, and why."""
+    comparison = found.comparison
+    tests: dict[str, list[str]] = {}
+    for one in (one for tested in found.tested.values() for one in tested):
+        for path in {record.path for s in one.standings for record in s.sample.records}:
+            tests.setdefault(path, []).append(one.test.name)
+    document: Document = [
+        Heading(1, "Runs"),
+        Paragraph("Every run record. The command repro show prints all of one."),
+    ]
+    papers: dict[str, list[RunRecord]] = {}
+    for record in sorted(comparison.records, key=_place):
+        papers.setdefault(record.experiment.partition("/")[0], []).append(record)
+    for paper, records in papers.items():
+        rows = tuple(_line(comparison, record, tests.get(record.path, [])) for record in records)
+        document += [Heading(2, paper), Grid(HEADER, rows, frozenset({4, 5}))]
+        deviations = dict.fromkeys(f"{grid_of(r.experiment)}: {d}" for r in records for d in r.deviations)
+        if deviations:
+            document += [Paragraph("Deviations from the recipe as published:"), Bullets(tuple(deviations))]
+    if not papers:
+        document.append(Paragraph("No run has been recorded yet."))
+    return [*document, *_verified(comparison)]
+
+
+def _place(record: RunRecord) -> tuple[str, int, int, str]:
+    scale = SCALES.index(record.scale) if record.scale in SCALES else len(SCALES)
+    return record.experiment, scale, record.seed, record.finished
+
+
+def _line(comparison: Comparison, record: RunRecord, tests: list[str]) -> tuple[str | Verdict, ...]:
+    state, _, why = comparison.explained(record).partition(": ")
+    return (
+        record.run_id,
+        Verdict(state, why),
+        first_number(record),
+        ", ".join(sorted(tests)) or text.NOTHING,
+        text.count(record.steps),
+        text.duration(record.wall_seconds),
+        str(record.hardware.get("device") or text.NOTHING),
+        commit(record),
+        record.finished[:10],
+    )
+
+
+def first_number(record: RunRecord) -> str:
+    """The first measurement that the recipe compares with a published number; else the first of its test."""
+    names = [goal.get("measured") for goal in record.config.get("reproduces") or ()]
+    named = [m for m in record.metrics if m.name in names]
+    tested = [m for m in record.metrics if m.name.startswith("test/")]
+    first = next(iter([*named, *tested, *record.metrics]), None)
+    return f"{first.name} {text.number(first.value)} {first.unit}" if first else text.NOTHING
+
+
+def commit(record: RunRecord) -> str:
+    """Eight digits of the commit, and whether the tree differed from it."""
+    if record.commit is None:
+        return "unknown"
+    changed = {True: " with uncommitted changes", False: "", None: " (changes unknown)"}[record.dirty]
+    return f"{record.commit[:8]}{changed}"
+
+
+def _verified(comparison: Comparison) -> Document:
+    """The outcomes of `repro verify`, oldest first."""
+    header = ("Verified", "Record", "Outcome", "Same build and layout", "Detail")
+    same = {True: "yes", False: "no", None: text.NOTHING}
+    rows = [(o.time[:10], o.record, o.outcome, same[o.same_build], o.detail) for o in comparison.verified]
+    if not rows:
+        return []
+    return [Heading(2, "Records that were run again"), Paragraph(VERIFY), Grid(header, tuple(rows))]

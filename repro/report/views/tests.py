@@ -1,0 +1,171 @@
+"""Tests of claims: a table of them, and a document of each."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, zip_longest
+
+from repro import text
+from repro.evidence.fair_tests import Sweep
+from repro.evidence.gate import curve_of
+from repro.evidence.outcomes import PARTS, Tested
+from repro.evidence.published import Paper
+from repro.evidence.table import Evidence
+from repro.report.formats.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Document,
+    Figure,
+    Grid,
+    Heading,
+    Link,
+    Paragraph,
+    Verdict,
+)  # fmt: skip
+from repro.report.plots.plot import Plot
+from repro.report.views.words import at_scale, effect_words, outcome, percent, short_title
+from repro.seeds import show_seeds
+
+FILE = "tests.md"
+SAYS = (
+    "A test says which sentence it tests, which runs stand for the rows, and whether it is fair: each condition of the "
+    "gate with its figures. One that fails the gate counts for nothing. docs/results.md gives the rules."
+)
+
+
+def name_of(one: Tested) -> str:
+    """The name of a test's page, without its suffix."""
+    return f"{one.paper.key}--{one.test.claim}-{one.test.attempt}"
+
+
+def _heading(one: Tested) -> Heading:
+    return Heading(3, f"{one.test.claim}, attempt {one.test.attempt}")
+
+
+def link_to(one: Tested, words: str) -> Link:
+    """A link to a test."""
+    return Link(words, f"{name_of(one)}.html", f"{FILE}#{_heading(one).anchor}")
+
+
+def tests_grid(tested: Iterable[Tested]) -> Grid:
+    """A line for each test."""
+    rows = []
+    for one in tested:
+        attempt, effects = f"{one.test.attempt} of {one.attempts}", map(effect_words, one.effects)
+        cells = (link_to(one, one.test.says), attempt, at_scale(one.test.scale), outcome(one, short=True))
+        rows.append((*cells, "; ".join(effects) or text.NOTHING))
+    return Grid(("Test", "Attempt", "Scale", "Outcome", "Each row beside the next (95 %)"), tuple(rows))
+
+
+def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
+    """Claims without a test, and what they take; nothing where every claim has one."""
+    rows: list[tuple[Cell, ...]] = []
+    for claim, reason in found.files[paper.key].untested.items():
+        state = Verdict("out of reach" if reason.out_of_reach else "not run")
+        rows.append((paper.claims[claim].says, state, str(reason) or text.NOTHING))
+    return [Grid(("Claim without a test", "State", "Why"), tuple(rows))] if rows else []
+
+
+def tests_document(found: Evidence) -> Document:
+    """Every test, every attempt, and the claims without one."""
+    document: Document = [Heading(1, "Tests of claims"), Paragraph(SAYS)]
+    for paper in found.papers:
+        document.append(Heading(2, short_title(paper)))
+        for one in found.tested[paper.key]:
+            document += [_heading(one), Paragraph(one.test.says), *_body(found, one)]
+        document += untested_grid(found, paper)
+    return document
+
+
+def one_test(found: Evidence, one: Tested, plots: Sequence[Plot]) -> Document:
+    """The page of one test, with its curves and the effects of the paper's tests."""
+    names = (
+        f"{one.paper.key}--test--{one.test.claim}-{one.test.attempt}.svg",
+        f"{one.paper.key}--effects.svg",
+    )
+    figures = [Figure(plot.name, plot.caption) for name in names for plot in plots if plot.name == name]
+    claim = f"{one.paper.title}. Claim {one.test.claim}, attempt {one.test.attempt} of {one.attempts}."
+    return [Heading(1, one.test.says), Paragraph(claim), *_body(found, one), *figures]
+
+
+def _body(found: Evidence, one: Tested) -> Document:
+    test, table = one.test, one.paper.tables[one.claim.table]
+    says = f"The paper: {one.claim.says} ({table.number}, {test.column or one.claim.metric})"
+    document: Document = [
+        Grid(("Outcome", "Scale"), ((outcome(one), at_scale(test.scale)),)),
+        Paragraph(says),
+    ]
+    document += [Paragraph(f"Check of the code: {test.check}")] if test.check else []
+    document.append(_rows(one))
+    document += [_path(one)] if any(value is not None for s in one.standings for value in s.path) else []
+    if one.conditions:
+        gate = tuple((c.name, text.word(c.met), c.why) for c in one.conditions)
+        document.append(Grid(("Gate", "Met", "Figures"), gate))
+    document += [_attempts(found, one)] if one.attempts > 1 else []
+    return [*document, Bullets((*_facts(one), *_commands(one), *one.notes))]
+
+
+def _rows(one: Tested) -> Grid:
+    """What was run, best first as the paper prints it."""
+    rows = []
+    for s, effect in zip_longest(one.standings, one.effects):
+        seeds = f"{s.estimate.n if s.estimate else 0} of {len(one.test.seeds_of(s.row))}"
+        ours = f"{text.plus_minus(s.estimate)} {one.unit if s.estimate else ''}".strip()
+        beside = effect_words(effect) if effect else text.NOTHING
+        cells = (s.label, s.relation, text.printed(s.published), ours, seeds, beside)
+        rows.append((*cells, s.run.run, s.config[:8] or text.NOTHING))
+    titles = ("Row, best first", "Claimed", "Paper", "Ours ± 95 %", "Seeds", "Beside the next (95 %)")
+    return Grid((*titles, "Experiment", "Configuration"), tuple(rows), frozenset({2, 3, 4}))
+
+
+def _path(one: Tested) -> Grid:
+    """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
+    curve = curve_of(one.test)
+    rows = [(s.label, *map(text.number, s.path)) for s in one.standings]
+    is_judged = curve.rpartition("/")[2] == one.test.measured.rpartition("/")[2]
+    column = one.paper.tables[one.claim.table].metrics[one.test.column or one.claim.metric]
+    sign = 1 if (one.test.better or column.better) == "higher" else -1
+    for a, b in pairwise(one.standings) if is_judged else ():
+        pairs = zip(a.path, b.path, strict=True)
+        gaps = (
+            f"{percent(100 * sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
+            for x, y in pairs
+        )
+        rows.append((f"{a.row} beside {b.row}", *gaps))
+    header = (f"{curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
+    return Grid(header, tuple(rows), frozenset(range(1, len(header))))
+
+
+def _attempts(found: Evidence, one: Tested) -> Grid:
+    rows: list[tuple[Cell, ...]] = []
+    for other in (t for t in found.tested[one.paper.key] if t.test.claim == one.test.claim):
+        link, changed = link_to(other, f"attempt {other.test.attempt}"), other.test.changed or "the first"
+        rows.append((link, at_scale(other.test.scale), outcome(other, short=True), changed))
+    return Grid(("All attempts", "Scale", "Outcome", "Changed"), tuple(rows))
+
+
+def _facts(one: Tested) -> list[str]:
+    """What was declared."""
+    test, level, tuned = one.test, one.test.competent, one.test.tuned
+    facts = [
+        f"Measured: {test.measured}; margin {one.margin or 'none'}; declared {test.declared or 'not yet'}"
+    ]
+    facts += [f"Another quantity than the column's: {test.other_quantity}"] if test.other_quantity else []
+    facts += [f"Competence: {level.row} must reach {level.level:g} ({level.method})"] if level else []
+    if isinstance(tuned, Sweep):
+        values = ", ".join(f"{value:g}" for value in tuned.values)
+        facts.append(f"Tuned: {tuned.key} from {values}, on seeds {show_seeds(tuned.seeds)}")
+    return facts + ([f"Price: {test.core_hours:g} core-hours a row"] if test.core_hours else [])
+
+
+def _commands(one: Tested) -> list[str]:
+    """The commands of the rows that today's recipes make; those that name a configuration are older."""
+    by_seeds: dict[str, list[str]] = {}
+    for row, run in one.test.rows.items():
+        if not run.config:
+            by_seeds.setdefault(show_seeds(one.test.seeds_of(row)), []).append(shlex.quote(run.run))
+    return [
+        f"Command: repro reproduce {' '.join(dict.fromkeys(runs))} --scale {one.test.scale} --seeds "
+        + (seeds if {"-", ","} & set(seeds) else f"{seeds}-{seeds}")
+        for seeds, runs in by_seeds.items()
+    ]
