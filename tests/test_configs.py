@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from repro.data.dialogue.dialogue_generated import Talk
-from repro.evidence.published import load_paper
+from repro.evidence.fair_tests import FairTest, Run, load_tests
+from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
     SCALES,
     Recipe,
@@ -109,8 +110,31 @@ STUDIES = {"crossover"}  # our own, of no paper: nothing is published that they 
 @cache
 def published(paper: str) -> Any:
     if paper in STUDIES:
-        return {"tables": [], "trends": []}
+        return {"tables": [], "claims": []}
     return yaml.safe_load((PROJECT / "results" / "published" / f"{paper}.yaml").read_text())
+
+
+def tested() -> list[tuple[FairTest, str, Run]]:
+    """Every row of every declared test, with the runs that stand for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("REPRO_RESULTS", raising=False)
+        tests = [test for paper in load_papers() for test in load_tests(paper).tests]
+        return [(test, row, run) for test in tests for row, run in test.rows.items()]
+
+
+TESTED = tested()
+
+
+def is_todays(test: FairTest, run: Run) -> bool:
+    """Whether the runs of a row have the configuration that their recipe now has."""
+    return load_recipe(run.run, test.scale).config_hash.startswith(run.config)
+
+
+@pytest.mark.parametrize(("test", "row", "run"), TESTED, ids=lambda one: getattr(one, "name", None))
+def test_the_runs_of_a_declared_test_have_a_recipe_or_records(test: FairTest, row: str, run: Run) -> None:
+    assert (run.run, test.scale) in EVERY
+    records = (PROJECT / "results" / "runs" / run.run).glob(f"{test.scale}-s*-{run.config[:8]}-*.json")
+    assert is_todays(test, run) or any(records), "a pinned configuration is today's, or has records"
 
 
 def test_every_file_is_found_as_a_recipe() -> None:
@@ -161,19 +185,18 @@ def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
             for r in t["rows"]
             for metric in {*(r["values"] or t["metrics"]), *unprinted(t)}
         }
-        trends = {trend["id"]: trend["order_best_first"] for trend in said["trends"]}
         control = recipe.config["title"].startswith("Control of ")
         # at a reduced scale, where all points of a grid are there, one may say that it stands for nothing
         idle = scale != "paper" and recipe.config.get("reproduces") == []
-        assert cells or recipe.config.get("supports") or control or idle or recipe.paper in STUDIES, (
-            "reproduces a row or supports a claim"
+        scales = {test.scale for test, _, run in TESTED if run.run == experiment}
+        claimed = scale in scales or (scale == "paper" and scales)  # which a smaller run begins with
+        assert cells or claimed or control or idle or recipe.paper in STUDIES, (
+            "reproduces a row or stands for one in a test"
         )
         for cell in cells:
             assert (cell["table"], cell["row"], cell["metric"]) in rows
             # declared before the run; a reduced scale is never judged against the row
             assert cell["measured"].startswith(MEASURED)
-        for support in recipe.config.get("supports") or []:
-            assert support["as"] in trends[support["trend"]]
         assert recipe.config["title"]
         assert recipe.config["expects"][scale]["hours"] > 0
         if scale != "paper":
@@ -198,10 +221,9 @@ def test_mixers_are_compared_at_the_same_number_of_parameters_tokens_and_updates
 def test_every_row_that_the_authors_trained_has_a_recipe(paper: str) -> None:
     recipes = [load_recipe(e) for e, scale in EVERY if scale == "paper" and e.startswith(f"{paper}/")]
     built = {(cell["table"], cell["row"]) for r in recipes for cell in r.config.get("reproduces") or []}
-    # a curve without numbers: the claim is all there is to support
-    curves = {t["id"]: t["table"] for t in published(paper)["trends"] if t["table"].startswith("figure")}
-    claims = [claim for r in recipes for claim in r.config.get("supports") or []]
-    built |= {(curves[claim["trend"]], claim["as"]) for claim in claims if claim["trend"] in curves}
+    # of a curve without numbers the test of a claim is all there is
+    figures = {c["id"]: c["table"] for c in published(paper)["claims"] if c["table"].startswith("figure")}
+    built |= {(figures[test.claim], row) for test, row, _ in TESTED if test.claim in figures}
     own = {
         (table["id"], row["id"])
         for table in published(paper)["tables"]
@@ -301,11 +323,11 @@ def test_a_recipe_trains_and_is_tested_in_small(
     measured = {m.name for m in record.metrics}
     measured |= {name.replace("_cpu_", "_gpu_") for name in measured}  # a speed is named by what measured it
     for experiment, scale in alike:
-        config = load_recipe(experiment, scale).config
-        cells, claims = config.get("reproduces") or [], config.get("supports") or []
-        # at a reduced scale, where a claim is stated, cells of the paper may be in a unit that is not measured
-        wanted = [*claims, *(cells if scale == "paper" or not claims else [])]
-        assert {entry["measured"] for entry in wanted if "measured" in entry} <= measured
+        rows = [one for one in TESTED if (one[2].run, one[0].scale) == (experiment, scale)]
+        claimed = {test.measured_of(row) for test, row, run in rows if is_todays(test, run)}
+        cells = {cell["measured"] for cell in load_recipe(experiment, scale).config.get("reproduces") or []}
+        # at a reduced scale, where a test stands, cells of the paper may be in a unit that is not measured
+        assert claimed | (cells if scale == "paper" or not rows else set()) <= measured
     assert len(workshop.records()) == 1
 
 

@@ -1,4 +1,4 @@
-"""What the documents point at exists, and ``docs/architecture.md`` is true; fair tests in another order are explained."""
+"""What the documents point at exists, ``docs/architecture.md`` is true, fair tests in another order are explained."""
 
 import ast
 import json

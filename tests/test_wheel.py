@@ -20,7 +20,7 @@ from tests.workshop import PROJECT
 
 pytestmark = pytest.mark.slow
 SOURCES = (
-    "repro", "configs", "slurm", "results/parity.json", "results/plots", "results/published", "results/runs",
+    "repro", "configs", "slurm", "results/parity.json", "results/published", "results/runs", "results/tests",
     "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
 )  # fmt: skip
 EXPERIMENT = "reformer/duplication@lsh-2"

@@ -68,10 +68,10 @@ def list_rows(args: argparse.Namespace) -> int:
     else:
         from repro.report.formats.terminal import render
         from repro.report.views.rows import list_grid
-        from repro.report.views.tests import tests_grid
+        from repro.report.views.tests import grid_of_tests
 
         tested = found.tested.get(args.paper)
-        print(render([list_grid(rows), *([tests_grid(tested)] if tested else [])]))
+        print(render([list_grid(rows), *([grid_of_tests(tested)] if tested else [])]))
     return name_damaged(found.comparison.damaged)
 
 
@@ -127,10 +127,11 @@ def make_tables(args: argparse.Namespace) -> int:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     changed = write_tables(site=True)
     site = [path for path in changed if path.parent.name in ("pages", "plots")]
-    for path in [*(p for p in changed if p not in site), *(write_pdfs(Path(args.pdf)) if args.pdf else [])]:
+    pdfs = write_pdfs(Path(args.pdf)) if args.pdf is not None else []
+    for path in [*(path for path in changed if path not in site), *pdfs]:
         print(path)
     if site:
-        print(f"{len(site)} files in {results_dir() / 'pages'} and {results_dir() / 'plots'}")
+        print(f"{len(site)} files of {results_dir() / 'pages'} and {results_dir() / 'plots'}")
     return name_damaged(read_records(*records_dirs()).damaged)
 
 

@@ -35,13 +35,13 @@ def register(verbs: Verbs) -> None:
 
 def take_tour(args: argparse.Namespace) -> None:
     from repro.evidence.table import evidence
-    from repro.report.tour import WIDTH, load_tour, tested_beside, tour_page
+    from repro.report.tour import WIDTH, beside_stage, load_tour, tour_page
 
     tour = load_tour()
     stages = tour.of(args.paper)
     found = evidence()  # with the project's own records, before the tour's folders stand in for them
     papers = {paper.key: paper for paper in found.papers}
-    beside = {stage.paper: tested_beside(stage, found) for stage in tour.papers}
+    beside = {stage.paper: beside_stage(stage, found) for stage in tour.papers}
     with apart(runs_dir().absolute() / "tour") as folder:
         for i, stage in enumerate(stages):
             left = sum(minutes_left(tour, later) for later in stages[i:])

@@ -83,7 +83,7 @@ def table(found: Evidence) -> dict[str, list[dict[str, Any]]]:
 def as_json(found: Evidence) -> str:
     """The content of ``results/evidence.json``: a row a line."""
     kinds = [
-        f'"{kind}": [\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
+        f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
         for kind, rows in table(found).items()
     ]
     return "{\n" + ",\n".join(kinds) + "\n}\n"

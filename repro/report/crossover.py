@@ -20,7 +20,7 @@ SEGMENTS, NEAR = "test/bpb", "test/bpb_near"
 SAYS = (
     "A study of this suite, of no paper: language models of the bytes of WikiText-2 that differ in their mixers alone. "
     "All have the same number of parameters within 2 %, the same tokens, updates, optimiser and schedule, and a "
-    "context of 256 bytes; the continuous memory holds all older bytes besides. Bits per byte are of the test text: "
+    "context of 256 bytes; the continuous memory keeps all older bytes besides. Bits per byte are of the test text: "
     "with a nearly full context before every byte, and in inputs as trained on. Means over seeds with their 95 % "
     "intervals."
 )

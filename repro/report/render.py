@@ -21,14 +21,13 @@ from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
 from repro.report.formats import html, latex, markdown
 from repro.report.formats.blocks import Document
-from repro.report.plots.chart import Chart
 from repro.report.plots.files import content
 from repro.report.plots.plot import Plot
 from repro.report.views.first_screen import overview, summary
 from repro.report.views.papers import paper_document
 from repro.report.views.rows import as_csv
 from repro.report.views.runs import runs_document
-from repro.report.views.tests import name_of, one_test, tests_document
+from repro.report.views.tests import document_of_tests, name_of, one_test
 from repro.report.views.words import WORDS
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
@@ -59,7 +58,7 @@ def documents(found: Evidence, figures: Mapping[str, Plot] | None = None) -> dic
         paper.key: [plot for plot in shown if plot.name.startswith(f"{paper.key}--")]
         for paper in found.papers
     }
-    named = {OVERVIEW: overview(found, shown), "tests": tests_document(found)}
+    named = {OVERVIEW: overview(found, shown), "tests": document_of_tests(found)}
     named |= {paper.key: paper_document(found, paper, own[paper.key]) for paper in found.papers}
     if met := read_parity():
         named["parity"] = parity.document(met, titles.__getitem__)
@@ -122,8 +121,8 @@ def write_tables(site: bool = False) -> list[Path]:
 
 
 def _write_tables(results: Path, site: bool) -> list[Path]:
+    ledger = append_missing(results / "runs")  # runs.md shows its reasons
     found = evidence()
-    ledger = append_missing(results / "runs")
     files, readme = tables(found, results), _readme(block(found))
     if site:
         figures = figures_of(found)
@@ -149,7 +148,7 @@ def write_pdfs(folder: Path) -> list[Path]:
 
     written = []
     for name, plot in figures_of(evidence()).items():
-        if isinstance(plot.content, Chart):
+        if not isinstance(plot.content, list):
             path = (folder / name).with_suffix(".pdf")
             write_atomic(path, pdf(plot.content))
             written.append(path)

@@ -120,7 +120,7 @@ def load_tour() -> Tour:
         raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
 
 
-def tested_beside(stage: Stage, found: Evidence) -> Tested | None:
+def beside_stage(stage: Stage, found: Evidence) -> Tested | None:
     """The test whose outcome stands beside a stage; None where the paper has none.
 
     Raises:

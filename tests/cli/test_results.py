@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from repro.cli.main import main
+from repro.evidence.ledger import start
 from repro.paths import results_dir
 from repro.record import LEDGER
 from tests.conftest import TrainedRun
@@ -91,9 +92,29 @@ def test_tables_are_up_to_date_after_a_run_and_check_sees_a_change(own_run: Trai
     assert changed.read_bytes() == before + b"edited\n", "--check writes nothing"
     said = call("tables")
     assert said.code == 0
-    assert said.out.splitlines() == [str(changed)]
+    results = own_run.workshop.results
+    table, page, site = said.out.splitlines()
+    assert (table, page) == (str(changed), str(results / "index.html"))
+    assert site.endswith(f"files of {results / 'pages'} and {results / 'plots'}")
     assert changed.read_bytes() == before
     assert call("tables", "--check").code == 0
+
+
+def test_a_run_that_was_started_and_has_no_record_is_noted(own_run: TrainedRun) -> None:
+    start(own_run.workshop.results / "runs", "toy/big/cpu/s1-0123", "0" * 64, None)
+    said = call("tables", "--check")
+    assert said.code == 0, said.err
+    assert said.out.splitlines() == [
+        "note: toy/big/cpu/s1-0123 was started and has no record",
+        "results are up to date",
+    ]
+
+
+def test_list_shows_the_tests_of_a_paper(workshop: Workshop) -> None:
+    said = call("list", "reformer").out
+    assert "Outcome" in said
+    assert "reduced scale: cpu" in said
+    assert "Outcome" not in call("list").out
 
 
 def test_figures_as_pdf_for_papers(trained: TrainedRun, tmp_path: Path) -> None:

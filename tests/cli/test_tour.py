@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from repro.evidence.claims import claims
 
-from repro.evidence.compare import compare
+from repro.evidence.table import evidence
 from repro.experiment import run as running
 from repro.recipe import load_recipe
 from repro.record import read_records
 from repro.report.plots.rows import panel_of
-from repro.report.tour import claim_beside, load_tour, numbers_of
+from repro.report.tour import beside_stage, load_tour, numbers_of
 from repro.seeds import TUNING
 from tests.workshop import BITS, PAPER, PROJECT, STREAM, TINY, Workshop, call
 
@@ -70,13 +69,14 @@ def test_each_stage_has_its_runs_numbers_picture_and_verdict(tour: Workshop) -> 
     assert "about 3 min left" in said.out
     assert "with memory: " in said.out
     assert "percent of symbols" in said.out
-    assert "no recipe (no records): With recurrence" in said.out  # the verdict beside it, in this project
+    assert "test over seeds: " in said.out  # its outcome in this project
+    assert "(reduced scale: cpu): With recurrence" in said.out
     for name in ("transformer-xl.svg", "frozen-pretrained-transformer.svg"):
         assert "<svg" in (folder(tour) / name).read_text()
         assert str(folder(tour) / name) in said.out
     page = (folder(tour) / "index.html").read_text()
     assert page.index("It reads. It remembers.") < page.index("It is frozen. It learns.")
-    assert 'src="transformer-xl.svg"' in page
+    assert 'src="./transformer-xl.svg"' in page
     assert {name: os.environ.get(name) for name in before} == before
 
 
@@ -117,8 +117,8 @@ def test_one_paper_alone_keeps_the_others_on_the_page(tour: Workshop) -> None:
     said = call("tour", "--paper", "frozen-pretrained-transformer")
     assert "[1 of 1] Pretrained" in said.out
     page = (folder(tour) / "index.html").read_text()
-    assert 'src="transformer-xl.svg"' in page
-    assert 'src="frozen-pretrained-transformer.svg"' in page
+    assert 'src="./transformer-xl.svg"' in page
+    assert 'src="./frozen-pretrained-transformer.svg"' in page
 
 
 def test_attention_while_a_line_is_translated(workshop: Workshop) -> None:
@@ -140,7 +140,7 @@ def test_a_paper_that_is_not_in_the_tour(tour: Workshop) -> None:
         ({"sweep": "test/x"}, "one of curve, sweep and attention"),
         ({"curve": ""}, "one of curve, sweep and attention"),
         ({"paper": "transformer-xxl"}, "transformer-xl"),
-        ({"trend": "memory-beats-vanila"}, "memory-beats-vanilla"),
+        ({"claim": "memory-beats-vanila"}, "memory-beats-vanilla"),
         ({"number": "test/accurate"}, "test/accuracy"),
         ({"curve": "val/nothing"}, "val/nothing"),
         ({"runs": {"a": "transformer-xl/streem"}}, "transformer-xl/stream"),
@@ -162,17 +162,18 @@ def test_the_projects_tour_fits_its_recipes_and_their_records(
     for name in ("REPRO_RESULTS", "REPRO_CONFIGS"):
         monkeypatch.delenv(name, raising=False)
     assert path.name == "tour.yaml"
-    tour, comparison = load_tour(), compare()
+    tour, found = load_tour(), evidence()
     assert tour.seed >= TUNING
-    years = {paper.key: paper.year for paper in comparison.papers}
+    years = {paper.key: paper.about.year for paper in found.papers}
     assert sorted(stage.paper for stage in tour.papers) == sorted(years)
     assert [years[stage.paper] for stage in tour.papers] == sorted(years.values())
     assert sum(stage.minutes for stage in tour.papers) <= 15
-    judged, papers = claims(comparison), {paper.key: paper for paper in comparison.papers}
     for stage in tour.papers:
-        assert claim_beside(stage, papers, judged)
+        assert beside_stage(stage, found)
         records = {
-            name: next(r for r in comparison.records if (r.experiment, r.scale) == (experiment, tour.scale))
+            name: next(
+                r for r in found.comparison.records if (r.experiment, r.scale) == (experiment, tour.scale)
+            )
             for name, experiment in stage.runs.items()
         }
         assert len(numbers_of(stage, records)) == len(stage.runs)

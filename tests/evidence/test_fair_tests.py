@@ -1,11 +1,14 @@
 """The files of declared tests: their schema, what they say of a paper, and what a declaration fixes."""
 
+import re
+
 import pytest
 import yaml
 
 from repro.errors import UserError
-from repro.evidence.fair_tests import BUDGET, FairTest, digest, load_tests
-from repro.evidence.published import load_paper, load_papers
+from repro.evidence.fair_tests import BUDGET, FairTest, Tests, check, digest, load_tests
+from repro.evidence.published import Paper, load_paper, load_papers
+from repro.paths import PROJECT
 from repro.recipe import load_recipe
 from tests.evidence.standing import ORDER, recipes
 from tests.report.fakes import PUBLISHED, TEST, TESTS
@@ -224,3 +227,12 @@ def test_tests_are_declared_by_their_date_alone(house):
     assert toy().tests[0].declared is None
     house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
     assert toy().tests[0].declared == "2026-01-01"
+
+
+def test_the_example_of_the_documents_is_valid():
+    text = (PROJECT / "docs" / "extending.md").read_text(encoding="utf-8")
+    blocks = [
+        yaml.safe_load(block) for block in re.findall(r"```yaml\n(schema_version.*?)```", text, re.DOTALL)
+    ]
+    published, tests = blocks
+    check(Tests.model_validate(tests), Paper.model_validate(published))

@@ -80,6 +80,7 @@ paper: toy
 """
 TESTS = f"{HEAD}picture: bigger-is-better/1\ntests:{TEST}{UNTESTED}"
 
+GOAL = "{table: table1, row: %s, metric: %s, measured: test/bleu%s}"
 RECIPE = """
 title: Toy
 reproduces:

@@ -1,28 +1,27 @@
-"""Pages of the small house, read back."""
+"""Generated files of the small house, read back."""
 
-from repro.report.render import render_all
+from repro.evidence.table import evidence
+from repro.report.render import figures_of, pages, tables
 from tests.report.markup import read
 
 
-def page_of(house):
-    """The page as text."""
-    return render_all(house.results)[house.results / "index.html"].decode()
+def files_of(house):
+    """Every text that is generated, by its path below the results."""
+    found = evidence()
+    files = tables(found, house.results) | pages(found, house.results, figures_of(found))
+    return {path.relative_to(house.results).as_posix(): data.decode() for path, data in files.items()}
 
 
-def tree_of(house):
-    """The page as a tree."""
-    return read(page_of(house))
+def tree_of(house, page="index.html"):
+    """A page as a tree."""
+    return read(files_of(house)[page])
 
 
-def row(tree, name, table="table1"):
-    """The lines of one published row: the paper's, then ours."""
-    return tree.one("tbody", id=f"row-toy--{table}--{name}").all("tr")
+def grid(tree, first):
+    """The lines of the first table whose first column has this title, with its header."""
+    table = next(t for t in tree.all("table") if t.first("th").text == first)
+    return [cells(line) for line in table.all("tr")]
 
 
 def cells(line):
     return [e.text for e in line.children if getattr(e, "name", "") in ("th", "td")]
-
-
-def group(tree, experiment, scale="paper"):
-    """The runs of an experiment at one scale."""
-    return tree.one("div", id=f"runs-{experiment.replace('/', '--')}--{scale}").above("details")

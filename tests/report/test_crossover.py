@@ -8,6 +8,7 @@ import pytest
 
 from repro import recipe
 from repro.evidence.compare import compare
+from repro.evidence.table import evidence
 from repro.record import Measurement, write_record
 from repro.report.crossover import (
     FILE,
@@ -21,8 +22,9 @@ from repro.report.crossover import (
     picture,
     scores,
 )
-from repro.report.render import render_all
+from repro.report.render import figures_of
 from tests.report.fakes import House, make_record
+from tests.report.pages import files_of
 from tests.workshop import PROJECT
 
 CELL = {"machine": "A CPU, 4 cores", "threads": 2, "date": "2026-11-23", "quiet": True}
@@ -83,22 +85,18 @@ def test_costs_are_shown_by_context(study: House) -> None:
 
 
 def test_table_picture_and_page_are_generated(study: House) -> None:
-    files = {
-        path.relative_to(study.results).as_posix(): data for path, data in render_all(study.results).items()
-    }
-    assert b"| full | 2.40" in files["tables/crossover.md"]
-    assert f"plots/{PICTURE}" in files
-    assert b'<section id="crossover"' in files["index.html"]
-    assert f'src="plots/{PICTURE}"'.encode() in files["index.html"]
+    files = files_of(study)
+    assert "| full | 2.40" in files["tables/crossover.md"]
+    assert PICTURE in figures_of(evidence())
+    assert f'src="../plots/{PICTURE}"' in files["pages/crossover.html"]
 
 
 def test_without_measurements_the_scores_stand_alone(study: House) -> None:
     (study.results / FILE).unlink()
-    files = {path.name: data for path, data in render_all(study.results).items()}
-    assert PICTURE not in files
-    assert b"Training" not in files["crossover.md"]
+    assert PICTURE not in figures_of(evidence())
+    assert "Training" not in files_of(study)["tables/crossover.md"]
 
 
 def test_without_records_there_is_no_study(house: House) -> None:
     assert crossover(compare()) is None
-    assert "crossover.md" not in {path.name for path in render_all(house.results)}
+    assert "tables/crossover.md" not in files_of(house)

@@ -1,17 +1,12 @@
 """Hostile texts must not break a format, and must still be legible."""
 
-import csv
-import io
 import re
 
 import pytest
 
-from repro.evidence import csv_table
-from repro.evidence.compare import compare
 from repro.report.formats import latex, markdown
-from repro.report.formats.blocks import Bullets, Grid, Heading, Paragraph
+from repro.report.formats.blocks import Bullets, Grid, Heading, Link, Paragraph, Verdict
 from repro.text import clean
-from tests.report.fakes import PUBLISHED
 
 HOSTILE = [
     "a | b",
@@ -75,6 +70,21 @@ def test_markdown_leaves_metric_names_legible():
     assert markdown.escape("_em_") == "\\_em\\_"
 
 
+def test_markdown_links_lead_to_the_tables():
+    link = Link("a | [b]", "toy.html", "tests.md#a-b")
+    said = markdown.render(
+        [Grid(("a",), ((link,), (Verdict("open", "2 | 3 seeds"),)))], tables="results/tables/"
+    )
+    assert "| [a \\| \\[b\\]](results/tables/tests.md#a-b) |" in said
+    assert "| open: 2 \\| 3 seeds |" in said
+    assert "\n| a \\| \\[b\\] |" in markdown.render([Grid(("a",), ((link,),))], tables=None)
+
+
+def test_the_anchor_of_a_heading_is_githubs():
+    assert Heading(3, "sorting-8000, attempt 1").anchor == "sorting-8000-attempt-1"
+    assert Heading(2, '"><script>').anchor == "script"
+
+
 def _latex_is_balanced(said):
     depth = 0
     for token in re.findall(r"\\.|[{}]", said, re.S):
@@ -103,34 +113,3 @@ def test_latex_escapes_what_is_special():
 def test_latex_names_what_its_fonts_lack():
     assert latex.escape("中") == "{[}U+4E2D{]}"
     assert latex.escape("−5 ± 1 é") == "$-$5 $\\pm$ 1 é"  # noqa: RUF001
-
-
-def test_csv_has_one_line_per_number_and_reduced_scale_in_columns_of_its_own(house):
-    house.publish(PUBLISHED.replace("label: Big", 'label: "B,i\\"g\\n\\e[1m"'))
-    name = house.recipe("big")
-    house.recipe("big", scale="cpu", width=2)
-    house.run(name, [30.0, 30.0, 30.0])
-    house.run(name, [12.5], "cpu")
-    comparison = compare()
-    said = csv_table.render(comparison, comparison.papers[0])
-    lines = list(csv.DictReader(io.StringIO(said)))
-    big = [x for x in lines if x["row"] == "big" and x["metric"] == "bleu"]
-    assert [(x["published"], x["mean"], x["reduced_mean"], x["reduced_scale"]) for x in big] == [
-        ("30.0", "", "", ""),
-        ("", "30.0", "", ""),
-        ("", "", "12.5", "cpu"),
-    ]
-    assert [x["verdict"] for x in big] == ["reproduced", "reproduced", "reduced scale"]
-    assert big[0]["label"].startswith('B,i"g')
-    assert "\x1b" not in said
-    assert {x["row"] for x in lines} == {"big", "base", "small", "drawn", "rival", "rerun"}
-    assert next(x for x in lines if x["row"] == "rerun")["unconfirmed"] == "True"
-
-
-@pytest.mark.parametrize("start", "=+-@")
-def test_a_text_in_a_sheet_is_no_formula(house, start):
-    house.publish(PUBLISHED.replace("label: Big", f"label: '{start}cmd|x!A0'"))
-    said = csv_table.render(compare(), compare().papers[0])
-    labels = {x["row"]: x["label"] for x in csv.DictReader(io.StringIO(said))}
-    assert labels["big"] == f"'{start}cmd|x!A0"
-    assert labels["base"] == "Base"

@@ -5,13 +5,14 @@ import re
 
 import pytest
 
-from repro.evidence.compare import compare
+from repro.evidence.table import evidence
 from repro.record import Measurement, write_record
-from repro.report.formats.listing import list_rows
-from repro.report.formats.terminal import diff_runs, rows_table, show_run, terminal_table
-from repro.report.render import render_all
+from repro.report.formats.terminal import diff_runs, render, show_run, terminal_table
+from repro.report.render import drawn, figures_of, pages, tables
+from repro.report.views.rows import list_grid, list_rows
+from repro.report.views.tests import document_of_tests
 from repro.verify import DIFFERS, Outcome, keep
-from tests.report.fakes import PUBLISHED, House, make_record
+from tests.report.fakes import HEAD, PUBLISHED, TEST, House, make_record
 from tests.report.markup import read
 
 TEXTS = {
@@ -29,11 +30,8 @@ TEXTS = {
     "placeholder": "<!--toy--big--paper.svg-->",
 }
 ELEMENTS = {
-    "html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer", "section", "div",
-    "p", "span", "img", "small", "a", "b", "code", "pre", "h1", "h2", "h3", "h4", "h5", "ul", "ol", "li", "dl", "dt",
-    "dd", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption", "svg", "g",
-    "path", "text", "circle", "rect", "use", "defs", "clippath", "form", "label", "select", "optgroup", "option",
-    "input", "button", "output",
+    "html", "head", "meta", "title", "style", "body", "nav", "main", "footer", "div", "p", "span", "img", "a", "code",
+    "h1", "h2", "h3", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption",
 }  # fmt: skip
 
 
@@ -51,10 +49,17 @@ def poison(house, text):
         "Seeds",
     ):
         published = published.replace(plain, quoted)
-    mechanism = f"id: bigger-is-better, at: {{paper: {{mechanism: {quoted}}}}}"
-    published = published.replace("id: bigger-is-better", mechanism)
     house.publish(re.sub(r"label: Big\b", lambda _: f"label: {quoted}", published))
+    says = TEST.replace("Big has more BLEU than base after 100 updates.", quoted)
+    says += f"    other_quantity: {quoted}\n    check: {quoted}\n"
+    untested = (
+        f"  {{base-ties-small: {{missing: {quoted}, why: {quoted}}}, lower-perplexity: {{why: {quoted}}}}}\n"
+    )
+    house.test(f"{HEAD}tests:{says}untested:\n{untested}")
+    house.recipe("base", scale="small")
+    house.recipe("big", scale="small")
     name = house.recipe("big")
+    house.recipe("base")
     protocol = {text: text, "beam": 4}
     numbers = [
         Measurement("test/bleu", 30.0, text, text, protocol, 50),
@@ -79,7 +84,11 @@ def poison(house, text):
     }
     made = dataclasses.replace(make_record(name, 1, 30.0), **changes)
     other = dataclasses.replace(made, seed=2, command=text + "2", experiment="toy/gone")
-    for record in (made, other):
+    small = [
+        dataclasses.replace(make_record(f"toy/{row}", 1, 30.0, "small"), **(changes | {"metrics": numbers}))
+        for row in ("big", "base")
+    ]
+    for record in (made, other, *small):
         write_record(record, house.results / "runs")
     keep(house.results, Outcome(text, text, text, DIFFERS, False, text))
     return made
@@ -94,7 +103,13 @@ def poisoned(tmp_path_factory, request):
         patch.setenv("REPRO_CONFIGS", str(root / "configs"))
         house = House(root)
         made = poison(house, request.param)
-        files = render_all(house.results)
+        found = evidence()
+        figures = figures_of(found)
+        files = (
+            tables(found, house.results)
+            | pages(found, house.results, figures)
+            | drawn(figures, house.results)
+        )
         yield (
             request.param,
             made,
@@ -113,16 +128,20 @@ def test_no_format_holds_a_control_character(poisoned):
 
 def test_the_page_has_no_element_attribute_or_address_of_it(poisoned):
     text, _, files = poisoned
-    tree = read(files["index.html"])
-    assert {e.name for e in tree.walk()} <= ELEMENTS
-    assert len(tree.all("script")) == len(tree.all("style")) == 1
-    assert "pwned" not in tree.one("script").raw + tree.one("style").raw
-    names = {name for e in tree.walk() for name in e.attributes}
-    assert {name for name in names if name.startswith("on") or name in ("style", "srcdoc", "x=")} == set()
-    addresses = [e.get(key) for e in tree.walk() for key in ("href", "src") if e.get(key)]
-    assert all(re.match(r"#|tables/|plots/|data:image/png;|https://arxiv\.org/", a) for a in addresses)
     words = max(re.findall(r"[a-z]{4,}", text), key=len)
-    assert tree.raw.count(words) > 20  # it is shown, as text
+    shown = 0
+    for name in (name for name in files if name.endswith(".html")):
+        tree = read(files[name])
+        assert {e.name for e in tree.walk()} <= ELEMENTS
+        assert "pwned" not in tree.one("style").raw
+        names = {name for e in tree.walk() for name in e.attributes}
+        assert {name for name in names if name.startswith("on") or name in ("style", "srcdoc", "x=")} == set()
+        addresses = [e.get(key) for e in tree.walk() for key in ("href", "src") if e.get(key)]
+        assert all(
+            re.match(r"(\.\./)?(plots/|pages/)?[\w.%#@-]+$|https://arxiv\.org/", a) for a in addresses
+        ), addresses
+        shown += tree.raw.count(words)
+    assert shown > 40  # it is shown, as text
 
 
 def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
@@ -133,7 +152,8 @@ def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
     for said in figures.values():
         root = ElementTree.fromstring(said)
         assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
-            "svg", "style", "defs", "clipPath", "rect", "text", "g", "path", "use",
+            "svg", "style", "defs", "clipPath", "rect", "text", "g", "path", "use", "title",
+            "metadata", "RDF", "Work", "type", "format", "creator", "Agent",
         }  # fmt: skip
         assert not any(name.startswith("on") for e in root.iter() for name in e.attrib)
 
@@ -143,7 +163,7 @@ def test_markdown_has_no_markup_of_it(poisoned):
         if name.endswith(".md"):
             body = said.split("\n", 1)[1]
             assert not re.search(r"<(?!!--)", body), name
-            assert not re.search(r"(?<!\\)\]\((?!\.\./plots/)", body), name
+            assert not re.search(r"(?<!\\)\]\((?!\.\./plots/|tests\.md#|toy\.md\))", body), name
             assert not re.search(r"(?<!\\)`", body), name
             assert not re.search(r"^# heading", body, re.M), name
 
@@ -175,6 +195,7 @@ def test_a_terminal_gets_no_sequence_of_it(poisoned):
         show_run(made),
         terminal_table([made]),
         diff_runs(made, other),
-        rows_table(list_rows(compare())),
+        render([list_grid(list_rows(evidence()))]),
+        render(document_of_tests(evidence())),
     ):
         assert controls(said) == []

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from repro.evidence.parity import FILE, GOLDEN, Met, altered, read_parity
 from repro.report import parity
-from repro.report.parity import FILE, GOLDEN, Met, altered, document, read_parity, summary
+from repro.report.parity import document, summary
 from repro.report.plots.chart import Chart
 from repro.text import NOTHING
 from tests.report.fakes import House
@@ -95,7 +96,7 @@ def test_the_command_fails_where_a_file_was_altered(monkeypatch: pytest.MonkeyPa
     assert "shortformer_staged.npz" in said.out
     rows: list[dict[str, Any]] = json.loads(call("parity", "--json").out)
     assert {row["paper"] for row in rows} > {"shortformer", "admin"}
-    monkeypatch.setattr(parity.altered, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(altered, "__defaults__", (tmp_path,))
     said = call("parity", "shortformer")
     assert said.code == 1
     assert "shortformer_staged.npz" in said.err

@@ -1,26 +1,24 @@
+import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from repro import paths
 from repro.errors import UserError
 from repro.evidence.ledger import withdraw
+from repro.evidence.table import evidence
 from repro.files import alone
+from repro.paths import PROJECT
 from repro.recipe import experiments, forget_files
 from repro.record import LEDGER
 from repro.report import render
-from repro.report.render import (
-    BEGIN,
-    END,
-    check_tables,
-    render_all,
-    render_headline,
-    render_overview,
-    write_tables,
-)
-from tests.report.test_plots import fill as every_kind
+from repro.report.formats.blocks import Heading
+from repro.report.render import BEGIN, END, KEPT, block, check_tables, figures_of, pages, tables, write_tables
+from tests.report.markup import read
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -37,77 +35,118 @@ def fill(house):
     house.record(house.recipe("small"), 1, 1.0, config_hash="0" * 64)
 
 
-@pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md"])
+@pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "tests.md", "runs.md", "README.md"])
 def test_golden(house, name):
     fill(house)
-    said = render_all(house.results)[house.results / "tables" / name].decode()
+    said = tables(evidence(), house.results)[house.results / "tables" / name].decode()
     assert said == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def test_golden_overview(house):
-    fill(house)
-    assert render_overview() == (GOLDEN / "overview.md").read_text(encoding="utf-8")
+def everything(house):
+    found = evidence()
+    return tables(found, house.results) | pages(found, house.results, figures_of(found))
 
 
-def test_a_reduced_run_is_only_in_its_own_section(house):
-    fill(house)
-    said = render_all(house.results)[house.results / "tables" / "toy.md"].decode()
-    above, found, below = said.partition("## Reduced-scale runs")
-    assert found
-    assert "99" not in above
-    assert "| toy/big | cpu | test/bleu | 99.00 |" in below
-    assert "| paper |" not in below
+def names_of(house):
+    return {path.relative_to(house.results).as_posix() for path in everything(house)}
 
 
 def test_every_file_is_there(house):
     fill(house)
-    names = {path.relative_to(house.results).as_posix() for path in render_all(house.results)}
-    assert names == {
-        *(f"tables/{name}" for name in ("README.md", "toy.md", "toy.csv", "toy.tex", "claims.md", "runs.md")),
-        *(f"plots/toy--{name}.svg" for name in ("big--paper", "big--cpu", "base--paper")),
+    documents = ("tests", "toy", "runs")
+    assert names_of(house) == {
+        "evidence.json",
         "index.html",
+        *(f"tables/{name}.md" for name in ("README", *documents)),
+        "tables/toy.tex",
+        "tables/toy.csv",
+        *(f"pages/{name}.html" for name in (*documents, "toy--bigger-is-better-1")),
     }
+    assert figures_of(evidence()).keys() >= {"toy--big--paper.svg", "toy--big--cpu.svg"}
 
 
-def test_the_page_shows_rows_claims_runs_and_plots(house):
+def test_every_link_of_a_page_leads_somewhere(house):
     fill(house)
-    page = render_all(house.results)[house.results / "index.html"].decode()
-    shown = (
-        "30.00 ± 0.25",
-        "99.00",
-        "Bigger is better.",
-        "toy · big · paper: learning curves",
-        "neither a recipe nor a derivation",
-    )
-    for words in shown:
-        assert words in page
+    written = {*names_of(house), *(f"plots/{name}" for name in figures_of(evidence()))}
+    for path, data in everything(house).items():
+        if path.suffix == ".html":
+            for element in read(data.decode()).walk():
+                address = element.get("href") or element.get("src") or ""
+                if address and not address.startswith("https://"):
+                    place = (path.parent / unquote(address)).resolve().relative_to(house.results.resolve())
+                    assert place.as_posix() in written, (path.name, address)
+
+
+def test_every_link_of_a_table_leads_somewhere(house):
+    fill(house)
+    files = {path.name: data.decode() for path, data in everything(house).items() if path.suffix == ".md"}
+    found = [link for said in files.values() for link in re.findall(r"\]\(([^)]+)\)", said)]
+    assert found
+    for link in found:
+        name, _, anchor = link.partition("#")
+        headings = re.findall(r"^#+ (.*)$", files[name], re.M)
+        assert not anchor or anchor in [Heading(1, heading).anchor for heading in headings], link
 
 
 def test_the_same_records_give_the_same_bytes(house):
     fill(house)
-    assert render_all(house.results) == render_all(house.results)
+    assert everything(house) == everything(house)
+
+
+def test_the_evidence_is_one_json_file(house):
+    fill(house)
+    write_tables()
+    found = json.loads((house.results / "evidence.json").read_text(encoding="utf-8"))
+    assert [row["verdict"] for row in found["tests"]] == ["planned"]
+    assert {row["paper"] for row in found["rungs"]} == {"toy"}
 
 
 def test_render_writes_nothing(house):
     fill(house)
     before = sorted(house.results.rglob("*"))
-    render_all(house.results)
+    everything(house)
     assert sorted(house.results.rglob("*")) == before
 
 
 def test_write_then_check(house):
     fill(house)
     problems = check_tables()
-    assert sum(p.endswith("is missing") for p in problems) == 10
+    assert sum(p.endswith("is missing") for p in problems) == 7
     assert [p for p in problems if not p.startswith("runs/")] == [
         p for p in problems if p.endswith("missing")
     ]
     assert not (house.results / "runs" / LEDGER).exists(), "checking writes nothing"
     written = write_tables()
-    assert len(written) == 11
+    assert len(written) == 8
     assert written[0] == house.results / "runs" / LEDGER
     assert check_tables() == []
     assert write_tables() == []
+
+
+def test_the_site_is_built_when_it_is_asked_for(house):
+    fill(house)
+    write_tables()
+    assert not (house.results / "index.html").exists()
+    assert not (house.results / "plots").exists()
+    built = {path.relative_to(house.results).as_posix() for path in write_tables(site=True)}
+    assert built >= {"index.html", "pages/toy.html", "plots/toy--big--paper.svg"}
+    assert write_tables(site=True) == []
+    (house.results / "pages" / "gone.html").write_text("")
+    (house.results / "plots" / "gone.svg").write_text("")
+    (house.results / "index.html").write_text("changed")
+    assert check_tables() == [], "pages and figures are not checked"
+    assert {path.name for path in write_tables(site=True)} == {"gone.html", "gone.svg", "index.html"}
+    assert not (house.results / "pages" / "gone.html").exists()
+
+
+def test_the_figures_that_documents_show_are_those_that_git_keeps():
+    texts = [
+        path.read_text(encoding="utf-8") for path in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md"))
+    ]
+    shown = {name for text in texts for name in re.findall(r"results/plots/([\w@.-]+)", text)}
+    assert shown == set(KEPT)
+    ignored = (PROJECT / ".gitignore").read_text(encoding="utf-8")
+    assert all(f"!/results/plots/{name}\n" in ignored for name in KEPT)
 
 
 def test_a_recipe_that_came_while_a_process_ran_is_seen(house):
@@ -124,7 +163,7 @@ def test_a_recipe_that_came_while_a_process_ran_is_seen(house):
 
 
 def test_who_writes_waits_for_another_who_does(house, monkeypatch):
-    monkeypatch.setattr(render, "_write_tables", lambda results: [results])
+    monkeypatch.setattr(render, "_write_tables", lambda results, site: [results])
     with ThreadPoolExecutor() as pool:
         with alone(house.results):
             other = pool.submit(write_tables)
@@ -158,49 +197,17 @@ def test_a_withdrawn_record_leaves_the_tables(house):
     assert check_tables() == []
 
 
-def one_of_each_kind(house):
-    """The generated files, one for every folder, suffix and kind of figure."""
+@pytest.mark.parametrize(
+    "name", ["evidence.json", "tables/toy.md", "tables/tests.md", "tables/toy.tex", "tables/toy.csv"]
+)
+def test_check_finds_an_edit_by_hand(house, name):
     fill(house)
-    every_kind(house)
-    kinds = {}
-    for path in render_all(house.results):
-        drawn = next((word for word in ("--by-", "--points--", "--drawn-", "") if word in path.name), "")
-        stem = path.stem if path.stem in ("claims", "runs") else ""
-        kinds.setdefault(
-            (path.parent.name, path.suffix, stem, drawn if path.parent.name == "plots" else ""), path
-        )
-    return kinds
-
-
-KINDS = [
-    ("results", ".html", "", ""),
-    ("tables", ".md", "", ""),
-    ("tables", ".md", "claims", ""),
-    ("tables", ".md", "runs", ""),
-    ("tables", ".tex", "", ""),
-    ("tables", ".csv", "", ""),
-    ("plots", ".svg", "", ""),
-    ("plots", ".svg", "", "--by-"),
-    ("plots", ".svg", "", "--points--"),
-    ("plots", ".png", "", "--drawn-"),
-]
-
-
-def test_every_kind_of_generated_file_is_among_those_that_are_checked(house):
-    assert set(one_of_each_kind(house)) == set(KINDS)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(filter(None, kind)))
-def test_check_finds_an_edit_by_hand(house, kind):
-    path = one_of_each_kind(house)[kind]
     write_tables()
+    path = house.results / name
     before = path.read_bytes()
     path.write_bytes(before[:-9] + bytes([before[-9] ^ 1]) + before[-8:])
     (problem,) = check_tables()
-    name = path.relative_to(house.results).as_posix()
-    assert problem.startswith(f"{name} differs from the records" + ("" if kind[1] == ".png" else " (line "))
-    if kind[0] == "plots":
-        path.unlink()  # its hash says that it shows the same data
+    assert problem.startswith(f"{name} differs from the records (line ")
     write_tables()
     assert path.read_bytes() == before
     assert check_tables() == []
@@ -210,14 +217,14 @@ def test_check_finds_missing_new_and_left_over_files(house):
     fill(house)
     write_tables()
     (house.results / "tables" / "toy.md").unlink()
-    (house.results / "plots" / "toy--gone--cpu.svg").write_text("<svg/>")
+    (house.results / "tables" / "claims.md").write_text("old")
     house.record("toy/base", 3, 27.0)
     problems = check_tables()
     assert "tables/toy.md is missing" in problems
-    assert "plots/toy--gone--cpu.svg belongs to no record" in problems
+    assert "tables/claims.md belongs to no record" in problems
     assert any(p.startswith("tables/runs.md differs") for p in problems)
     write_tables()
-    assert not (house.results / "plots" / "toy--gone--cpu.svg").exists()
+    assert not (house.results / "tables" / "claims.md").exists()
     assert check_tables() == []
 
 
@@ -243,11 +250,10 @@ def test_the_readme_is_checked_and_written(house, readme):
     assert "README.md: the headline block differs from the records" in check_tables()
     assert readme in write_tables()
     said = readme.read_text()
-    assert said.startswith(f"# Title\n\n{BEGIN}\n{render_headline().partition(chr(10))[0]}")
-    assert said.endswith(f"{END}\n\nRest\n")
-    assert render_headline() in said
+    assert said == f"# Title\n\n{BEGIN}\n{block(evidence())}{END}\n\nRest\n"
+    assert "[A Toy Paper (2020)](results/tables/toy.md)" in said
     assert check_tables() == []
-    readme.write_text(said.replace("| A Toy Paper |", "| Another Paper |"))
+    readme.write_text(said.replace("[A Toy Paper", "[Another Paper"))
     assert check_tables() == ["README.md: the headline block differs from the records"]
 
 
@@ -280,11 +286,11 @@ def test_nothing_here_needs_torch(house):
     import subprocess
 
     code = (
-        "import sys\nfrom repro.report import render\nfrom repro.report.formats import listing, terminal\n"
-        "from repro.evidence import compare\n"
-        "listing.list_rows(compare.compare())\n"
-        "bad = {'torch', 'lightning', 'pandas', 'jsonschema', 'tabulate'} & set(sys.modules)\n"
-        "assert not bad, bad\nrender.write_tables()\n"
+        "import sys\nfrom repro.report import render\nfrom repro.report.formats import terminal\n"
+        "from repro.report.views import rows\nfrom repro.evidence.table import evidence\n"
+        "rows.list_rows(evidence())\n"
+        "bad = {'torch', 'lightning', 'pandas', 'tabulate', 'matplotlib'} & set(sys.modules)\n"
+        "assert not bad, bad\nrender.write_tables(site=True)\n"
         "bad = {'torch', 'lightning', 'pandas'} & set(sys.modules)\nassert not bad, bad\n"
     )
     fill(house)

@@ -20,7 +20,6 @@ from repro.report.formats.blocks import Document, Heading
 from repro.report.plots.plot import grid_of
 from repro.report.plots.rows import VARIANTS
 from repro.report.views.papers import paper_document
-from repro.report.views.words import at_scale
 
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
@@ -145,7 +144,7 @@ def _passages(document: Document) -> tuple[str, list[Passage]]:
                 cut.append((text.clean(block.text), []))
         else:
             cut[-1][1].append(block)
-    written = [(heading, markdown.render(blocks, notice=False)) for heading, blocks in cut]
+    written = [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
     return written[0][1], [Passage(*passage) for passage in written[1:]]
 
 
@@ -234,7 +233,7 @@ def _title(headers: list[Header]) -> str:
 
 def _run_set(recipe: str, scale: str, headers: list[Header], shown: bool) -> RunSet:
     own = [header for header in headers if header.recipe.scale == scale]
-    name = at_scale(scale)
+    name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
     points = ["@" in header.recipe.experiment for header in own]
     part = f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
     groups = tuple(dict.fromkeys(map(group_of, own)))

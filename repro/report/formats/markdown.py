@@ -22,13 +22,13 @@ def _own_line(text: str) -> str:
     return re.sub(r"^(\d+(?=[.)](?:\s|$))|(?=[#+=-]))", r"\1\\", escape(text))
 
 
-def render(document: Document, plots: str = "../plots", tables: str = "", notice: bool = True) -> str:
+def render(document: Document, plots: str = "../plots", tables: str | None = "", notice: bool = True) -> str:
     """A whole document.
 
     Args:
         document: its blocks.
         plots: where the plots lie, seen from the document.
-        tables: where the other documents lie, with a slash at the end.
+        tables: where the other documents lie, with a slash at the end; None where they are not at hand.
         notice: whether the first line says that the file is generated.
     """
     parts = [NOTICE] if notice else []
@@ -36,7 +36,7 @@ def render(document: Document, plots: str = "../plots", tables: str = "", notice
     return "\n\n".join(parts) + "\n"
 
 
-def _block(block: Block, plots: str, tables: str) -> str:
+def _block(block: Block, plots: str, tables: str | None) -> str:
     match block:
         case Heading(level, text):
             return f"{'#' * level} {_own_line(text)}"
@@ -50,7 +50,7 @@ def _block(block: Block, plots: str, tables: str) -> str:
             return _grid(block, tables)
 
 
-def _grid(grid: Grid, tables: str) -> str:
+def _grid(grid: Grid, tables: str | None) -> str:
     rule = ["--:" if i in grid.right else "---" for i in range(len(grid.header))]
     lines = [_line([escape(cell) for cell in grid.header]), _line(rule)]
     for i, row in enumerate(grid.rows):
@@ -60,10 +60,11 @@ def _grid(grid: Grid, tables: str) -> str:
     return "\n".join(lines)
 
 
-def _cell(cell: Cell, tables: str) -> str:
-    if isinstance(cell, Link):
-        return f"[{escape(cell.text)}]({tables}{quote(cell.file, safe='/#')})"
-    return escape(str(cell))
+def _cell(cell: Cell, tables: str | None) -> str:
+    if not isinstance(cell, Link):
+        return escape(str(cell))
+    words = escape(cell.text)
+    return words if tables is None else f"[{words}]({tables}{quote(cell.file, safe='/#')})"
 
 
 def _line(cells: list[str]) -> str:

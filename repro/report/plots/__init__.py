@@ -18,10 +18,9 @@ def figures(found: Evidence) -> list[Plot]:
     """
     comparison = found.comparison
     titles = [(paper.key, paper.title.partition(":")[0]) for paper in found.papers]
-    trained = parity.picture(read_parity(), titles)
     return [
         *tested.pictures(found),
-        *([trained] if trained else []),
+        *filter(None, [parity.picture(read_parity(), titles)]),
         *tested.effects(found),
         *tested.each_test(found),
         *sweeps(comparison),

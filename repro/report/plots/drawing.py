@@ -1,5 +1,6 @@
 """Files of figures that matplotlib draws: SVG for light and dark pages, and PDF."""
 
+import html
 import io
 import warnings
 from pathlib import Path
@@ -26,15 +27,16 @@ def svg(content: Chart | Forest, caption: str, sha256: str) -> bytes:
 
     Args:
         content: what is drawn.
-        caption: the title in the file's metadata.
+        caption: the accessible name.
         sha256: of the data, which the root element carries.
     """
-    drawn = _saved(content, "svg", {"Date": None, "Title": clean(caption)}).decode()
+    drawn = _saved(content, "svg", dict.fromkeys(("Date", "Creator", "Format", "Type"))).decode()
     places = [(kind, *pair) for pair in DARK.items() for kind in ("fill", "stroke")]
     dark = "".join(f'[style*="{kind}: {light}"]{{{kind}:{other}!important}}' for kind, light, other in places)
     style = "text{font-family:system-ui,sans-serif!important}@media(prefers-color-scheme:dark){" + dark + "}"
     head, tag, rest = drawn[drawn.index("<svg") :].replace('pt"', '"', 2).partition(">")  # pixels, not points
-    return f'{head} data-sha256="{sha256}"{tag}<style>{style}</style>{rest}'.encode()
+    root = f'{head} data-sha256="{sha256}" role="img" aria-label="{html.escape(clean(caption))}"'
+    return f"{root}{tag}<style>{style}</style>{rest}".encode()
 
 
 def pdf(content: Chart | Forest) -> bytes:

@@ -15,8 +15,7 @@ def memories(comparison: Comparison) -> list[Plot]:
     """
     plots = []
     for (experiment, scale), selection in comparison.selections.items():
-        record = next((candidate for candidate in selection.used if any(candidate.profiles.values())), None)
-        if record is not None:
+        for record in [record for record in selection.used if any(record.profiles.values())][:1]:
             words = f"continuous memories in one example of the test split, seed {record.seed}"
             name = file_name(experiment, scale, f"memory-s{record.seed}")
             plots.append(Plot(name, MEMORIES, caption(experiment, scale, words), by_position(record)))

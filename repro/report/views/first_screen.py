@@ -11,7 +11,8 @@ from repro.evidence.table import Evidence
 from repro.report import parity
 from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.plot import Plot
-from repro.report.views.tests import tests_grid
+from repro.report.plots.tested import ALL
+from repro.report.views.tests import grid_of_tests
 from repro.report.views.words import WORDS, paper_link, short_title
 
 HEADER = (
@@ -40,15 +41,14 @@ def summary(found: Evidence) -> Document:
 
 
 def overview(found: Evidence, plots: Sequence[Plot] = ()) -> Document:
-    """The first screen, then the tests of each paper with its picture, and the words that verdicts use."""
+    """The first screen, then the picture and the tests of each paper, and the words that verdicts use."""
     document: Document = [Heading(1, "Overview"), *summary(found)]
-    pictures = {plot.name: Figure(plot.name, plot.caption) for plot in plots}
+    document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:
         document.append(Heading(2, short_title(paper)))
-        document += [picture] if (picture := pictures.get(f"{paper.key}--picture.svg")) else []
         last = {one.test.name for one in latest(found.tested[paper.key])}
         tested = [one for one in found.tested[paper.key] if one.is_check or one.test.name in last]
-        document.append(tests_grid(tested) if tested else Paragraph("No test of a claim."))
+        document.append(grid_of_tests(tested) if tested else Paragraph("No test of a claim."))
     words = tuple(f"{word}: {sentence}" for word, sentence in WORDS.items())
     return [*document, Heading(2, "Words"), Bullets(words)]
 
@@ -63,12 +63,13 @@ def shown(found: Evidence) -> str:
     unfair, untested = tests["not a fair test"], sum(len(file.untested) for file in found.files.values())
     met = sum(bool(line.cases and line.runs) for line in lines)
     hours = sum(line.gpu_hours or 0 for line in lines)
+    price = f"about {hours:,.0f} GPU hours, or " if hours else ""
     return (
         f"The official codes of {met} of {text.plural(len(lines), 'paper')} are met in function and in training. "
         f"Fair tests of claims at reduced scales: {fair}; {text.plural(unfair, 'test')} not fair, which count for "
         f"nothing; {text.plural(untested, 'claim')} without a test. "
         f"Of {sum(line.counted for line in lines)} counted numbers {sum(numbers.values())} were run at the paper's "
-        f"scale and {numbers['reproduced']} are reproduced; the rest needs about {hours:,.0f} GPU hours, or data and weights "
+        f"scale and {numbers['reproduced']} are reproduced; the rest needs {price}data and weights "
         "that are not here."
     )
 
@@ -91,7 +92,7 @@ def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
         f"{line.numbers.get('reproduced', 0)} of {tested} tested, of {line.counted}"
         if tested
         else f"none of {line.counted} tested",
-        text.NOTHING if line.gpu_hours is None else f"{line.gpu_hours:,.0f}",
+        f"{line.gpu_hours:,.0f}" if line.gpu_hours else text.NOTHING,
     )
 
 

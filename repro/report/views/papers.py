@@ -10,7 +10,7 @@ from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading
 from repro.report.formats.blocks import Cell as GridCell
 from repro.report.plots.plot import KINDS, Plot
 from repro.report.views.first_screen import rungs_grid
-from repro.report.views.tests import tests_grid, untested_grid
+from repro.report.views.tests import grid_of_tests, untested_grid
 from repro.report.views.words import at_scale, venue
 
 REDUCED = (
@@ -42,7 +42,7 @@ def paper_document(found: Evidence, paper: Paper, plots: Iterable[Plot] = ()) ->
 
 def _tests(found: Evidence, paper: Paper) -> Document:
     tested = found.tested[paper.key]
-    grids: Document = [tests_grid(tested)] if tested else []
+    grids: Document = [grid_of_tests(tested)] if tested else []
     return [Heading(2, "Tests of its claims"), *grids, *untested_grid(found, paper)]
 
 

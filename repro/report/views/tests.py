@@ -6,7 +6,6 @@ from itertools import pairwise, zip_longest
 
 from repro import text
 from repro.evidence.fair_tests import Sweep
-from repro.evidence.gate import curve_of
 from repro.evidence.outcomes import PARTS, Tested
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence
@@ -47,7 +46,7 @@ def link_to(one: Tested, words: str) -> Link:
     return Link(words, f"{name_of(one)}.html", f"{FILE}#{_heading(one).anchor}")
 
 
-def tests_grid(tested: Iterable[Tested]) -> Grid:
+def grid_of_tests(tested: Iterable[Tested]) -> Grid:
     """A line for each test."""
     rows = []
     for one in tested:
@@ -66,7 +65,7 @@ def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
     return [Grid(("Claim without a test", "State", "Why"), tuple(rows))] if rows else []
 
 
-def tests_document(found: Evidence) -> Document:
+def document_of_tests(found: Evidence) -> Document:
     """Every test, every attempt, and the claims without one."""
     document: Document = [Heading(1, "Tests of claims"), Paragraph(SAYS)]
     for paper in found.papers:
@@ -120,19 +119,17 @@ def _rows(one: Tested) -> Grid:
 
 def _path(one: Tested) -> Grid:
     """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
-    curve = curve_of(one.test)
     rows = [(s.label, *map(text.number, s.path)) for s in one.standings]
-    is_judged = curve.rpartition("/")[2] == one.test.measured.rpartition("/")[2]
     column = one.paper.tables[one.claim.table].metrics[one.test.column or one.claim.metric]
     sign = 1 if (one.test.better or column.better) == "higher" else -1
-    for a, b in pairwise(one.standings) if is_judged else ():
+    for a, b in pairwise(one.standings) if one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
         gaps = (
             f"{percent(100 * sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
             for x, y in pairs
         )
         rows.append((f"{a.row} beside {b.row}", *gaps))
-    header = (f"{curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
+    header = (f"{one.test.settled_curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
 

@@ -67,15 +67,16 @@ def test_a_number_in_another_column_or_row_would_be_missed(house: House) -> None
     assert shown(grid, table.rows["drawn"], "bleu") == [text.NOTHING]
 
 
-def test_ours_verdicts_and_claims_stand_beside(house: House) -> None:
+def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
     house.run(house.recipe("base"), [28.0, 28.1, 28.2])
     house.run(house.recipe("small"), [27.0, 27.1, 27.2])
     board = dashboard("toy")
     grid = grid_of(board, load_paper("toy").tables["table1"])
     assert any("ours: toy/base" in line[1] and "28.10 ± 0.25" in line[3] for line in grid)
     assert any("reproduced" in line[-1] for line in grid)
-    (claims,) = [p.markdown for p in board.passages if p.heading == "Ordering claims"]
-    assert "Base and small are alike." in claims
+    (tests,) = [p.markdown for p in board.passages if p.heading == "Tests of its claims"]
+    assert "| Big has more BLEU than base after 100 updates. |" in tests
+    assert "Base and small are alike." in tests
     assert not any(p.heading == "A Toy Paper" for p in board.passages), "the title is the report's"
     assert "Ada Lovelace" in board.opening
 

@@ -1,11 +1,10 @@
 import dataclasses
 
 import pytest
-from repro.report.formats.listing import list_rows
 
-from repro.evidence.compare import compare
 from repro.record import Measurement
-from repro.report.formats.terminal import diff_runs, rows_table, show_run, sparkline, terminal_table
+from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, Verdict
+from repro.report.formats.terminal import diff_runs, render, show_run, sparkline, terminal_table
 
 
 def lines(table):
@@ -57,26 +56,16 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
     assert len(lines(terminal_table([record]))) == 2 + 19
 
 
-def test_rows_table(house):
-    name = house.recipe("big")
-    house.recipe("big", scale="cpu", width=2)
-    house.run(name, [12.0], "cpu")
-    said = lines(rows_table(list_rows(compare())))
-    dash = "\N{EN DASH}"
-    assert (
-        f"toy:table1:big bleu (BLEU) 30 {dash} reduced scale cpu 12.00 (n = 1) toy/big (paper, cpu)" in said
+def test_a_document_as_text():
+    grid = Grid(("row", "words"), ((Link("toy:a-b:" + "c" * 50, "", ""), Verdict("open", "word " * 20)),))
+    said = render(
+        [Heading(1, "Title"), Paragraph("a\x1b[2J"), Bullets(("one", "two")), Figure("x.svg", "x"), grid]
     )
-    assert any(line.startswith("external-rerun", 4) and "29 (unconfirmed)" in line for line in said)
-    assert sum(line.startswith("toy:") for line in said) == 9
-
-
-def test_what_weakens_a_number_stands_beside_its_verdict(house):
-    house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
-    said = lines(rows_table(list_rows(compare())))
-    first = next(
-        n for n, line in enumerate(said) if "30.05 (n = 2) undecided: not all commits are clean" in line
-    )
-    assert "(uncommitted changes" in said[first + 1], "long verdicts are wrapped"
+    title, paragraph, bullets, table = said.split("\n\n")
+    assert (title, bullets) == ("Title", "- one\n- two")
+    assert "\x1b" not in paragraph
+    assert "toy:a-b:" + "c" * 50 in table, "a name without spaces is not wrapped"
+    assert len(table.split("\n")) > 4, "words are wrapped"
 
 
 def test_sparkline():

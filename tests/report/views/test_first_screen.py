@@ -1,0 +1,76 @@
+"""The first screen: rungs and no zeros, and sentences that follow from the evidence."""
+
+import json
+
+from repro.evidence.parity import FILE
+from repro.evidence.sizes import FILE as SIZES
+from repro.evidence.table import evidence
+from repro.report.formats import markdown
+from repro.report.views.first_screen import overview, rungs_grid, shown, summary
+from repro.report.views.words import WORDS
+from tests.report.fakes import UNTESTED
+from tests.report.test_parity import FOUND, write
+from tests.report.views.fair import ROWS, TWO, fair, run
+
+
+def line():
+    found = evidence()
+    (row,) = rungs_grid(found, found.papers).rows
+    return row[1:]
+
+
+def test_nothing_is_shown_by_nothing(house):
+    dash = "\N{EN DASH}"
+    assert line() == (dash, dash, dash, "none of 1 yet", "none of 5 tested", dash)
+    said = shown(evidence())
+    assert "0 of 1 paper are met" in said
+    assert "none yet; 0 tests not fair, which count for nothing; 2 claims without a test" in said
+    assert "parity.svg" not in str(summary(evidence()))
+
+
+def test_each_rung_has_its_count_and_its_largest_difference(house):
+    write(house.results, FOUND[:3])
+    size = {
+        "paper": "toy", "experiment": "toy/big", "table": "table1", "row": "big", "published": 2000, "ours": 2000,
+        "rounded_to": 100, "agrees": True, "explanation": None,
+    }  # fmt: skip
+    other = {**size, "row": "base", "ours": 3, "agrees": False, "explanation": "tied"}
+    (house.results / SIZES).write_text(json.dumps([size, other]))
+    fair(house)
+    house.run("toy/big", [30.0, 30.0, 30.0])
+    house.run("toy/base", [20.0, 20.0, 20.0])
+    assert (house.results / FILE).is_file()
+    assert line()[:5] == (
+        "2 cases, 4e-15",
+        "8 updates, 7e-13",
+        "1 of 2, 1 explained",
+        "1 same order",
+        "1 of 2 tested, of 5",
+    )
+    said = shown(evidence())
+    assert "The official codes of 1 of 1 paper are met in function and in training." in said
+    assert "Fair tests of claims at reduced scales: 1 same order; 0 tests not fair" in said
+    assert "Of 5 counted numbers 2 were run at the paper's scale and 1 are reproduced" in said
+    assert "parity.svg" in str(summary(evidence()))
+
+
+def test_the_hours_of_the_rest_are_those_of_the_recipes(house):
+    text = (house.configs / "toy" / f"{house.recipe('big').partition('/')[2]}.yaml").read_text()
+    house.write("big", text + "expects: {paper: {hours: 2, devices: 4, hardware: GPU}}\n")
+    assert line()[5] == "24"
+    assert "about 24 GPU hours" in shown(evidence())
+
+
+def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
+    changed = TWO.replace("    rows:", "    changed: more updates\n    rows:")
+    house.test(f"schema_version: 1\npaper: toy\ntests:{ROWS}{changed}{UNTESTED}")
+    said = markdown.render(overview(evidence()))
+    assert "| 2 of 2 | reduced scale: small | planned |" in said
+    assert "| 1 of 2 |" not in said
+    assert all(f"- {word}: {sentence}" in said for word, sentence in WORDS.items())
+
+
+def test_a_test_that_is_not_fair_is_counted_apart(house):
+    run(house)
+    assert line()[3] == "none of 1 yet"
+    assert "1 test not fair" in shown(evidence())
