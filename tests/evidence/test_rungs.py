@@ -71,7 +71,7 @@ def attempt(claim, verdict, check=False):
     )
 
 
-def test_of_the_attempts_at_a_claim_the_last_with_an_outcome_stands():
+def test_every_fair_attempt_at_a_claim_is_counted_else_the_last():
     first, second, third = (
         attempt("a", verdict) for verdict in ("other order", "not a fair test", "planned")
     )
