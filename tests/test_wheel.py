@@ -20,7 +20,8 @@ from tests.workshop import PROJECT
 
 pytestmark = pytest.mark.slow
 SOURCES = (
-    "repro", "configs", "slurm", "results/parity.json", "results/published", "results/runs", "results/tests",
+    "repro", "configs", "slurm", "results/parity.json", "results/sizes.json",
+    "results/published", "results/runs", "results/tests",
     "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
 )  # fmt: skip
 EXPERIMENT = "reformer/duplication@lsh-2"
@@ -137,7 +138,7 @@ def test_a_project_is_made_and_run(site: Path, empty: Path, monkeypatch: pytest.
     assert ("repro wheel" in record["versions"]) == bool(noted)
     assert files_below(Path("results/runs")) == {name, "LEDGER.tsv"}
     assert record["config_hash"][:8] in Path("results/tables/runs.md").read_text(encoding="utf-8")
-    assert repro(site, "tables") == ""
+    assert repro(site, "tables", "--check") == "results are up to date\n"
 
     python(site, "-c", TAKE_SNAPSHOT)
     snapshot = Path("code").absolute()
@@ -145,5 +146,5 @@ def test_a_project_is_made_and_run(site: Path, empty: Path, monkeypatch: pytest.
     assert json.loads((snapshot / "snapshot.json").read_text())["release"] == {
         key: value for key, value in record["versions"].items() if key.startswith("repro")
     }
-    assert repro(snapshot, "tables") == ""
+    assert repro(snapshot, "tables", "--check") == "results are up to date\n"
     assert contents(site) == before

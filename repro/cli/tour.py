@@ -27,7 +27,7 @@ def register(verbs: Verbs) -> None:
     """Adds this family's verb."""
     tour = verbs.add_parser(
         "tour",
-        help="run one small experiment for each paper's idea, with its picture (about 10 minutes on 2 cores)",
+        help="run one small experiment for each paper's idea, with its picture (about 15 minutes on 2 cores)",
     )
     completed(tour.add_argument("--paper", metavar="PAPER", help="only this one"), complete_papers)
     tour.set_defaults(handler=take_tour)

@@ -75,18 +75,6 @@ class Comparison:
         entry = self.entries.get((paper.key, *reference))
         return entry.cells if entry else []
 
-    def derived(self, experiment: str, scale: str) -> list[list[Pair]]:
-        """The numbers that are derived from an experiment's runs at a scale; of those alike only one."""
-        cells = (cell for entry in self.entries.values() for cell in entry.cells)
-        found = [
-            c.sample.measured
-            for c in cells
-            if c.goal.measured == DERIVED
-            and c.estimate
-            and (c.goal.experiment, c.goal.scale) == (experiment, scale)
-        ]
-        return list({measured[0][1].name: list(measured) for measured in found}.values())
-
     def of(self, paper: Paper) -> list[Entry]:
         """The entries of one paper in published order."""
         return [entry for key, entry in self.entries.items() if key[0] == paper.key]
@@ -95,11 +83,6 @@ class Comparison:
         """``current``, or why it is not used; see :meth:`repro.evidence.selection.Selection.state`."""
         selection = self.selections.get((record.experiment, record.scale))
         return selection.state(record) if selection else "no recipe"
-
-    def explained(self, record: RunRecord) -> str:
-        """The state, with the ledger's reason."""
-        state, reason = self.state(record), self.reasons.get(record.path)
-        return f"{state}: {reason}" if reason and state in ("superseded", "withdrawn") else state
 
     def sample(self, goal: Goal) -> Sample:
         """The numbers of the current records that fit, or that are derived from them."""

@@ -114,7 +114,7 @@ class Tested:
 
     @property
     def counts(self) -> bool:
-        """Whether its verdict is evidence: a fair test, the last attempt at its claim with this sentence."""
+        """Whether its verdict is evidence: a fair test, and no check of the code."""
         return not self.is_check and self.verdict in ORDERS
 
 

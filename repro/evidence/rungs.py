@@ -25,7 +25,7 @@ class Rungs:
         runs, updates: training runs that were compared with the official loop, and their updates.
         losses, weights: the largest differences of a loss and of a final weight; None without a run.
         sizes: published parameter counts with a recipe; ``equal`` agree, ``explained`` differ for a known reason.
-        tests: tests by verdict, the last attempt at each claim and sentence; checks of the code are left out.
+        tests: tests by verdict, as of :func:`summarised`.
         checks: checks of the code that came out as the paper says, and all with records.
         counted: published numbers that the paper is held to.
         numbers: counted numbers by verdict; those without one are left out.
@@ -78,7 +78,7 @@ def rungs(
         sizes=len(counts),
         equal=sum(size.agrees for size in counts),
         explained=sum(not size.agrees and size.explanation is not None for size in counts),
-        tests=dict(Counter(t.verdict for t in latest(tested))),
+        tests=dict(Counter(t.verdict for t in summarised(tested))),
         checks=(sum(t.verdict == "same order" for t in checks), len(checks)),
         counted=len(own),
         numbers={word: verdicts[word] for word in JUDGED if verdicts[word]},
@@ -86,14 +86,16 @@ def rungs(
     )
 
 
-def latest(tested: Iterable[Tested]) -> list[Tested]:
-    """Of the attempts at one claim the last that has an outcome, else the last; checks of the code are left out."""
-    by_claim: dict[str, Tested] = {}
+def summarised(tested: Iterable[Tested]) -> list[Tested]:
+    """Every fair test, and of a claim without one its last attempt; checks of the code are left out.
+
+    A later fair attempt does not replace an earlier one: both are counted.
+    """
+    attempts: dict[str, list[Tested]] = {}
     for one in tested:
-        held = by_claim.get(one.test.claim)
-        if not one.is_check and (held is None or one.counts or not held.counts):
-            by_claim[one.test.claim] = one
-    return list(by_claim.values())
+        if not one.is_check:
+            attempts.setdefault(one.test.claim, []).append(one)
+    return [one for tried in attempts.values() for one in ([t for t in tried if t.counts] or tried[-1:])]
 
 
 def _largest(met: Iterable[Met], kind: str) -> float | None:

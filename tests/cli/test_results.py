@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from repro.cli.main import main
-from repro.evidence.ledger import start
+from repro.ledger import start
 from repro.paths import results_dir
 from repro.record import LEDGER
 from tests.conftest import TrainedRun

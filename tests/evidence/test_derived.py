@@ -162,15 +162,6 @@ def test_a_derived_number_stands_at_the_scales_of_the_number_it_is_made_of(house
     assert derived()[0].ours[0].estimate.mean == pytest.approx(21 / 40)
 
 
-def test_derived_numbers_stand_with_the_runs_that_they_are_made_of(house):
-    publish(house, "{of: 'table1/{row}/bleu', take: spread}", "derived")
-    name = house.recipe("base", scale="cpu", width=2)
-    house.recipe("base")
-    house.run(name, [20.0, 21.0, 22.0], "cpu")
-    ((pair,),) = compare().derived("toy/base", "cpu")
-    assert (pair[1].name, pair[1].value, pair[1].unit) == ("spread of table1/base/bleu", 1.0, "u")
-
-
 def test_without_a_recipe_there_is_nothing_to_derive_from(house):
     publish(house, "{of: 'table1/{row}/bleu', take: hours}")
     entry, cell = derived()

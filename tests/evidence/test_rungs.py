@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from repro.evidence.compare import compare
 from repro.evidence.outcomes import outcomes
 from repro.evidence.parity import Met
-from repro.evidence.rungs import latest, rungs
+from repro.evidence.rungs import rungs, summarised
 from repro.evidence.sizes import Size
 from tests.evidence.standing import around, run_rows
 from tests.report.fakes import TEST, UNTESTED
@@ -71,15 +71,15 @@ def attempt(claim, verdict, check=False):
     )
 
 
-def test_of_the_attempts_at_a_claim_the_last_with_an_outcome_stands():
+def test_every_fair_attempt_at_a_claim_is_counted_else_the_last():
     first, second, third = (
         attempt("a", verdict) for verdict in ("other order", "not a fair test", "planned")
     )
     other, check = attempt("b", "planned"), attempt("c", "same order", check=True)
-    assert latest([first, second, third, other, check]) == [first, other]
-    assert latest([second, third]) == [third]
+    assert summarised([first, second, third, other, check]) == [first, other]
+    assert summarised([second, third]) == [third]
     better = attempt("a", "same order")
-    assert latest([first, better, third]) == [better]
+    assert summarised([first, better, third]) == [first, better], "a later fair test replaces none"
 
 
 def test_numbers_are_counted_by_verdict_with_the_price_of_the_rest(house):

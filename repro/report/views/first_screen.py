@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from repro import text
 from repro.evidence.outcomes import ORDERS
 from repro.evidence.published import Paper
-from repro.evidence.rungs import Rungs, latest
+from repro.evidence.rungs import Rungs, summarised
 from repro.evidence.table import Evidence
 from repro.report import parity
 from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Paragraph
@@ -46,7 +46,7 @@ def overview(found: Evidence, plots: Sequence[Plot] = ()) -> Document:
     document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:
         document.append(Heading(2, short_title(paper)))
-        last = {one.test.name for one in latest(found.tested[paper.key])}
+        last = {one.test.name for one in summarised(found.tested[paper.key])}
         tested = [one for one in found.tested[paper.key] if one.is_check or one.test.name in last]
         document.append(grid_of_tests(tested) if tested else Paragraph("No test of a claim."))
     words = tuple(f"{word}: {sentence}" for word, sentence in WORDS.items())

@@ -46,7 +46,8 @@ def _place(record: RunRecord) -> tuple[str, int, int, str]:
 
 
 def _line(comparison: Comparison, record: RunRecord, tests: list[str]) -> tuple[str | Verdict, ...]:
-    state, _, why = comparison.explained(record).partition(": ")
+    state = comparison.state(record)
+    why = comparison.reasons.get(record.path, "") if state == "withdrawn" else ""
     return (
         record.run_id,
         Verdict(state, why),

@@ -53,7 +53,7 @@ def grid_of_tests(tested: Iterable[Tested]) -> Grid:
         attempt, effects = f"{one.test.attempt} of {one.attempts}", map(effect_words, one.effects)
         cells = (link_to(one, one.test.says), attempt, at_scale(one.test.scale), outcome(one, short=True))
         rows.append((*cells, "; ".join(effects) or text.NOTHING))
-    return Grid(("Test", "Attempt", "Scale", "Outcome", "Each row beside the next (95 %)"), tuple(rows))
+    return Grid(("Test", "Attempt", "Scale", "Outcome", "Each row ahead of the next by (95 %)"), tuple(rows))
 
 
 def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
@@ -91,7 +91,7 @@ def _body(found: Evidence, one: Tested) -> Document:
     test, table = one.test, one.paper.tables[one.claim.table]
     says = f"The paper: {one.claim.says} ({table.number}, {test.column or one.claim.metric})"
     document: Document = [
-        Grid(("Outcome", "Scale"), ((outcome(one), at_scale(test.scale)),)),
+        Grid(("Outcome", "Scale"), ((outcome(one, short=True), at_scale(test.scale)),)),
         Paragraph(says),
     ]
     document += [Paragraph(f"Check of the code: {test.check}")] if test.check else []
@@ -113,7 +113,7 @@ def _rows(one: Tested) -> Grid:
         beside = effect_words(effect) if effect else text.NOTHING
         cells = (s.label, s.relation, text.printed(s.published), ours, seeds, beside)
         rows.append((*cells, s.run.run, s.config[:8] or text.NOTHING))
-    titles = ("Row, best first", "Claimed", "Paper", "Ours ± 95 %", "Seeds", "Beside the next (95 %)")
+    titles = ("Row, best first", "Claimed", "Paper", "Ours ± 95 %", "Seeds", "Ahead of the next by (95 %)")
     return Grid((*titles, "Experiment", "Configuration"), tuple(rows), frozenset({2, 3, 4}))
 
 
@@ -128,7 +128,7 @@ def _path(one: Tested) -> Grid:
             f"{percent(100 * sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
             for x, y in pairs
         )
-        rows.append((f"{a.row} beside {b.row}", *gaps))
+        rows.append((f"{a.row} ahead of {b.row} by", *gaps))
     header = (f"{one.test.settled_curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 

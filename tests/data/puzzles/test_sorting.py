@@ -138,7 +138,7 @@ def test_the_oracle_at_small_scale() -> None:
 
 
 SCALE = PROJECT / "configs" / "infinity-former" / "sorting.cpu.yaml"
-LENGTHS = (76, 236, 460)  # of the three bars
+LENGTHS = (236, 460, 908)  # of the three bars
 
 
 def test_the_oracle_beside_the_rows_of_the_small_scale() -> None:
@@ -146,7 +146,7 @@ def test_the_oracle_beside_the_rows_of_the_small_scale() -> None:
     text = SCALE.read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if re.match(r"#   \d+:", line)]
     table = {int(words[1][:-1]): [float(word) for word in words[-3:]] for words in rows}
-    assert sorted(table) == [12, 44, 108, 204, 460]
+    assert sorted(table) == [12, 44, 108, 204, 320, 908]
     for place, (row, length) in enumerate(zip((4000, 8000, 16000), LENGTHS, strict=True)):
         recipe = load_recipe(f"infinity-former/sorting@infinity-former-{row}", "cpu")
         module = SortingData(**recipe.config["data"]["init_args"])

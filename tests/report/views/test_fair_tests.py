@@ -37,7 +37,7 @@ def test_a_fair_test_shows_all_that_it_rests_on(house):
         "The paper: Bigger is better. (Table 1, bleu)",
         "| val/bleu after | 25 % of the updates | 50 % of the updates | 100 % of the updates |",
         "| Big | \N{EN DASH} | 10.00 | 30.50 |",
-        "| big beside base | \N{EN DASH} | +0 % | +8.54 % |",
+        "| big ahead of base by | \N{EN DASH} | +0 % | +8.54 % |",
         "- Measured: test/bleu; margin 0.5; declared 2026-01-01",
         "- Price: 0.5 core-hours a row",
         "- Command: repro reproduce toy/big toy/base --scale small --seeds 1-3",
@@ -116,7 +116,7 @@ def test_the_effect_by_parts_is_left_out_where_the_curve_is_of_something_else(ho
     run(house)
     said = page()
     assert "| train/loss after |" in said
-    assert "| big beside base |" not in said
+    assert "| big ahead of base by |" not in said
 
 
 def test_the_figures_are_those_of_the_test_and_of_its_paper(house):

@@ -2,9 +2,11 @@
 
 import dataclasses
 
+from repro.evidence.ledger import withdraw
 from repro.evidence.table import evidence
 from repro.record import Measurement, write_record
 from repro.report.formats import markdown
+from repro.report.render import write_tables
 from repro.report.views.runs import commit, first_number, runs_document
 from repro.verify import BIT_EQUAL, DIFFERS, FAILED, Outcome, keep
 from tests.report.fakes import make_record
@@ -36,6 +38,14 @@ def test_each_record_has_its_state(house):
     house.record(name, 100, 1.0, finished="2026-05-01T00:00:00Z")
     states = [line[1] for line in lines()]
     assert states == ["current", "repeated", "current", "superseded", "overridden", "tuning"]
+
+
+def test_a_withdrawn_record_says_why(house):
+    house.run(house.recipe("big"), [30.0])
+    write_tables()
+    (path,) = house.results.glob("runs/toy/big/*.json")
+    withdraw(house.results / "runs", str(path), "a fault")
+    assert lines()[0][1] == "withdrawn: a fault"
 
 
 def test_a_record_of_a_test_names_it(house):
