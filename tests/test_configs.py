@@ -292,7 +292,9 @@ def test_lengths_of_a_language_model_fit_each_other(name: str, scale: str) -> No
         data = recipe.config["data"]["init_args"]
         assert SYMBOLS.get(data.get("store"), data["vocab_size"]) == data["vocab_size"]
         schedule = flatten(recipe.config["model"]["init_args"]["schedule"])
-        assert schedule.get("init_args.steps") == flat[last] or schedule["class_path"] in ENDLESS, (
+        # Or at three quarters: the last quarter, at the last rate, then shows whether a row has settled.
+        ends = (flat[last], 3 * flat[last] / 4)
+        assert schedule.get("init_args.steps") in ends or schedule["class_path"] in ENDLESS, (
             "the schedule ends with training"
         )
         assert (
