@@ -40,7 +40,7 @@ LENGTH = (
     ".schedule.steps",
 )  # settings of how long a run trains
 END = 0.875  # the last point of a curve must lie beyond
-LOWER = ("loss", "nll", "ppl", "bpb", "bpc", "bpd", "per", "failed")  # metrics of which less is better
+LOWER = ("loss", "nll", "ppl", "bpb", "bpc", "bpd", "bits", "per", "failed")  # metrics of which less is better
 LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
 ACCURACIES = ("percent", "%", "accuracy", "points")
 
