@@ -60,14 +60,17 @@ def shown(found: Evidence) -> str:
         sum(map(Counter, of), Counter()) for of in ((x.tests for x in lines), (x.numbers for x in lines))
     )
     fair = ", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet"
-    unfair, untested = tests["not a fair test"], sum(len(file.untested) for file in found.files.values())
+    every = Counter(one.verdict for tested in found.tested.values() for one in tested if not one.is_check)
+    waiting, unfair = every["not run"] + every["incomplete"], every["not a fair test"]
+    untested = sum(len(file.untested) for file in found.files.values())
     met = sum(bool(line.cases and line.runs) for line in lines)
     hours = sum(line.gpu_hours or 0 for line in lines)
     price = f"about {hours:,.0f} GPU hours, or " if hours else ""
     return (
         f"The official codes of {met} of {text.plural(len(lines), 'paper')} are met in function and in training. "
-        f"Fair tests of claims at reduced scales: {fair}; {text.plural(unfair, 'test')} not fair, which count for "
-        f"nothing; {text.plural(untested, 'claim')} without a test. "
+        f"Fair tests of claims, mostly at reduced scales: {fair}; {waiting} declared and not yet complete, "
+        f"{every['planned']} planned. {text.plural(unfair, 'attempt')} that the gate refuses count for nothing, and "
+        f"{text.plural(untested, 'claim')} have no test. "
         f"Of {sum(line.counted for line in lines)} counted numbers {sum(numbers.values())} were run at the paper's "
         f"scale and {numbers['reproduced']} are reproduced; the rest needs {price}data and weights "
         "that are not here."

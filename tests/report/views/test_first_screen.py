@@ -24,7 +24,8 @@ def test_nothing_is_shown_by_nothing(house):
     assert line() == (dash, dash, dash, "none of 1 yet", "none of 5 tested", dash)
     said = shown(evidence())
     assert "0 of 1 paper are met" in said
-    assert "none yet; 0 tests not fair, which count for nothing; 2 claims without a test" in said
+    assert "none yet; 0 declared and not yet complete, 1 planned." in said
+    assert "0 attempts that the gate refuses count for nothing, and 2 claims have no test." in said
     assert "parity.svg" not in str(summary(evidence()))
 
 
@@ -49,7 +50,7 @@ def test_each_rung_has_its_count_and_its_largest_difference(house):
     )
     said = shown(evidence())
     assert "The official codes of 1 of 1 paper are met in function and in training." in said
-    assert "Fair tests of claims at reduced scales: 1 same order; 0 tests not fair" in said
+    assert "Fair tests of claims, mostly at reduced scales: 1 same order; 0 declared" in said
     assert "Of 5 counted numbers 2 were run at the paper's scale and 1 are reproduced" in said
     assert "parity.svg" in str(summary(evidence()))
 
@@ -73,4 +74,4 @@ def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
 def test_a_test_that_is_not_fair_is_counted_apart(house):
     run(house)
     assert line()[3] == "none of 1 yet"
-    assert "1 test not fair" in shown(evidence())
+    assert "1 attempt that the gate refuses" in shown(evidence())
