@@ -64,10 +64,10 @@ def published_files() -> dict[str, Path]:
 
 
 def fair_test_files() -> dict[str, Path]:
-    """The files of tests by paper; those that the suite ships where no folder of results has any."""
-    own = [folder for results in results_dirs() if (folder := results / "tests").is_dir()]
-    files = files_in(own or [SHARED / "results" / "tests"], "*.yaml")
-    return {path.stem: path for path in files.values()}
+    """The files of tests by paper, beside the published numbers."""
+    own = [results for results in results_dirs() if (results / "published").is_dir()]
+    folders = [results / "tests" for results in own or [SHARED / "results"]]
+    return {path.stem: path for path in files_in(folders, "*.yaml").values()}
 
 
 def cluster_files() -> dict[str, Path]:

@@ -253,7 +253,8 @@ class Workshop:
 def make_workshop(root: Path, data: Path) -> Workshop:
     """The checkout's published numbers and one tiny recipe."""
     made = Workshop(root, data)
-    shutil.copytree(PROJECT / "results" / "published", made.results / "published")
+    for name in ("published", "tests"):
+        shutil.copytree(PROJECT / "results" / name, made.results / name)
     made.recipe()
     made.recipe("trainer: {max_steps: 2}\n", scale="cpu")
     return made
