@@ -251,7 +251,7 @@ class Workshop:
 
 
 def make_workshop(root: Path, data: Path) -> Workshop:
-    """The checkout's published numbers and one tiny recipe."""
+    """The checkout's published numbers and tests, and one tiny recipe."""
     made = Workshop(root, data)
     for name in ("published", "tests"):
         shutil.copytree(PROJECT / "results" / name, made.results / name)
