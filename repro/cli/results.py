@@ -78,7 +78,7 @@ def list_rows(args: argparse.Namespace) -> int:
 def show_parity(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from repro.evidence.parity import altered, read_parity
+    from repro.evidence.official import altered, read_parity
     from repro.report.formats.terminal import render
     from repro.report.parity import document
 

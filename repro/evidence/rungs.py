@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from repro.evidence.compare import Comparison
 from repro.evidence.entries import Entry
+from repro.evidence.official import Met, Size
 from repro.evidence.outcomes import ORDERS, Tested
-from repro.evidence.parity import Met
 from repro.evidence.published import Paper
-from repro.evidence.sizes import Size
 
 JUDGED = ("reproduced", "higher", "lower", "open", "at chance", "short budget")
 SEEDS = 3  # of each experiment that is still to be run

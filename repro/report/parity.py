@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from repro import text
-from repro.evidence.parity import Met
+from repro.evidence.official import Met
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Line, Panel
 from repro.report.plots.plot import HEADLINES, Plot

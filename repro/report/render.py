@@ -10,7 +10,7 @@ from pathlib import Path
 from repro import paths
 from repro.errors import UserError
 from repro.evidence.ledger import append_missing, check_records
-from repro.evidence.parity import read_parity
+from repro.evidence.official import read_parity
 from repro.evidence.table import FILE, Evidence, as_json, evidence, table
 from repro.files import alone
 from repro.paths import files_in, results_dir, results_dirs

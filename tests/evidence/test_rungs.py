@@ -3,10 +3,9 @@
 from types import SimpleNamespace
 
 from repro.evidence.compare import compare
+from repro.evidence.official import Met, Size
 from repro.evidence.outcomes import outcomes
-from repro.evidence.parity import Met
 from repro.evidence.rungs import rungs, summarised
-from repro.evidence.sizes import Size
 from tests.evidence.standing import around, run_rows
 from tests.report.fakes import TEST, UNTESTED
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from repro.evidence.header import read_header
+from repro.evidence.official import SIZES as FILE
+from repro.evidence.official import Size
 from repro.evidence.published import load_papers
-from repro.evidence.sizes import FILE, Size
 from repro.experiment.parameters import count, unit_of
 from repro.recipe import experiments, load_recipe, scales_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro.evidence.sizes import read_sizes
+from repro.evidence.official import read_sizes
 from repro.experiment.parameters import unit_of
 from tests.parity.sizes import Printed, compare, explanation, printed
 

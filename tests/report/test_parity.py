@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from repro.evidence.parity import FILE, GOLDEN, Met, altered, read_parity
+from repro.evidence.official import GOLDEN, Met, altered, read_parity
+from repro.evidence.official import PARITY as FILE
 from repro.report import parity
 from repro.report.parity import document, summary
 from repro.report.plots.chart import Chart

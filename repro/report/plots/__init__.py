@@ -1,6 +1,6 @@
 """Every figure of the evidence; that of the study of mixers is made in :mod:`repro.report.crossover`."""
 
-from repro.evidence.parity import read_parity
+from repro.evidence.official import read_parity
 from repro.evidence.table import Evidence
 from repro.report import parity
 from repro.report.plots import tested

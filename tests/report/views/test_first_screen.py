@@ -2,8 +2,8 @@
 
 import json
 
-from repro.evidence.parity import FILE
-from repro.evidence.sizes import FILE as SIZES
+from repro.evidence.official import PARITY as FILE
+from repro.evidence.official import SIZES
 from repro.evidence.table import evidence
 from repro.report.formats import markdown
 from repro.report.views.first_screen import overview, rungs_grid, shown, summary

@@ -4,7 +4,8 @@ from dataclasses import asdict
 import pytest
 
 from repro.errors import UserError
-from repro.evidence.sizes import FILE, Size, read_sizes
+from repro.evidence.official import SIZES as FILE
+from repro.evidence.official import Size, read_sizes
 from tests.report.fakes import House
 
 FOUND = [

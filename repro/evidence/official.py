@@ -1,18 +1,24 @@
-"""Comparisons with the official codes, from ``results/parity.json``, which ``python -m tests.parity.write`` makes."""
+"""What was compared with the papers' own codes and counts, from two files that ``tests/parity`` makes.
+
+``results/parity.json`` holds comparisons with official codes (``python -m tests.parity.write``), ``results/sizes.json``
+parameter counts beside the printed ones (``python -m tests.parity.sizes``).
+"""
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from repro.errors import UserError
 from repro.paths import SHARED, results_dirs
 
-FILE = "parity.json"
+PARITY, SIZES = "parity.json", "sizes.json"
 GOLDEN = SHARED / "tests" / "golden"  # of a checkout
 REGENERATE = "`python -m tests.parity.write` compares again and writes the summary"
+RECOUNT = "`python -m tests.parity.sizes` counts again and writes the file"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{7}")
 _PACKAGE = re.compile(r"(?:transformers|torch|fairseq) \d+(?:\.\d+)+")
 
@@ -47,21 +53,60 @@ class Met:
         return _REPOSITORY.findall(self.source) or _PACKAGE.findall(self.source)
 
 
+@dataclass(frozen=True)
+class Size:
+    """The parameter count of an experiment at the paper's scale beside that of a published row that it reproduces.
+
+    Attributes:
+        published: as printed.
+        ours: of the whole network; shared parameters count once.
+        rounded_to: the unit to which the printed count was rounded.
+        agrees: whether ours lies within half of that unit.
+        explanation: why ours differs; None where it agrees, or where no reason is known.
+    """
+
+    paper: str
+    experiment: str
+    table: str
+    row: str
+    published: int
+    ours: int
+    rounded_to: int
+    agrees: bool
+    explanation: str | None
+
+
 def read_parity(paper: str | None = None) -> list[Met]:
     """The comparisons of a paper, or of all; none where no folder of results has the file.
 
     Raises:
         UserError: the file is damaged.
     """
-    path = next((file for folder in results_dirs() if (file := folder / FILE).is_file()), None)
+    found = _read(PARITY, lambda row: Met(**{**row, "by_design": tuple(row["by_design"])}), REGENERATE)
+    return [met for met in found if paper in (None, met.paper)]
+
+
+def read_sizes(paper: str | None = None) -> list[Size]:
+    """The counts of a paper, or of all; none where no folder of results has the file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    return [size for size in _read(SIZES, lambda row: Size(**row), RECOUNT) if paper in (None, size.paper)]
+
+
+_Made = TypeVar("_Made", Met, Size)
+
+
+def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> list[_Made]:
+    """The rows of a file in the first folder of results that has it."""
+    path = next((found for folder in results_dirs() if (found := folder / file).is_file()), None)
     if path is None:
         return []
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        found = [Met(**{**row, "by_design": tuple(row["by_design"])}) for row in rows]
+        return [make(row) for row in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is damaged: {error!s:.80}; {REGENERATE}") from None
-    return [met for met in found if paper in (None, met.paper)]
+        raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
 
 
 def altered(found: Iterable[Met], golden: Path = GOLDEN) -> list[str]:
