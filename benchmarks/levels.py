@@ -180,10 +180,10 @@ def pixels(task: Any, data: Any) -> Iterator[Level]:
     """Models of a grey pixel alone and behind its neighbours, and a compressor; the first pixel is not counted.
 
     Raises:
-        NotImplementedError: pictures with colours, or whose first pixel is counted.
+        ValueError: pictures with colours, or whose first pixel is counted.
     """
     if data.whole or data.shape[-1] != 1:
-        raise NotImplementedError("levels of pixels are those of grey pictures without their first pixel")
+        raise ValueError("levels of pixels are those of grey pictures without their first pixel")
     train, test = (data.pictures(data.split(kind)) for kind in ("train", "test"))
     count = min(PICTURES, len(train))
     known, tested = (some.images(np.arange(n))[..., 0] for some, n in ((train, count), (test, len(test))))

@@ -24,6 +24,8 @@ from repro.report.formats.blocks import (
 from repro.text import clean
 
 STYLE = Path(__file__).with_name("page.css")
+HYPHEN = "\N{NON-BREAKING HYPHEN}"
+_EXPONENT = re.compile(r"(?<=\de)-(?=\d)")
 _ADDRESS = re.compile(r"(https://[^\s\"'<>]+[^\s\"'<>.,;)])")
 
 
@@ -117,4 +119,4 @@ def _cell(cell: Cell, words: Mapping[str, str], pages: str) -> str:
             badge = f'<span class="v v-{kind}" title="{escape(words.get(word, ""))}">{escape(word)}</span>'
             return f"{badge} {escape(why)}".strip()
         case _:
-            return escape(cell)
+            return _EXPONENT.sub(HYPHEN, escape(cell))  # or a browser breaks 9e-11 behind the hyphen

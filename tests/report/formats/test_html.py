@@ -65,6 +65,12 @@ def test_numbers_are_flush_right_and_ours_are_marked():
     assert [th.get("scope") for th in page().one("thead").all("th")] == ["col"] * 3
 
 
+def test_a_power_of_ten_is_not_broken_at_its_sign():
+    said = html.render([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))], WORDS)
+    assert f"27 updates, 9e{html.HYPHEN}11" in said
+    assert "2020-11" in html.render([Grid(("a", "b"), (("x", "2020-11"),))], WORDS)
+
+
 def test_each_page_is_open_to_all_readers():
     tree = page()
     assert tree.one("html").get("lang") == "en"
