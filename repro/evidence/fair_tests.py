@@ -323,7 +323,8 @@ def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Co
     """SHA-256 of all that a declaration fixes: the text, what is claimed of the rows, the configurations of the runs.
 
     An extension is left out, and so is the setting that the test's sweep chooses for each row: the gate asks whether it
-    is the best of the declared values.
+    is the best of the declared values. A field that the models get later must be left out here where it is not set:
+    else every declaration in the ledger would differ.
 
     Args:
         test: declared.
