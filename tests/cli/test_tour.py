@@ -83,7 +83,7 @@ def test_each_stage_has_its_runs_numbers_picture_and_verdict(tour: Workshop) -> 
 def test_no_record_or_table_of_the_project_is_touched(tour: Workshop) -> None:
     call("tour", "--paper", "transformer-xl")
     assert tour.records() == []
-    assert {path.name for path in tour.results.iterdir()} == {"published"}
+    assert {path.name for path in tour.results.iterdir()} == {"published", "tests"}
     (record,) = read_records(folder(tour) / "results" / "runs").good
     assert (record.experiment, record.seed, record.wandb_url) == (STREAM, 100, None)
     assert record.command == f"repro run {STREAM} --scale cpu --seed 100"
