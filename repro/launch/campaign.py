@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from repro.dotted import flatten
 from repro.errors import EXIT_OK, UserError, nearest
 from repro.files import write_atomic
 from repro.launch.targets import Recorded, RunSpec, named_experiments, recorded, resolve_targets
-from repro.nested import flatten
 from repro.paths import configs_dirs, files_in, runs_dir
 from repro.recipe import load_recipe, scales_of
 from repro.seeds import TUNING, SeedChoice

@@ -138,7 +138,7 @@ def test_a_step_is_stopped_when_the_time_is_up_or_the_campaign_is(
 
 def test_a_rehearsal_leaves_the_results_alone(workshop: Workshop) -> None:
     workshop.bits()
-    workshop.recipe("trainer: {max_steps: 9}\n", "bits", "small", "frozen-pretrained-transformer")
+    workshop.recipe("set: {trainer.max_steps: 9}", "bits", "small", "frozen-pretrained-transformer")
     check_in_small = BAD | {"rehearsal": GOOD["command"]}
     plan(workshop, checks=[check_in_small], runs=[RUN | {"scale": "small"}])
     said = call("campaign", "mine", "--rehearse")
@@ -151,12 +151,13 @@ def test_a_rehearsal_leaves_the_results_alone(workshop: Workshop) -> None:
 
 def test_a_rehearsal_shortens_the_warmup_and_validates(workshop: Workshop) -> None:
     name = workshop.stream()
-    schedule = {"model": {"init_args": {"schedule": {"init_args": {"steps": 100, "warmup_steps": 50}}}}}
-    trainer = {"max_steps": 100, "val_check_interval": 100}
-    best = {"every_steps": 100, "average_last": 1, "best": "val/loss"}
-    overlay = schedule | {"trainer": trainer, "checkpoints": best}
+    change = {
+        "model.schedule.steps": 100, "model.schedule.warmup_steps": 50, "trainer.max_steps": 100,
+        "trainer.val_check_interval": 100,
+        "checkpoints": {"every_steps": 100, "average_last": 1, "best": "val/loss"},
+    }  # fmt: skip
     paper, recipe = name.split("/")
-    workshop.recipe(yaml.safe_dump(overlay), recipe, "cpu", paper)
+    workshop.recipe(yaml.safe_dump({"set": change}), recipe, "cpu", paper)
     plan(workshop, runs=[RUN | {"targets": [name]}])
     said = call("campaign", "mine", "--rehearse")
     assert "1 of 1 steps are done" in said.out, said.out
