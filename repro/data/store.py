@@ -198,6 +198,11 @@ class StoreWriter:
         self.columns: dict[str, dict[str, dict[str, Any]]] = {}
         self._tables: dict[str, dict[str, ColumnWriter]] = {}
 
+    @property
+    def splits(self) -> list[str]:
+        """Names of the tables begun so far."""
+        return list(self._tables)
+
     # --- columns of tables
 
     def column(self, split: str, name: str, type_: ColumnType) -> ColumnWriter:

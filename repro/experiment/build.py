@@ -1,4 +1,4 @@
-"""From a resolved recipe to objects: the constructors' signatures are the schema."""
+"""Builds the objects of a resolved recipe: the constructors' signatures are the schema."""
 
 import contextlib
 import copy

@@ -164,7 +164,7 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
 def best_translations(
     trained: Trained, lines: list[str], beam: int | None = None, n_best: int = 1
 ) -> list[tuple[float, str]]:
-    """As :func:`translate_batch`, the N best of each line behind each other: scores and texts.
+    """Scores and texts of the N best translations of each line, one line after the other.
 
     Raises:
         UserError: N is not 1 to the beam.
@@ -192,7 +192,7 @@ def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are sampled; see :func:`repro.models.generate.sample`.
+    """Settings of the sampling of tokens; see :func:`repro.models.generate.sample`.
 
     Raises:
         UserError: a value out of range.

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from repro.data.data_set import TRAIN, TokenSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import AS, FORMS, find_packed, glob_packed, plain_name
-from repro.data.sets.translation.line_files import LineFile
+from repro.data.packed import AS, FORMS, TextFile, find_packed, glob_packed, plain_name
 from repro.data.sets.treebank import sentence_grammar
 from repro.data.sets.treebank.parse_trees import (
     LEAF,
@@ -210,7 +209,7 @@ def _both(first: Callable[[], Iterator[Phrase]], second: Callable[[], Iterator[P
 def _trees_of(paths: list[Path], root: Path, files: dict[str, dict[str, Any]]) -> Iterator[Phrase]:
     """The trees of ``.mrg`` files."""
     for path in paths:
-        lines = LineFile(path)
+        lines = TextFile(path)
         for line, tree in read_trees(lines, str(path)):
             yield checked_root(tree, f"{path}, line {line}", bare=False)
         files[path.relative_to(root).as_posix()] = lines.facts()
@@ -223,7 +222,7 @@ def _trees_by_line(paths: list[Path], files: dict[str, dict[str, Any]]) -> Itera
         UserError: a line without a tree or with several, or a malformed tree.
     """
     for path in paths:
-        lines = LineFile(path)
+        lines = TextFile(path)
         for number, line in enumerate(lines, 1):
             at = f"{path}, line {number}"
             trees = [tree for _, tree in read_trees([line], str(path), number)]

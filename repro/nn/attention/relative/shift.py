@@ -116,7 +116,7 @@ class _Inputs(NamedTuple):
         return t.unflatten(0, (-1, self.query.shape[1]))
 
     def tiles(self, window: int | None) -> Iterator[_Tile]:
-        """From the last rows to the first."""
+        """The tiles of the scores, from the last rows to the first."""
         heads, batch, steps, _ = self.query.shape
         memory = self.key.shape[2] - steps
         rows, budget = _CPU_TILE if self.query.device.type == "cpu" else _GPU_TILE
@@ -268,7 +268,7 @@ class _Shifted(torch.autograd.Function):
 
 
 def _through_scores(x: _Inputs, grads: _Inputs, tile: _Tile, room: _Room) -> None:
-    """From the gradient of one tile's scores, written shifted into ``room``, to those of their inputs."""
+    """Adds the gradients of the inputs, given the gradient of one tile's scores, written shifted into ``room``."""
     room.clear_what_is_not_shifted()
     rows = (tile.heads, slice(None), tile.rows)
     query = x.by_head(torch.bmm(room.shifted, tile.at_keys(x.key)))

@@ -16,7 +16,7 @@ def attend_traced(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """As :func:`repro.nn.attention.relative.shift.attend_by_distance`, whose buffers and views dynamo cannot trace.
+    """A form of :func:`repro.nn.attention.relative.shift.attend_by_distance` that dynamo can trace.
 
     All scores exist at a time; a compiler joins the shift, the mask and the softmax.
 
