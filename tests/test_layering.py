@@ -55,10 +55,10 @@ MAY_IMPORT = {
         *BOTTOM,
     },
     "text": {"evidence"},
-    "evidence": {"evidence", "ledger", "text", "verify", "source", *BOTTOM},
-    "report": {"report", "evidence", "text", "pictures", "verify", "source", *BOTTOM},
+    "evidence": {"evidence", "ledger", "text", "source", *BOTTOM},
+    "report": {"report", "evidence", "text", "pictures", "source", *BOTTOM},
     "launch": {"launch", "source", "stop", *BOTTOM},
-    "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
+    "verify": {"verify", "evidence", "source", *BOTTOM},
     "doctor": {"data", "tracking", *BOTTOM},
     "cli": {
         "cli",
