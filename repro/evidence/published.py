@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from repro.errors import UserError, nearest
-from repro.evidence.confirmed import is_unconfirmed
 from repro.evidence.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
 from repro.yamls import read_yaml
@@ -200,7 +199,13 @@ class Row(Model):
 
 
 class Table(Model):
-    """A published table."""
+    """A published table.
+
+    Attributes:
+        checked: with which copies of the paper the numbers were compared.
+        unconfirmed: whether no number could be compared, but for the rows that declare ``unconfirmed`` themselves:
+            a list of metrics, ``true`` or ``false``.
+    """
 
     id: Id
     number: Text
@@ -210,6 +215,7 @@ class Table(Model):
     metrics: dict[str, Metric]
     rows: Annotated[dict[str, Row], Field(min_length=1)]
     checked: Text
+    unconfirmed: bool = False
     notes: str
 
     @property
@@ -267,14 +273,12 @@ def _with_rules(
         )
         for name, of_metric in own.items()
     }
-    listed = raw["settings"].get("unconfirmed", ())
-    named = set(raw["values"]) if listed is True else set(listed or ())
-    unchecked = {
-        m for m, v in raw["values"].items() if is_unconfirmed(table["checked"], raw["id"], m, float(v))
-    }
+    unconfirmed = raw.get("unconfirmed", table.get("unconfirmed", False))
+    if isinstance(unconfirmed, bool):
+        unconfirmed = raw["values"] if unconfirmed else ()
     rest = {key: value for key, value in raw.items() if key not in KEYS | {"cells"}}
     why = {"no_recipe": raw["no_recipe"]} if "no_recipe" in raw else {}
-    return {**rest, **why, "rules": rules, "unconfirmed": named | unchecked}
+    return {**rest, **why, "rules": rules, "unconfirmed": frozenset(unconfirmed)}
 
 
 def _completed(rules: dict[str, Any], row: str, metric: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How much context helps each of a group of trained language models."""
+"""Use of context by each of a group of trained language models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ def draw_by_recomputing(
     generator: torch.Generator | None = None,
     temperature: float = 1.0,
 ) -> Tensor:
-    """As :func:`draw`, without state: for every value the network reads everything before it again.
+    """Draws like :func:`draw`, without state: for every value the network reads everything before it again.
 
     Both draw the same pictures from the same random numbers, up to rounding, where a mixer's state loses nothing.
 

@@ -1,4 +1,4 @@
-"""From source sentences or prompts to token ids, for translation and text generation.
+"""Token ids from source sentences or prompts, for translation and text generation.
 
 The searches themselves (:func:`greedy`, :func:`sample`, :func:`beam_search`) start from a state and know
 neither kind of model; see :mod:`repro.models.decodable`.

@@ -29,7 +29,7 @@ class StreamsData(Data, Interface):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How much the splits hold, ``tokens`` among it."""
+        """Sizes of the splits, ``tokens`` among them."""
         ...
 
 
@@ -239,7 +239,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
 
 
 def protocol_of(evaluation: Evaluation) -> Protocol:
-    """How an evaluation of a language model is done."""
+    """The procedure of one evaluation of a language model."""
     assert isinstance(evaluation.selection, Protocol)
     return evaluation.selection
 

@@ -34,7 +34,7 @@ class SmoothedVocabulary(Vocabulary, Protocol):
         ...
 
     def padded_score(self, hidden: Tensor, targets: Tensor, padding: int) -> PaddedScores:
-        """The same where padding has no share of the smoothing."""
+        """The scores of every target where padding has no share of the smoothing."""
         ...
 
 
@@ -73,7 +73,7 @@ class PairNetwork(Translator, Protocol):
 
 
 class ClassifyingNetwork(Protocol):
-    """Such as :class:`repro.models.Classifier`."""
+    """A network that classifies, such as :class:`repro.models.Classifier`."""
 
     def __call__(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits ``(B, N, classes)`` of vectors ``(B, T, C)`` or ids ``(B, T)``."""
@@ -81,7 +81,7 @@ class ClassifyingNetwork(Protocol):
 
 
 class TranscribingNetwork(Protocol):
-    """Such as :class:`repro.models.Transcriber`."""
+    """A network that transcribes frames, such as :class:`repro.models.Transcriber`."""
 
     head: CtcHead
 

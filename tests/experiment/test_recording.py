@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from repro.contact_sheet import Picture, to_line
 from repro.experiment import recording
 from repro.experiment.recording import artifacts, close_tracking, known_at_start
 from repro.experiment.run import ready, run
 from repro.experiment.session import prepare
+from repro.pictures import Picture, to_line
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord
 from repro.tracking.labels import OUTPUTS_LIMIT

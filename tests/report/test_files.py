@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.contact_sheet import Picture
 from repro.evidence.outcomes import Effect
+from repro.pictures import Picture
 from repro.report.plots import files
 from repro.report.plots.chart import Chart, Forest, Line, Panel
 from repro.report.plots.plot import DRAWN, EFFECTS, SWEEPS, Plot

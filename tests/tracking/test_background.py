@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from repro.contact_sheet import Picture, to_png
+from repro.pictures import Picture, sheet
 from repro.tracking import client, labels
 from repro.tracking.background import ATTEMPTS, LAST_S, Limits
 from tests.tracking.conftest import (
@@ -35,7 +35,7 @@ def test_all_that_a_run_says_is_in_its_fragment(make: Make, tmp_path: Path) -> N
     made = make()
     put(made, 0, 1, 2)
     made.log_table("samples", columns=["a"], data=[["x"], ["y"]], step=3)
-    made.log_picture("drawn", to_png([Picture(2, 3, 1, bytes(range(6)))], gap=0), "caption", 4)
+    made.log_picture("drawn", sheet([Picture(2, 3, 1, bytes(range(6)))], 3), "caption", 4)
     made.log_picture("none", b"GIF89a")
     made.log_metrics({"a": torch.tensor(2.5)}, 5)  # type: ignore[dict-item]
     made.log_summary({"test/bleu": torch.tensor(27.25)})

@@ -18,7 +18,7 @@ from repro.tasks.networks import TokenNetwork
 
 @dataclass(frozen=True)
 class Generation:
-    """How replies are sampled and compared.
+    """Settings with which replies are sampled and compared.
 
     Args:
         top_p: mass of the nucleus, in (0, 1].
@@ -107,7 +107,7 @@ class _Speaker:
         return MixerOutput(log_probs[:, None], {"stream": stream, "memory": {}})
 
     def _replies(self, log_probs: Tensor, first: Tensor) -> Tensor:
-        """Of the next token ``(R, V)``, where a reply may not end at its ``first (R,)`` token."""
+        """Log-probabilities ``(R, V)`` of the next token, where a reply may not end at its ``first (R,)`` token."""
         pad, bos, eos, doc = self.ids
         end = torch.cat([log_probs[:, eos, None], log_probs[:, doc:]], -1).logsumexp(-1)
         scores = log_probs.clone()

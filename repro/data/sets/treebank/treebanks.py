@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from repro.data.data_set import TRAIN, TokenSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import AS, FORMS, find_packed, glob_packed, plain_name
-from repro.data.sets.translation.line_files import LineFile
+from repro.data.packed import AS, FORMS, TextFile, find_packed, glob_packed, plain_name
 from repro.data.sets.treebank import sentence_grammar
 from repro.data.sets.treebank.parse_trees import (
     LEAF,
@@ -29,10 +28,9 @@ from repro.data.sets.treebank.parse_trees import (
     words_of,
     written,
 )
+from repro.data.store import StoreWriter
+from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 WORDS, BRACKETS, TREES = PARTS = ("words", "brackets", "trees")
 SECTIONS = {"train": range(2, 22), "val": range(22, 23), "test": range(23, 24)}
@@ -70,12 +68,10 @@ class Treebank(TokenSet):
     parts: tuple[str, ...] = PARTS
     extra: str = ""
 
-    def check_options(self, options: Options) -> None:
-        super().check_options(options)
-        if options.tokenizer is not None:
-            raise UserError(
-                f"{self.name} learns its vocabulary, with symbols for its brackets; leave out --tokenizer"
-            )
+    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
+        yield from super().refusals(options)
+        own = f"{self.name} learns its vocabulary, with symbols for its brackets"
+        yield options.tokenizer is not None, f"{own}; leave out --tokenizer"
 
     def bank(self, options: Options) -> Bank:
         """Finds the trees.
@@ -85,9 +81,7 @@ class Treebank(TokenSet):
         """
         return from_files(options.folder, self.extra, self.origin())
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.tokenizers.parse_symbols import WordsAndSymbols
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         bank, symbols = self.bank(options), set[str]()
         texts = {split: _write_text(split, bank, writer, symbols) for split in self.splits}
         table = [LEAF, *sorted(symbols - {LEAF})]
@@ -118,7 +112,7 @@ class GeneratedTreebank(Treebank):
         )
 
 
-def _write_text(split: str, bank: Bank, writer: "StoreWriter", symbols: set[str]) -> dict[str, Any]:
+def _write_text(split: str, bank: Bank, writer: StoreWriter, symbols: set[str]) -> dict[str, Any]:
     """Writes the text of every part of a split; counts trees without words, and collects the symbols of training."""
     from tqdm import tqdm
 
@@ -210,7 +204,7 @@ def _both(first: Callable[[], Iterator[Phrase]], second: Callable[[], Iterator[P
 def _trees_of(paths: list[Path], root: Path, files: dict[str, dict[str, Any]]) -> Iterator[Phrase]:
     """The trees of ``.mrg`` files."""
     for path in paths:
-        lines = LineFile(path)
+        lines = TextFile(path)
         for line, tree in read_trees(lines, str(path)):
             yield checked_root(tree, f"{path}, line {line}", bare=False)
         files[path.relative_to(root).as_posix()] = lines.facts()
@@ -223,7 +217,7 @@ def _trees_by_line(paths: list[Path], files: dict[str, dict[str, Any]]) -> Itera
         UserError: a line without a tree or with several, or a malformed tree.
     """
     for path in paths:
-        lines = LineFile(path)
+        lines = TextFile(path)
         for number, line in enumerate(lines, 1):
             at = f"{path}, line {number}"
             trees = [tree for _, tree in read_trees([line], str(path), number)]
