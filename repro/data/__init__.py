@@ -43,7 +43,7 @@ _HOMES = {
     "FixedLoader": "repro.data.core.loader",
     "Store": "repro.data.store",
     "open_store": "repro.data.prepare",
-    "Tokenizer": "repro.data.tokenizers.tokenizer",
+    "Tokenizer": "repro.batches",
     "load_tokenizer": "repro.data.tokenizers.loading",
 }
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from repro.data.data_set import GPT2, TRAIN, VAL, TokenSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import AS, decoded, glob_packed, read_packed, sha256_of
+from repro.data.store import StoreWriter
+from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 PARTS = ("documents", "topics", "speakers", "lengths", "utterances")
 DOCUMENTS = PARTS[0]  # also the name of their table
@@ -49,10 +48,8 @@ class Dialogues(TokenSet):
 
     levels: tuple[str, ...] = ("bpe", GPT2)
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Subwords are learned from all documents and the utterances to train on."""
-        from repro.data.table import ColumnType, ids_of
-
         folder = options.folder
         documents, digest = read_documents(folder)
         self.compare(DOCUMENTS, digest, f"--from {folder}, WikiData")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import Unpickler, UnpicklingError
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from repro.data.hub import download, on_hub, remedy
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import find_packed, need_packed, read_packed, sha256_of
+from repro.data.store import StoreWriter
+from repro.data.table import ColumnType
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 IMAGES, LABELS = "images", "labels"
 _IDX = {TRAIN: "train", TEST: "t10k"}  # how MNIST's files call the splits
@@ -74,9 +73,7 @@ class PictureSet(OneStore):
             UserError: a file is missing, damaged, or holds something else.
         """
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.table import ColumnType
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         if options.from_dir is None:
             where = on_hub(self)
             splits, origin = self._from_hub()

@@ -1,23 +1,21 @@
 """The data set ListOps: trees that are generated, or those of the published files. Needs no torch."""
 
 import io
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from repro.data.data_set import SPLITS, OneStore
-from repro.data.manifest import Manifest
+from repro.data.manifest import MANIFEST, Manifest, store_path
 from repro.data.options import Options
 from repro.data.packed import need_packed, read_packed, sha256_of
 from repro.data.sets.listops.tree_generator import GENERATOR_VERSION, TreeSet
 from repro.data.sets.listops.trees import SYMBOLS, Trees, offsets_of, read_tree, value_of
-from repro.data.variants import MANIFEST, store_path
+from repro.data.store import StoreWriter
+from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 _COLUMNS = ("Source", "Target")
 
@@ -35,24 +33,20 @@ class ListOps(OneStore):
     def obtained(self) -> str:
         return "generated or --from"
 
-    def check_options(self, options: Options) -> None:
-        super().check_options(replace(options, from_dir=None))
-        if options.from_dir is None:
-            return
-        if options.size is not None:
-            raise UserError(
-                f"the files in {options.from_dir} have their own size; leave out --size {options.size}"
-            )
-        path = store_path(self.name, self.default_variant)
-        if (path / MANIFEST).exists() and b'"kind": "generated"' in (path / MANIFEST).read_bytes():
-            raise UserError(
-                f"{self.name}/{self.default_variant} is already prepared, from generated data; "
-                f"delete {path} to put {options.from_dir} in its place"
+    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
+        yield from super().refusals(replace(options, from_dir=None))
+        files, path = options.from_dir, store_path(self.name, self.default_variant)
+        if files is not None:
+            wrong = options.size is not None
+            yield wrong, f"the files in {files} have their own size; leave out --size {options.size}"
+            manifest = path / MANIFEST
+            wrong = manifest.exists() and b'"kind": "generated"' in manifest.read_bytes()
+            yield (
+                wrong,
+                f"{path} is already prepared, from generated data; delete it to put {files} in its place",
             )
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.table import ColumnType, ids_of
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         if options.from_dir is None:
             made = TreeSet() if options.size is None else TreeSet(train=options.size)
             splits = {split: made.split(split) for split in self.splits}

@@ -8,7 +8,6 @@ import wave
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +16,9 @@ from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import sha256_of
 from repro.data.sets.speech.filterbanks import CHANNELS, RATE, SETTINGS, Samples, filterbanks, normalised
+from repro.data.store import StoreWriter
+from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 PARTS = ("frames", "phonemes")
 SPLITS = ("train_si284", "test_dev93", "test_eval92")
@@ -35,9 +33,7 @@ class Speech(OneStore):
     of phonemes of the training split; id 0 is CTC's blank.
     """
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.table import ColumnType, ids_of
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         folder, train = options.folder, self.splits[0]
         splits = {split: read_split(folder, split) for split in self.splits}
         symbols = [BLANK, *sorted({phoneme for utterance in splits[train] for phoneme in utterance.phonemes})]

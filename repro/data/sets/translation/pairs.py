@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from repro.data.data_set import TEST, TRAIN, VAL, TokenSet
 from repro.data.hub import download, on_hub, remedy
@@ -33,11 +33,10 @@ from repro.data.packed import (
     sha256_of,
 )
 from repro.data.sets.translation import numbers
+from repro.data.store import StoreWriter
+from repro.data.tokenizers.loading import AnyTokenizer
+from repro.data.tokenizers.merges import MergedWords, joined, read_merges
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
-    from repro.data.tokenizers.loading import AnyTokenizer
 
 TRAIN_SIZE = 40_000
 HELD_OUT_SIZES = {VAL: 500, TEST: 1000}
@@ -181,7 +180,7 @@ class SentencePairs(TokenSet):
     deviations: tuple[str, ...] = ()
     stripped: dict[str, str] = field(default_factory=dict)
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Writes the clean training pairs first; what is in memory does not grow with their number.
 
         The vocabulary is learned from the written text (its counts of distinct words grow with the language rather than
@@ -204,7 +203,7 @@ class SentencePairs(TokenSet):
         counts = {split: writer.encode_split(split, self.parts, tokenizer) for split in writer.splits}
         return self.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer))
 
-    def given_tokenizer(self, bitext: Bitext, options: Options) -> "AnyTokenizer | None":
+    def given_tokenizer(self, bitext: Bitext, options: Options) -> AnyTokenizer | None:
         """The tokeniser that came with the text; None where one is learned."""
         return None
 
@@ -228,7 +227,7 @@ class SentencePairs(TokenSet):
                 self.compare(key, hashes[key], f"{bitext.where}, {key}", self.stripped.get(key))
         return {} if self.cleaning else {"sha256": hashes}
 
-    def _write_train(self, pairs: Pairs, no_val: bool, writer: "StoreWriter") -> dict[str, Any]:
+    def _write_train(self, pairs: Pairs, no_val: bool, writer: StoreWriter) -> dict[str, Any]:
         """Writes the clean training pairs, every n-th to validation where that is cut from them; returns the counts."""
         from tqdm import tqdm
 
@@ -442,14 +441,12 @@ class GivenSubwords(SentencePairs):
         names = {split: ((f"{self.prefix}{split}.{{part}}", f"{split}.{{part}}"),) for split in self.splits}
         return replace(self, names=names)._from_files(options.folder)
 
-    def given_tokenizer(self, bitext: Bitext, options: Options) -> "AnyTokenizer":
+    def given_tokenizer(self, bitext: Bitext, options: Options) -> AnyTokenizer:
         """Subwords as they are given; turns the lines into words.
 
         Raises:
             UserError: no merges, or they do not make the given subwords.
         """
-        from repro.data.tokenizers.merges import MergedWords, joined, read_merges
-
         found = (find_packed(options.folder, name) for name in self.merges)
         path = next(filter(None, found), None) or need_packed(
             options.folder, self.merges[-1], "it holds the merges of the subwords"

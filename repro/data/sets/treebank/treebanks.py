@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from repro.data.data_set import TRAIN, TokenSet
 from repro.data.manifest import Manifest
@@ -28,10 +28,9 @@ from repro.data.sets.treebank.parse_trees import (
     words_of,
     written,
 )
+from repro.data.store import StoreWriter
+from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 WORDS, BRACKETS, TREES = PARTS = ("words", "brackets", "trees")
 SECTIONS = {"train": range(2, 22), "val": range(22, 23), "test": range(23, 24)}
@@ -69,12 +68,10 @@ class Treebank(TokenSet):
     parts: tuple[str, ...] = PARTS
     extra: str = ""
 
-    def check_options(self, options: Options) -> None:
-        super().check_options(options)
-        if options.tokenizer is not None:
-            raise UserError(
-                f"{self.name} learns its vocabulary, with symbols for its brackets; leave out --tokenizer"
-            )
+    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
+        yield from super().refusals(options)
+        own = f"{self.name} learns its vocabulary, with symbols for its brackets"
+        yield options.tokenizer is not None, f"{own}; leave out --tokenizer"
 
     def bank(self, options: Options) -> Bank:
         """Finds the trees.
@@ -84,9 +81,7 @@ class Treebank(TokenSet):
         """
         return from_files(options.folder, self.extra, self.origin())
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.tokenizers.parse_symbols import WordsAndSymbols
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         bank, symbols = self.bank(options), set[str]()
         texts = {split: _write_text(split, bank, writer, symbols) for split in self.splits}
         table = [LEAF, *sorted(symbols - {LEAF})]
@@ -117,7 +112,7 @@ class GeneratedTreebank(Treebank):
         )
 
 
-def _write_text(split: str, bank: Bank, writer: "StoreWriter", symbols: set[str]) -> dict[str, Any]:
+def _write_text(split: str, bank: Bank, writer: StoreWriter, symbols: set[str]) -> dict[str, Any]:
     """Writes the text of every part of a split; counts trees without words, and collects the symbols of training."""
     from tqdm import tqdm
 
