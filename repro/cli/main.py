@@ -12,20 +12,17 @@ from typing import NoReturn, TextIO
 from repro import __version__
 from repro.cli import (
     cluster,
-    context,
     cost,
     dashboard,
     data,
     infer,
     jobs,
     native,
-    pictures,
-    project,
     results,
     runs,
     show,
+    start,
     sync,
-    tour,
     verify,
 )
 from repro.errors import (
@@ -68,18 +65,15 @@ def build_parser() -> argparse.ArgumentParser:
         results,
         dashboard,
         sync,
-        tour,
+        start,
         runs,
         show,
         verify,
         data,
         infer,
-        pictures,
-        context,
         cost,
         cluster,
         jobs,
-        project,
         native,
     ):
         family.register(verbs)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from repro.batches import Tokenizer
 from repro.data.core.batches import source_batch
 from repro.errors import UserError
-from repro.experiment.heat_maps import Band, HeatMap, draw
+from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
 from repro.models import EncoderDecoder
 from repro.nn.attention_capture import capture_attention
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from repro.evidence.judge import Printed, judge_claim, judge_number
-from repro.evidence.margins import Margin
+from repro.evidence.judging.judge import Printed, judge_claim, judge_number
+from repro.evidence.judging.margins import Margin
+from repro.evidence.judging.statistics import Difference
 from repro.evidence.published import PrintedSpread, Rules
-from repro.evidence.statistics import Difference
 
 DRAWS = 1000
 ONE = Margin(1.0, "absolute")

@@ -9,9 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repro.evidence.margins import Margin
-from repro.evidence.published import Rules
-from repro.evidence.statistics import (
+from repro.evidence.judging.margins import Margin
+from repro.evidence.judging.statistics import (
     Difference,
     Estimate,
     clopper_pearson,
@@ -22,6 +21,7 @@ from repro.evidence.statistics import (
     satterthwaite,
     welch,
 )  # fmt: skip
+from repro.evidence.published import Rules
 
 LEVEL = 0.05
 EXTENDED_LEVEL = 0.025  # of a result that was undecided and then extended to more seeds

@@ -1,8 +1,9 @@
-"""The verb tour: one small experiment for each paper's idea, with its picture."""
+"""Verbs for a first look: tour (one small experiment for each paper's idea, with its picture), init."""
 
 import argparse
 import os
 import shlex
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,14 @@ from typing import TYPE_CHECKING
 from repro.cli.arguments import Verbs, completed
 from repro.cli.results import complete_papers
 from repro.cli.runs import require_writable, run_words
-from repro.paths import results_dir, runs_dir
+from repro.errors import UserError
+from repro.paths import INSTALLED, PROJECT, SHARED, files_in, results_dir, runs_dir
 from repro.recipe import load_recipe
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.stop import StopRequest
+
+TEMPLATE = Path(__file__).with_name("project_template")
+PROFILE = "slurm/clusters/my-cluster.yaml"
 
 if TYPE_CHECKING:
     from repro.evidence.outcomes import Tested
@@ -24,13 +29,19 @@ if TYPE_CHECKING:
 
 
 def register(verbs: Verbs) -> None:
-    """Adds this family's verb."""
+    """Adds this family's verbs."""
     tour = verbs.add_parser(
         "tour",
         help="run one small experiment for each paper's idea, with its picture (about 15 minutes on 2 cores)",
     )
     completed(tour.add_argument("--paper", metavar="PAPER", help="only this one"), complete_papers)
     tour.set_defaults(handler=take_tour)
+
+    init = verbs.add_parser(
+        "init", help="make a project folder: an example recipe, a cluster profile, a README"
+    )
+    init.add_argument("folder", metavar="DIR", type=Path, help="it may exist; no file in it is replaced")
+    init.set_defaults(handler=make_project)
 
 
 def take_tour(args: argparse.Namespace) -> None:
@@ -128,3 +139,25 @@ def _attention(tour: "Tour", stage: "TourStage") -> bytes:
     first = next(iter(stage.runs.values()))
     trained = load_trained(str(load_recipe(first, tour.scale).run_dir(tour.seed)))
     return draw_attention(trained, stage.attention, translate_batch(trained, [stage.attention])[0])
+
+
+def make_project(args: argparse.Namespace) -> None:
+    files = {
+        ".gitignore": TEMPLATE / "gitignore",
+        PROFILE: SHARED / "slurm" / "clusters" / "example.yaml",
+        **files_in([TEMPLATE], "**/*.*"),
+    }
+    for name in files:
+        if (args.folder / name).exists():
+            raise UserError(
+                f"{args.folder / name} exists; `repro init` replaces no file, choose another folder"
+            )
+    for name, path in files.items():
+        write_atomic(args.folder / name, path.read_bytes())
+        print(args.folder / name)
+    if not INSTALLED:
+        print(
+            f"repro runs from the checkout {PROJECT}, which stays the project in every folder; "
+            f"for a project of your own install it: pip install {PROJECT}",
+            file=sys.stderr,
+        )

@@ -14,7 +14,7 @@ from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, build
-from repro.experiment.heat_maps import Band, HeatMap, draw
+from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trained import find_run
 from repro.experiment.trainer import vocabulary_hash

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from repro.tasks.divergence import diverged, failed, unigram_entropy
+from repro.tasks.metrics.divergence import diverged, failed, unigram_entropy
 
 SENTENCES = [[4, 5, 5], [4], []]  # with ends: 4 twice, 5 twice, the end three times
 

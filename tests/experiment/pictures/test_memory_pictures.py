@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from repro.errors import UserError
-from repro.experiment import memory_pictures, recording
+from repro.experiment import recording
 from repro.experiment.build import build
-from repro.experiment.memory_pictures import PARTS, QUERIES, memory_sheet, profiles, read_example
+from repro.experiment.pictures import memory_pictures
+from repro.experiment.pictures.memory_pictures import PARTS, QUERIES, memory_sheet, profiles, read_example
 from repro.experiment.run import run
 from repro.nn import ContinuousMemory, RelativeAttention
 from repro.nn.attention.continuous import ContinuousSignal

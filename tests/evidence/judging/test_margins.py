@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import UserError
-from repro.evidence.margins import Margin, check_date, default_margin, parse_margin
+from repro.evidence.judging.margins import Margin, check_date, default_margin, parse_margin
 
 
 def declared(size, **more):

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from repro.evidence.statistics import (
+from repro.evidence.judging.statistics import (
     Difference,
     clopper_pearson,
     estimate,

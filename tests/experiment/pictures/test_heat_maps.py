@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from repro.errors import ReproError
-from repro.experiment.heat_maps import Band, HeatMap, draw
+from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
 
 
 def places(content: bytes, value: float, signed: bool = False) -> np.ndarray:

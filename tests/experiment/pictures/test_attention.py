@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from repro.errors import UserError
-from repro.experiment import attention
-from repro.experiment.attention import attention_sheet, short_sample
-from repro.experiment.heat_maps import Band
+from repro.experiment.pictures import attention
+from repro.experiment.pictures.attention import attention_sheet, short_sample
+from repro.experiment.pictures.heat_maps import Band
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, NoPositions, Vocabulary
 

@@ -1,4 +1,4 @@
-"""Means, differences and rates with their uncertainty, for the verdicts of :mod:`repro.evidence.judge`."""
+"""Means, differences and rates with their uncertainty, for the verdicts of :mod:`repro.evidence.judging.judge`."""
 
 import math
 import statistics
