@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks import translators
 from benchmarks.harness import Workload
-from benchmarks.translators import BOS, LENGTH, VOCAB, WIDTH
+from benchmarks.workloads import translators
+from benchmarks.workloads.translators import BOS, LENGTH, VOCAB, WIDTH
 from repro.nn import Vocabulary
 from repro.nn.packed import LEAST_STEPS, packed
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks import translators
 from benchmarks.harness import Workload
-from benchmarks.translators import BOS, EOS, VOCAB, Words
+from benchmarks.workloads import translators
+from benchmarks.workloads.translators import BOS, EOS, VOCAB, Words
 from repro.models import EncoderDecoder
 from repro.models.generate import beam_search, greedy
 from repro.nn import MixerOutput, State

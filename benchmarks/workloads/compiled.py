@@ -1,7 +1,7 @@
 """Training steps with ``compile: true`` beside eager ones, on torch's own compiler (inductor; a C++ compiler on a CPU).
 
-Layers of the base Transformer (:mod:`benchmarks.training`) and of Transformer-XL behind a full memory
-(:mod:`benchmarks.memory`), two of each stack, without an optimiser. Compiling itself is not timed; it
+Layers of the base Transformer (:mod:`benchmarks.workloads.training`) and of Transformer-XL behind a full memory
+(:mod:`benchmarks.workloads.memory`), two of each stack, without an optimiser. Compiling itself is not timed; it
 takes minutes. The same weights: losses of Transformer-XL, which has no dropout, must agree.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from benchmarks import memory, training, translators
 from benchmarks.harness import Workload
+from benchmarks.workloads import memory, training, translators
 from repro.experiment.compiling import compile_training
 
 NAMES, LAYERS = ("ours", "compiled"), 2

@@ -24,7 +24,9 @@ import torch
 from benchmarks.harness import Workload
 
 EXPERIMENT, BATCHES, UPDATES, ROWS = "attention-is-all-you-need/base", 20, 60, 200
-_TO_FIRST_BATCH = f"from benchmarks.running import first_batches; next(iter(first_batches({EXPERIMENT!r})))"
+_TO_FIRST_BATCH = (
+    f"from benchmarks.workloads.running import first_batches; next(iter(first_batches({EXPERIMENT!r})))"
+)
 
 
 def first_batches(experiment: str) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import Workload
-from benchmarks.lsh import CHUNK, D_MODEL, HEADS, buckets_of
+from benchmarks.workloads.lsh import CHUNK, D_MODEL, HEADS, buckets_of
 from repro.models import DecoderLM
 from repro.nn import (
     Added,
