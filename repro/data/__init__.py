@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "AlignmentData": "repro.data.sets.speech.alignment",
+    "AlignmentData": "repro.data.sets.speech.speech_data",
     "BitMemoryData": "repro.data.sets.puzzles.bits",
     "BitXorData": "repro.data.sets.puzzles.bits",
     "CopyData": "repro.data.sets.puzzles.copying",

@@ -119,8 +119,8 @@ def test_too_few_different_trees_are_said() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"max_depth": 0}, "max_depth 0"),
-        ({"max_args": 1}, "max_args 1"),
+        ({"max_depth": 0}, "max_depth must be at least 1"),
+        ({"max_args": 1}, "max_args must be at least 2"),
         ({"operator_probability": 1.0}, "operator_probability 1.0"),
         ({"min_length": 1999}, "more than min_length 1999 and fewer than max_length 2000"),
     ],
@@ -131,5 +131,5 @@ def test_rules_that_make_no_tree_are_refused(wrong: dict[str, float], said: str)
 
 
 def test_a_split_of_no_trees_is_refused() -> None:
-    with pytest.raises(UserError, match="held_out 0"):
+    with pytest.raises(UserError, match="held_out must be at least 1"):
         TreeSet(held_out=0)

@@ -17,7 +17,7 @@ from repro.data.store_data import StoreDataModule
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.tokenizer import Subwords
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 Seen = Literal["none", "cut", "whole"]
 
@@ -153,8 +153,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if window < 3:
-            raise UserError(f"window must be at least 3, not {window}: <doc>, a token and <eos>")
+        at_least(3, window=window)
         self.store_name, _, self.variant = store.partition("/")
         self.vocab_size = self.input_size = self.n_classes = vocab_size
         self.document: Seen = document

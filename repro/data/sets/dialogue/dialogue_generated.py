@@ -12,7 +12,7 @@ from repro.data.core.generated import DIALOGUE, ExampleGenerator, GeneratedData,
 from repro.data.sets.dialogue.dialogue_data import Seen
 from repro.data.sets.dialogue.dialogue_rows import MARKS, Ends, Marked, lay_out
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 SYLLABLES = tuple("".join(pair) for pair in product("bdfgklmnprst", "aeiou"))
 
@@ -41,9 +41,7 @@ class Talk:
     answer_words: int = 4
 
     def __post_init__(self) -> None:
-        for name, size in asdict(self).items():
-            if size < 1:
-                raise UserError(f"talk.{name} must be at least 1, not {size}")
+        at_least(1, **asdict(self))
         if self.words > len(SYLLABLES) ** 2:
             raise UserError(
                 f"talk has {self.words} words, only {len(SYLLABLES) ** 2} can be written; lower talk.topics or "
@@ -162,8 +160,7 @@ class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
-        if window < 3:
-            raise UserError(f"window must be at least 3, not {window}: <doc>, a token and <eos>")
+        at_least(3, window=window)
         self.table = GeneratedDialogue("train", document, window, talk, score_all)
         self.vocab_size = self.input_size = self.n_classes = talk.words + len(MARKS)
         self.seq_len, self.score_all, self.n_targets = window, score_all, talk.spoken

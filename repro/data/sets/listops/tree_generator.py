@@ -9,7 +9,7 @@ import numpy as np
 
 from repro.data.core.draws import stream
 from repro.data.sets.listops.trees import CLOSE, FIRST_OPERATOR, OPERATORS, ZERO, Ints, Trees, offsets_of
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 GENERATOR_VERSION = 1
 BLOCK = 4096  # candidates that are grown together
@@ -44,10 +44,8 @@ class TreeRules:
     operator_probability: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.max_depth < 1 or self.max_args < 2:
-            raise UserError(
-                f"max_depth {self.max_depth} must be at least 1 and max_args {self.max_args} at least 2"
-            )
+        at_least(1, max_depth=self.max_depth)
+        at_least(2, max_args=self.max_args)
         if not 0 < self.operator_probability < 1:
             raise UserError(
                 f"operator_probability {self.operator_probability} must lie strictly between 0 and 1"
@@ -85,8 +83,7 @@ class TreeSet:
     rules: TreeRules = field(default_factory=TreeRules)
 
     def __post_init__(self) -> None:
-        if self.train < 1 or self.held_out < 1:
-            raise UserError(f"train {self.train} and held_out {self.held_out} must be at least 1")
+        at_least(1, train=self.train, held_out=self.held_out)
 
     def split(self, name: str) -> Trees:
         """The trees of ``train``, ``val`` or ``test``.
