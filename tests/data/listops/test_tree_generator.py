@@ -6,9 +6,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from repro.data.sets.listops.tree_generator import BLOCK, TreeRules, TreeSet, generate, grow
-from repro.data.sets.listops.trees import CLOSE, FIRST_OPERATOR, OPERATORS, ZERO, Trees, value_of
+from repro.data.sets.listops.trees import (
+    BLOCK,
+    CLOSE,
+    FIRST_OPERATOR,
+    OPERATORS,
+    ZERO,
+    TreeRules,
+    Trees,
+    TreeSet,
+    generate,
+    grow,
+)
 from repro.errors import UserError
+from tests.data.listops.tree_values import value_of
 
 SHORT = TreeRules(max_depth=4, max_args=5, min_length=20, max_length=60)
 ANY = TreeRules(max_depth=4, max_args=5, min_length=0, max_length=1000)

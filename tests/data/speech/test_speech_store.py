@@ -73,7 +73,11 @@ def test_the_list_has_its_licence() -> None:
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("wav.scp", "e sph2pipe -f wav e.wv1 |\nf audio/f.wav\n", "no file .sph2pipe.* for e; .* commands are not run: .*sph2pipe -f wav"),
+        (
+            "wav.scp",
+            "e sph2pipe -f wav e.wv1 |\nf audio/f.wav\n",
+            "no file .sph2pipe.* for e; .* commands are not run",
+        ),
         ("wav.scp", "e audio/none.wav\nf audio/f.wav\n", "no file 'audio/none.wav' for e"),
         ("wav.scp", "e\nf audio/f.wav\n", "no file '' for e"),
         ("wav.scp", "e audio/e.wav\n", "text: f is not in .*wav.scp"),

@@ -14,8 +14,7 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.padding import padded, slices
-from repro.data.sets.listops.tree_generator import TreeSet
-from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees
+from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees, TreeSet
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
 from repro.errors import at_least
