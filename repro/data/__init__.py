@@ -15,7 +15,7 @@ _HOMES = {
     "DataModule": "repro.data.core.datamodule",
     "DialogueData": "repro.data.sets.dialogue.dialogue_data",
     "EchoData": "repro.data.sets.puzzles.echo",
-    "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_generated",
+    "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_data",
     "ExampleBatch": "repro.batches",
     "ExampleData": "repro.data.core.examples",
     "Examples": "repro.batches",

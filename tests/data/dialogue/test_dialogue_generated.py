@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.sets.dialogue.dialogue_generated import GeneratedDialogueData, Talk
+from repro.data.sets.dialogue.dialogue_data import GeneratedDialogueData, Talk
 from repro.errors import UserError
 
 TALK = Talk(sections=3, section_words=5, topics=4, topic_words=2, questions=4, answer_words=3)
