@@ -3,7 +3,6 @@
 Blanks and ends of lines within a text are one blank. Utterances without words are left out.
 """
 
-from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass
 from itertools import chain
@@ -57,9 +56,10 @@ class Dialogues(TokenSet):
         folder, hashes = options.folder, {}
         records, hashes[DOCUMENTS] = read_records(folder, "WikiData")
         documents = dict(sorted((record.topic, record.document()) for record in records))
-        if len(documents) < len(records):
+        numbers = [record.topic for record in records]
+        if twice := [number for number in documents if numbers.count(number) > 1]:
             raise UserError(
-                f"--from {folder}: two documents have one wikiDocumentIdx; use the original files"
+                f"--from {folder}: two documents have wikiDocumentIdx {twice[0]}; use the originals"
             )
         splits: dict[str, list[Conversation]] = {}
         for split in self.splits:
