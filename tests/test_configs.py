@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.data.sets.dialogue.dialogue_generated import Talk
+from repro.data.sets.dialogue.dialogue_data import Talk
 from repro.evidence.fair_tests import FairTest, RowRuns, load_tests
 from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
