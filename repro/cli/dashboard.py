@@ -31,11 +31,11 @@ def register(verbs: Verbs) -> None:
 
 
 def make_dashboard(args: argparse.Namespace) -> None:
+    from repro.mirror import PROJECT_NAME
+    from repro.mirror.api import check_name
     from repro.report.dashboards.dashboard import dashboard
     from repro.report.dashboards.dashboard_publish import require
     from repro.report.dashboards.dashboard_spec import as_json, specification
-    from repro.tracking import PROJECT_NAME
-    from repro.tracking.api import check_name
 
     if not args.dry_run:
         require()
@@ -57,9 +57,9 @@ def make_dashboard(args: argparse.Namespace) -> None:
 
 
 def _publish(board: "Dashboard", entity: str, project: str) -> None:
+    from repro.mirror.api import connect, plainly
     from repro.report.dashboards.dashboard_publish import publish
     from repro.report.dashboards.dashboard_spec import specification
-    from repro.tracking.api import connect, plainly
 
     api = connect()
     with plainly(f"dashboard of {board.paper.key}"):

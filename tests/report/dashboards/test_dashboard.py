@@ -13,10 +13,10 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.expected import expected
 from repro.evidence.published import Paper, Row, Table, load_paper, paper_keys
+from repro.mirror import labels
 from repro.recipe import load_recipe
 from repro.report.dashboards.dashboard import SPEED, TRAINING, Dashboard, dashboard, group_of
 from repro.report.formats import markdown
-from repro.tracking import labels
 from tests.report.fakes import PUBLISHED, House
 
 
