@@ -29,7 +29,7 @@ def test_status_is_a_table(full: FakeSlurm) -> None:
     said = call("status")
     assert said.code == 0
     assert [line.split()[:4] for line in said.out.splitlines()[4:]] == [
-        [FIRST, "training", "12_0", "3/9"],
+        [FIRST, "training", "3/9", "0"],
         [SECOND, "queued", "(Priority)", "12_1"],
     ]
 

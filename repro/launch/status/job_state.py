@@ -149,8 +149,14 @@ def _local(facts: RunFacts) -> str:
 
 def is_fresh(status: Mapping[str, object]) -> bool:
     """Whether an event was written within the last :data:`SILENT` seconds."""
+    seconds = age(status)
+    return seconds is not None and seconds <= SILENT
+
+
+def age(status: Mapping[str, object]) -> float | None:
+    """Seconds since the last event; None where there is none."""
     updated = moment(status.get("updated"))
-    return updated is not None and (datetime.now(UTC) - updated).total_seconds() <= SILENT
+    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
 
 
 def is_held(folder: Path) -> bool:
