@@ -186,7 +186,7 @@ def pixels(task: Any, data: Any) -> Iterator[Level]:
         raise ValueError("levels of pixels are those of grey pictures without their first pixel")
     train, test = (data.pictures(data.split(kind)) for kind in ("train", "test"))
     count = min(PICTURES, len(train))
-    known, tested = (some.images(np.arange(n))[..., 0] for some, n in ((train, count), (test, len(test))))
+    known, tested = (some(np.arange(n)).images[..., 0] for some, n in ((train, count), (test, len(test))))
     rows, tested_rows = neighbours(known), neighbours(tested)
     for n, method in ((1, "histogram"), (1 + len(NEIGHBOURS), f"{len(NEIGHBOURS)} neighbours, {SMOOTHED}")):
         level = ngrams("bits_per_dim", KneserNey(rows[:, -n:], data.vocab_size), tested_rows[:, -n:])

@@ -39,3 +39,14 @@ def nearest(word: str, choices: Iterable[str], n: int = 3) -> str:
     names = {choice.lstrip("-"): choice for choice in choices}
     close = difflib.get_close_matches(str(word).lstrip("-"), names, n=n, cutoff=0.4)
     return f"; nearest: {', '.join(names[name] for name in close)}" if close else ""
+
+
+def at_least(least: float, **values: float) -> None:
+    """Refuses values that are too small.
+
+    Raises:
+        UserError: names the first of them.
+    """
+    for name, value in values.items():
+        if value < least:
+            raise UserError(f"{name} must be at least {least}, not {value}")

@@ -7,11 +7,11 @@ import pytest
 
 from repro import paths, recipe
 from repro.evidence.published import paper_keys
+from repro.evidence.verified import read_verified
 from repro.launch.slurm.profile import load_profile
 from repro.paths import PROJECT
 from repro.recipe import load_recipe, recipe_files
 from repro.record import read_records, withdrawn
-from repro.verify import outcomes
 from tests.workshop import call
 
 
@@ -136,9 +136,9 @@ def test_an_outcome_in_two_folders_counts_once(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name / "runs").mkdir(parents=True)
         shutil.copy(PROJECT / "results" / "runs" / "VERIFIED.tsv", tmp_path / name / "runs")
-    kept = outcomes(PROJECT / "results")
+    kept = read_verified(PROJECT / "results")
     assert kept
-    assert outcomes(tmp_path / "first", tmp_path / "second") == kept
+    assert read_verified(tmp_path / "first", tmp_path / "second") == kept
 
 
 def test_files_are_in_the_order_of_their_paths_not_of_their_letters(tmp_path: Path) -> None:

@@ -45,10 +45,10 @@ def register(verbs: Verbs) -> None:
 
 
 def compare_runs(args: argparse.Namespace) -> None:
-    from repro.experiment.context import Comparison, compare, load_reader
+    from repro.experiment.context import ContextSettings, compare, load_reader
 
     ratios = tuple(dict.fromkeys(args.ratios))
-    settings = Comparison(args.start, args.step, args.longest, ratios, args.places, args.split)
+    settings = ContextSettings(args.start, args.step, args.longest, ratios, args.places, args.split)
     readers = [load_reader(word, args.scale, args.run_seed) for word in args.runs]
     results = compare(readers, settings, tell)
     print(json.dumps(results, indent=1) if args.json else table(results))

@@ -11,7 +11,6 @@ from typing import NoReturn, TextIO
 
 from repro import __version__
 from repro.cli import (
-    campaign,
     cluster,
     context,
     cost,
@@ -80,7 +79,6 @@ def build_parser() -> argparse.ArgumentParser:
         cost,
         cluster,
         jobs,
-        campaign,
         project,
         native,
     ):

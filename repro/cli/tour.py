@@ -20,7 +20,7 @@ from repro.stop import StopRequest
 if TYPE_CHECKING:
     from repro.evidence.outcomes import Tested
     from repro.evidence.published import Paper
-    from repro.report.tour import Shown, Stage, Tour
+    from repro.report.tour import Shown, Tour, TourStage
 
 
 def register(verbs: Verbs) -> None:
@@ -87,20 +87,24 @@ def _run(tour: "Tour", experiment: str) -> None:
         run(recipe, tour.seed, command, request)
 
 
-def _records(tour: "Tour", stage: "Stage") -> dict[str, RunRecord]:
+def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
     """The records of those runs of a stage that are done, by name."""
     folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
     paths = {name: folder / RECORD_FILE for name, folder in folders.items()}
     return {name: read_record(path) for name, path in paths.items() if path.is_file()}
 
 
-def minutes_left(tour: "Tour", stage: "Stage") -> float:
+def minutes_left(tour: "Tour", stage: "TourStage") -> float:
     """That the runs of a stage which are not done take on 2 cores."""
     return stage.minutes * (1 - len(_records(tour, stage)) / len(stage.runs))
 
 
 def _shown(
-    tour: "Tour", stage: "Stage", papers: "dict[str, Paper]", beside: "dict[str, Tested | None]", folder: Path
+    tour: "Tour",
+    stage: "TourStage",
+    papers: "dict[str, Paper]",
+    beside: "dict[str, Tested | None]",
+    folder: Path,
 ) -> "Shown | None":
     """A stage whose runs are all done, with its picture in the tour's folder; else None."""
     from repro.report.plots.files import content
@@ -117,7 +121,7 @@ def _shown(
     return Shown(stage, papers[stage.paper], numbers_of(stage, records), beside[stage.paper], picture.name)
 
 
-def _attention(tour: "Tour", stage: "Stage") -> bytes:
+def _attention(tour: "Tour", stage: "TourStage") -> bytes:
     """The attention of a stage's first run while it translates the stage's line."""
     from repro.experiment.trained import draw_attention, load_trained, translate_batch
 

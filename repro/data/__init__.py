@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "AlignmentData": "repro.data.sets.speech.alignment",
+    "AlignmentData": "repro.data.sets.speech.speech_data",
     "BitMemoryData": "repro.data.sets.puzzles.bits",
     "BitXorData": "repro.data.sets.puzzles.bits",
     "CopyData": "repro.data.sets.puzzles.copying",
@@ -15,15 +15,15 @@ _HOMES = {
     "DataModule": "repro.data.core.datamodule",
     "DialogueData": "repro.data.sets.dialogue.dialogue_data",
     "EchoData": "repro.data.sets.puzzles.echo",
-    "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_generated",
+    "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_data",
     "ExampleBatch": "repro.batches",
     "ExampleData": "repro.data.core.examples",
     "Examples": "repro.batches",
-    "PatchData": "repro.data.sets.images.patch_data",
+    "PatchData": "repro.data.sets.images.picture_data",
     "NoiseData": "repro.data.sets.puzzles.noise",
     "NoisePixelData": "repro.data.sets.puzzles.noise",
-    "PixelData": "repro.data.sets.images.pixel_data",
-    "Pictures": "repro.data.sets.images.pictures",
+    "PixelData": "repro.data.sets.images.picture_data",
+    "Pictures": "repro.data.sets.images.picture_data",
     "HomologyData": "repro.data.sets.proteins.protein_data",
     "ListOpsData": "repro.data.sets.listops.listops_data",
     "ParsingData": "repro.data.sets.treebank.parsing_data",
@@ -43,7 +43,7 @@ _HOMES = {
     "FixedLoader": "repro.data.core.loader",
     "Store": "repro.data.store",
     "open_store": "repro.data.prepare",
-    "Tokenizer": "repro.data.tokenizers.tokenizer",
+    "Tokenizer": "repro.batches",
     "load_tokenizer": "repro.data.tokenizers.loading",
 }
 

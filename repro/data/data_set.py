@@ -5,20 +5,18 @@ Listing and completing names load these modules, so none of them imports torch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from repro.data.options import Options, given_variant_of, subword_options
-from repro.data.variants import Variant, is_subwords, sized, unsized
+from repro.data.manifest import Manifest
+from repro.data.options import Options, given_variant, learned_variant, sized, subword_options, unsized
+from repro.data.store import StoreWriter
+from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
+from repro.data.tokenizers.loading import load_subwords, subwords
+from repro.data.tokenizers.tokenizer import Subwords
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.manifest import Manifest
-    from repro.data.store import StoreWriter
-    from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-    from repro.data.tokenizers.tokenizer import Subwords
 
 TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 GPT2 = "gpt2"
@@ -135,22 +133,22 @@ class DataSet(ABC):
         Raises:
             UserError: they do; names the one to leave out.
         """
-        if self.generated and options.from_dir is not None:
-            raise UserError(f"{self.name} is generated; leave out --from {options.from_dir}")
-        if options.size is not None and not self.sizable:
-            raise UserError(f"{self.name} has its own size; leave out --size {options.size}")
-        if options.size is not None and options.size < 1:
-            raise UserError(f"--size {options.size}: at least one training example is needed")
-        if options.vocab_size is not None and options.vocab_size < 1:
-            raise UserError(f"--vocab-size {options.vocab_size}: at least one symbol is needed")
-        if options.tokenizer is not None and options.vocab_size is not None:
-            raise UserError(
-                f"--tokenizer {options.tokenizer} brings its vocabulary; leave out --vocab-size {options.vocab_size}"
-            )
-        if options.tokenizer is not None and options.size is not None:
-            raise UserError(
-                f"--tokenizer {options.tokenizer} goes with the default size; leave out --size {options.size}"
-            )
+        for wrong, message in self.refusals(options):
+            if wrong:
+                raise UserError(message)
+
+    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
+        """Whether something is wrong with the options, and what to say then."""
+        source, size, tokenizer = options.from_dir, options.size, options.tokenizer
+        own = f"--tokenizer {tokenizer} brings its vocabulary"
+        given, sizes = tokenizer is not None, size is not None
+        yield self.generated and source is not None, f"{self.name} is generated; leave out --from {source}"
+        yield sizes and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
+        for name in ("size", "vocab_size"):
+            value = getattr(options, name)
+            yield value is not None and value < 1, f"{Options(**{name: value})} must be at least 1"
+        yield given and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
+        yield given and sizes, f"{own} at the default size; leave out --size {size}"
 
     def needed_files(self) -> tuple[str, ...]:
         """Names of the files that are needed, for people."""
@@ -172,7 +170,7 @@ class DataSet(ABC):
             raise UserError(f"--from {from_dir}: no such folder")
 
     @abstractmethod
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> "Manifest":
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Obtains the raw data, compares every known hash and writes the tables of a store.
 
         Args:
@@ -221,7 +219,7 @@ class DataSet(ABC):
         counts: dict[str, dict[str, Any]],
         tokenizer: dict[str, Any],
         row: str = "",
-    ) -> "Manifest":
+    ) -> Manifest:
         """The manifest of a store.
 
         Args:
@@ -231,8 +229,6 @@ class DataSet(ABC):
             tokenizer: what a token is; empty where there are none.
             row: what a row of a text is.
         """
-        from repro.data.manifest import Manifest
-
         return Manifest(
             self.name,
             variant,
@@ -253,7 +249,7 @@ class DataSet(ABC):
         """The size of a split, from the manifest's counts."""
         return f"{counts['examples']:,}"
 
-    def report(self, manifest: "Manifest") -> list[str]:
+    def report(self, manifest: Manifest) -> list[str]:
         """Lines about a new store."""
         sizes = (f"{split} {self.size_of(counts)}" for split, counts in manifest.counts.items())
         lines = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
@@ -275,14 +271,11 @@ class OneStore(DataSet):
         if unsized(variant)[0] not in self.levels:
             raise UserError(f"{self.name} has no store {variant!r}; it has {self.levels[0]}")
 
-    def check_options(self, options: Options) -> None:
-        super().check_options(options)
-        if options.vocabulary:
-            raise UserError(f"{self.name} is not text; leave out {options.vocabulary}")
-        if options.level is not None:
-            raise UserError(
-                f"{self.name} has no levels, only {self.levels[0]}; leave out --level {options.level}"
-            )
+    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
+        yield from super().refusals(options)
+        words, only = options.vocabulary, f"{self.name} has no levels, only {self.levels[0]}"
+        yield bool(words), f"{self.name} is not text; leave out {words}"
+        yield options.level is not None, f"{only}; leave out --level {options.level}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,45 +297,39 @@ class TokenSet(DataSet):
     def variant(self, options: Options) -> str:
         if options.level == GPT2:
             return GPT2
-        if given := given_variant_of(options):
-            return given
+        if options.tokenizer is not None:
+            given = load_subwords(options.tokenizer)
+            return given_variant(given.kind, given.size, given.sha256)
         level = options.level or ("bpe" if options.vocab_size else self.levels[0])
-        return Variant(self.learned(options), options.size).name if level == "bpe" else level
+        return learned_variant(self.learned(options), options.size) if level == "bpe" else level
 
     def options_of(self, variant: str) -> Options:
         if variant == GPT2:
             return Options(level=GPT2, tokenizer=Path("FILE"))
-        return subword_options(variant) if is_subwords(variant) else Options(level=variant)
+        return subword_options(variant) or Options(level=variant)
 
     def check_variant(self, variant: str) -> None:
-        if variant == "bpe" or ("bpe" if is_subwords(variant) else variant) not in self.levels:
+        if variant == "bpe" or ("bpe" if subword_options(variant) else variant) not in self.levels:
             raise UserError(f"{self.name} has no level {variant!r}; it has {', '.join(self.levels)}")
 
-    def check_options(self, options: Options) -> None:
-        super().check_options(options)
-        if options.level is not None and options.level not in self.levels:
-            raise UserError(f"{self.name} has no --level {options.level}; it has {', '.join(self.levels)}")
-        if options.level == GPT2:
-            if options.tokenizer is None:
-                raise UserError(
-                    "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
-                )
-        elif options.vocabulary and "bpe" not in self.levels:
-            raise UserError(f"{self.name} has the vocabulary of its text; leave out {options.vocabulary}")
-        elif options.vocabulary and options.level not in (None, "bpe"):
-            raise UserError(
-                f"--level {options.level} counts its own vocabulary; leave out {options.vocabulary}"
-            )
+    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
+        yield from super().refusals(options)
+        level, words = options.level, options.vocabulary
+        known = ", ".join(self.levels)
+        yield level not in (None, *self.levels), f"{self.name} has no --level {level}; it has {known}"
+        if level == GPT2:
+            own = "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
+            yield options.tokenizer is None, own
+        elif words:
+            yield "bpe" not in self.levels, f"{self.name} has the vocabulary of its text; leave out {words}"
+            yield level not in (None, "bpe"), f"--level {level} counts its own vocabulary; leave out {words}"
 
-    def subwords(self, variant: str, options: Options, texts: Iterable[str]) -> "Subwords | Gpt2Bpe":
+    def subwords(self, variant: str, options: Options, texts: Iterable[str]) -> Subwords | Gpt2Bpe:
         """The tokeniser of a store of subwords: the given one, or learned from the training text.
 
         Raises:
             UserError: the given file cannot be read, or the size cannot be reached.
         """
-        from repro.data.tokenizers.gpt2_bpe import load_gpt2
-        from repro.data.tokenizers.loading import subwords
-
         if variant == GPT2 and options.tokenizer is not None:
             return load_gpt2(options.tokenizer)
         return subwords(options.tokenizer, texts, self.learned(options))

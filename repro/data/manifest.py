@@ -4,11 +4,13 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from repro import __version__
-from repro.data.variants import MANIFEST
+from repro.paths import data_dir
 
+MANIFEST = "manifest.json"
 STORE_SCHEMA = 2  # 1 had a file for each column
 
 
@@ -82,3 +84,13 @@ class Manifest:
 
 def _digest_of(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def store_path(name: str, variant: str) -> Path:
+    """The folder of a store."""
+    return data_dir() / name / variant
+
+
+def variants(name: str) -> list[str]:
+    """The finished stores of a data set below the data folder, sorted."""
+    return sorted(p.parent.name for p in (data_dir() / name).glob(f"[!.]*/{MANIFEST}"))

@@ -1,9 +1,14 @@
-"""The options of ``repro data prepare``, and the stores of subwords that they name. Standard library only."""
+"""The options of ``repro data prepare``, and the names of the stores that they make: ``bpe8000``, ``bpe512-n17200``,
+``sp16000-1a2b3c4d``, ``words``, ``bytes-nonl``. Standard library only.
+"""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.variants import Variant, given_variant
+_LEARNED = re.compile(r"bpe(\d+)")
+_GIVEN = re.compile(r"(sp|given)\d+-[0-9a-f]{8}")
+_SIZED = re.compile(r"(.+)-n([1-9]\d*)")
 
 
 @dataclass(frozen=True)
@@ -43,25 +48,30 @@ class Options:
         return str(Options(vocab_size=self.vocab_size, tokenizer=self.tokenizer))
 
 
-def subword_options(variant: str) -> Options:
-    """The options that make a store of subwords; a tokeniser that was given is called FILE."""
-    learned = Variant.parse(variant)
-    return (
-        Options(vocab_size=learned.vocab_size, size=learned.size)
-        if learned
-        else Options(tokenizer=Path("FILE"))
-    )
+def sized(base: str, size: int | None) -> str:
+    """The name of a store of generated data at some size: ``lra`` by default, ``lra-n2000``."""
+    return f"{base}-n{size}" if size else base
 
 
-def given_variant_of(options: Options) -> str | None:
-    """The name of a store whose tokeniser is given; None where none is.
+def unsized(variant: str) -> tuple[str, int | None]:
+    """The parts that :func:`sized` joined."""
+    match = _SIZED.fullmatch(variant)
+    return (match[1], int(match[2])) if match else (variant, None)
 
-    Raises:
-        UserError: it cannot be read, or is not of subwords.
-    """
-    if options.tokenizer is None:
-        return None
-    from repro.data.tokenizers.loading import load_subwords
 
-    tokenizer = load_subwords(options.tokenizer)
-    return given_variant(tokenizer.kind, tokenizer.size, tokenizer.sha256)
+def learned_variant(vocab_size: int, size: int | None = None) -> str:
+    """The name of a store whose subwords are learned."""
+    return sized(f"bpe{vocab_size}", size)
+
+
+def given_variant(kind: str, vocab_size: int, sha256: str) -> str:
+    """The name of a store whose tokeniser was given: kind, size and the start of its hash."""
+    return f"{'sp' if kind == 'sentencepiece' else 'given'}{vocab_size}-{sha256[:8]}"
+
+
+def subword_options(variant: str) -> Options | None:
+    """The options that make a store of subwords; None for another. A tokeniser that was given is called FILE."""
+    base, size = unsized(variant)
+    if learned := _LEARNED.fullmatch(base):
+        return Options(vocab_size=int(learned[1]), size=size)
+    return Options(tokenizer=Path("FILE")) if _GIVEN.fullmatch(variant) else None

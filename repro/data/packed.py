@@ -2,12 +2,13 @@
 
 import contextlib
 import hashlib
+import json
 import lzma
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from repro.errors import UserError
 
@@ -95,6 +96,55 @@ def sha256_of_file(path: Path) -> str:
     """SHA-256 of a file on disk."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+class TextFile:
+    """The lines of a text file in UTF-8, plain or packed. Iterate once.
+
+    A line ends at a line feed and nowhere else: crawled text has form feeds and Unicode's separators inside its lines.
+    A carriage return before the line feed and a byte order mark belong to no line.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        read: lines read so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.read = 0
+        self._digest = hashlib.sha256()
+
+    def facts(self) -> dict[str, Any]:
+        """Number of lines and SHA-256 of the raw content, for the manifest; of a file that was read to its end."""
+        return {"lines": self.read, "sha256": self._digest.hexdigest()}
+
+    def __iter__(self) -> Iterator[str]:
+        """The lines, without their ends.
+
+        Raises:
+            UserError: the file cannot be read, is damaged, or is not UTF-8; names the line.
+        """
+        with open_packed(self.path) as file:
+            for raw in file:
+                self.read += 1
+                self._digest.update(raw)
+                line = decoded(raw, f"{self.path}, line {self.read}").removesuffix("\n").removesuffix("\r")
+                yield line.removeprefix("\ufeff") if self.read == 1 else line
+
+
+def read_json(path: Path) -> tuple[Any, bytes]:
+    """The content of a JSON file, and its raw content.
+
+    Raises:
+        UserError: it cannot be read, or is not JSON.
+    """
+    content = read_packed(path)
+    try:
+        return json.loads(decoded(content, str(path))), content
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}; get the file again") from None
 
 
 def decoded(content: bytes, where: str) -> str:

@@ -3,16 +3,14 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from repro.data import store
+from repro.data.manifest import store_path, variants
 from repro.data.options import Options
 from repro.data.registry import DATA_SETS, find_data_set
-from repro.data.variants import store_path, variants
 from repro.errors import UserError
 from repro.files import alone
-
-if TYPE_CHECKING:
-    from repro.data.store import Store
 
 
 def list_sources() -> list[dict[str, Any]]:
@@ -72,9 +70,7 @@ def prepare(
         say(f"kept {name}/{variant}: already prepared")
         return store_path(name, variant)
     data_set.check_files(variant, from_dir)
-    from repro.data.store import make_store
-
-    path = make_store(
+    path = store.make_store(
         name,
         variant,
         lambda writer: data_set.fill(writer, variant, options),
@@ -85,22 +81,18 @@ def prepare(
     return path
 
 
-def open_store(name: str, variant: str) -> "Store":
+def open_store(name: str, variant: str) -> store.Store:
     """Opens a store of a data set; see :func:`repro.data.store.open_store`.
 
     Raises:
         UserError: the store is missing, corrupt or of an older version.
     """
-    from repro.data import store
-
     known = DATA_SETS.get(name)
     command = known.command(variant) if known else f"repro data prepare {name}"
     return store.open_store(name, variant, command)
 
 
 def _is_whole(name: str, variant: str) -> bool:
-    from repro.data import store
-
     try:
         store.verify(open_store(name, variant))
     except UserError:
@@ -117,8 +109,6 @@ def verify(name: str) -> list[str]:
     Raises:
         UserError: unknown data set, no store, or the first corrupt file.
     """
-    from repro.data import store
-
     data_set = find_data_set(name)
     checked = variants(name)
     if not checked:

@@ -2,9 +2,7 @@
 
 from repro.data.data_set import DataSet
 from repro.data.sets.dialogue.cmu_dog import DIALOGUES
-from repro.data.sets.images.cifar10 import CIFAR10
-from repro.data.sets.images.imagenet64 import IMAGENET64
-from repro.data.sets.images.mnist import MNIST
+from repro.data.sets.images.picture_sets import PICTURES
 from repro.data.sets.listops.listops import LISTOPS
 from repro.data.sets.proteins.remote_homology import PROTEINS
 from repro.data.sets.speech.wsj import SPEECH
@@ -20,7 +18,7 @@ _KINDS: tuple[tuple[DataSet, ...], ...] = (
     LISTOPS,
     PROTEINS,
     WEIGHTS,
-    (MNIST, CIFAR10, IMAGENET64),
+    PICTURES,
     SPEECH,
     TREEBANKS,
     DIALOGUES,

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from repro.data import table
-from repro.data.manifest import Manifest, OlderVersion
+from repro.data.manifest import MANIFEST, Manifest, OlderVersion, store_path
 from repro.data.packed import sha256_of_file
 from repro.data.table import TEXT, Array, ColumnType, ColumnWriter, Int64s, Table, ids_of, write_table
-from repro.data.variants import MANIFEST, store_path
 from repro.errors import ReproError, UserError
 from repro.files import write_atomic, writing
 
@@ -197,6 +196,11 @@ class StoreWriter:
         self.files: dict[str, dict[str, Any]] = {}
         self.columns: dict[str, dict[str, dict[str, Any]]] = {}
         self._tables: dict[str, dict[str, ColumnWriter]] = {}
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the tables begun so far."""
+        return list(self._tables)
 
     # --- columns of tables
 

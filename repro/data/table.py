@@ -11,10 +11,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -151,8 +153,10 @@ class ColumnWriter:
         facts: dict[str, Any] = {"rows": self.rows, "sha256": self._digests[0].hexdigest()}
         return {**facts, "offsets_sha256": self._digests[1].hexdigest()} if self.type.ragged else facts
 
-    def array(self, sources: dict[int, Path]) -> pa.Array:
+    def array(self, sources: dict[int, Path]) -> "pa.Array":
         """The whole column, memory-mapped; adds to ``sources`` which file is mapped at which address."""
+        import pyarrow as pa
+
         values, offsets = (_mapped(path, sources) for path in self._paths)
         if self.type == TEXT:
             return pa.Array.from_buffers(pa.large_string(), self.rows, [None, offsets, values])
@@ -165,7 +169,9 @@ class ColumnWriter:
         return pa.Array.from_buffers(pa.large_list(items.type), self.rows, [None, offsets], children=[items])
 
 
-def _mapped(path: Path, sources: dict[int, Path]) -> pa.Buffer:
+def _mapped(path: Path, sources: dict[int, Path]) -> "pa.Buffer":
+    import pyarrow as pa
+
     if not path.stat().st_size:  # cannot be mapped
         return pa.py_buffer(b"")
     buffer = pa.memory_map(str(path)).read_buffer()
@@ -188,7 +194,7 @@ class _Sink:
         self._sources = sources
 
     def write(self, content: "bytes | pa.Buffer") -> int:
-        path = self._sources.get(content.address) if isinstance(content, pa.Buffer) else None
+        path = None if isinstance(content, bytes) else self._sources.get(content.address)
         if path is None or path.stat().st_size != len(content):
             return self._file.write(content)
         with path.open("rb") as source:
@@ -218,6 +224,8 @@ def write_table(folder: Path, columns: Mapping[str, ColumnWriter]) -> list[Path]
     Raises:
         ValueError: columns differ in length.
     """
+    import pyarrow as pa
+
     rows = {name: column.rows for name, column in columns.items()}
     if len(set(rows.values())) != 1:
         raise ValueError(f"columns of {folder.name} differ in length: {rows}")
@@ -260,6 +268,8 @@ class Table:
     """
 
     def __init__(self, folder: Path) -> None:
+        import pyarrow as pa
+
         try:
             self._batch = pa.ipc.open_stream(pa.memory_map(str(folder / DATA_FILE))).read_next_batch()
         except (OSError, StopIteration, pa.ArrowException) as error:
@@ -275,10 +285,12 @@ class Table:
 
     def values(self, name: str) -> Array:
         """All values of a column, one row after another, ``(M, *shape)``."""
+        from pyarrow import types
+
         array, shape = self._batch.column(name), []
-        if pa.types.is_large_list(array.type):
+        if types.is_large_list(array.type):
             array = array.values
-        while pa.types.is_fixed_size_list(array.type):
+        while types.is_fixed_size_list(array.type):
             shape.append(array.type.list_size)
             array = array.values
         flat: Array = array.to_numpy(zero_copy_only=True)

@@ -8,7 +8,7 @@ records do not give it), ``no recipe``, and ``unpublished`` (we measured what th
 from dataclasses import dataclass, field
 
 from repro.evidence.header import Goal
-from repro.evidence.published import Metric, Paper, Row, Rules, Table
+from repro.evidence.published import Metric, Paper, PublishedTable, Row, Rules
 from repro.evidence.selection import Sample
 from repro.evidence.statistics import Estimate
 
@@ -49,7 +49,7 @@ class Entry:
     """One published number with everything that was measured for it."""
 
     paper: Paper
-    table: Table
+    table: PublishedTable
     row: Row
     metric: Metric | None
     cells: list[Cell] = field(default_factory=list)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from repro.batches import Tokenizer
 from repro.data.core.batches import source_batch
 from repro.errors import UserError
-from repro.heat_maps import Band, HeatMap, draw
+from repro.experiment.heat_maps import Band, HeatMap, draw
 from repro.models import EncoderDecoder
 from repro.nn.attention_capture import capture_attention
 
@@ -90,10 +90,7 @@ def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
     side, layer, part = match.groups()
     rows = labels["source" if side == "encoder" else "target"]
     columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
-    maps = [
-        HeatMap(f"head {head + 1}", table.tolist(), rows if head == 0 else (), columns)
-        for head, table in enumerate(weights)
-    ]
+    maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights, 1)]
     return Band(f"{_KINDS[side, part]}, layer {int(layer) + 1}", maps)
 
 

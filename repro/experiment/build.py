@@ -1,9 +1,10 @@
-"""From a resolved recipe to objects: the constructors' signatures are the schema."""
+"""Builds the objects of a resolved recipe: the constructors' signatures are the schema."""
 
 import contextlib
 import copy
 import io
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -147,12 +148,8 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
 
 def explain(message: str) -> str:
     """A complaint of the configuration parser about a recipe, in one line."""
-    return one_line(
-        message,
-        IMPORTABLE,
-        {"trainer": Trainer, "checkpoints": Checkpoints, "stop": StopRule},
-        (*HEADER, *SECTIONS),
-    )
+    keys = [key for section in (Trainer, Checkpoints, StopRule) for key in signature(section).parameters]
+    return one_line(message, (*HEADER, *SECTIONS, *keys), IMPORTABLE)
 
 
 def _parser(sections: Config) -> ArgumentParser:

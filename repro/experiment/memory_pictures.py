@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +14,10 @@ from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, build
+from repro.experiment.heat_maps import Band, HeatMap, draw
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trained import find_run
 from repro.experiment.trainer import vocabulary_hash
-from repro.heat_maps import Band, HeatMap, draw
 from repro.models.decodable import evaluating
 from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
@@ -30,7 +29,6 @@ SEGMENTS = 16  # of a text that are read
 QUERIES = 48  # that are shown: the last ones
 LAYERS = 4  # that a record describes
 _LAYER = re.compile(r"layers\.(\d+)\.")
-_BARS = 20  # rows of the picture of a histogram
 
 Captures = dict[int, MemoryCapture]  # by the number of the layer, from 1
 
@@ -203,7 +201,7 @@ def _bands(layer: int, capture: MemoryCapture, heads: Sequence[int]) -> list[Ban
     )
     bands.append(Band(f"Layer {layer}: {text}", maps))
     if capture.mass is not None and capture.draws is not None:
-        text = "above, attention by bin; below, darker where more often, the bins that its last update drew"
+        text = "attention by bin, and the bins that its last update drew; darker where more"
         bands.append(Band(f"Layer {layer}: {text}", [_histogram(capture.mass, capture.draws)]))
     return bands
 
@@ -242,12 +240,8 @@ def _long(capture: MemoryCapture, head: int, density: Tensor, rows: list[str]) -
 
 
 def _histogram(mass: Tensor, draws: Tensor) -> HeatMap:
-    """Bars of the attention by bin ``(bins,)``, and a strip of how often each was drawn ``(bins,)``."""
-    levels = (torch.arange(_BARS, 0, -1) - 0.5) / _BARS
-    bars = 0.6 * (mass / mass.max() >= levels[:, None]).float()
-    strip = (draws / draws.max()).expand(3, -1)
+    """The attention by bin ``(bins,)``, and how often each was drawn ``(bins,)``."""
+    values = [(counts / counts.max()).tolist() for counts in (mass, draws)]
     columns = [str(i) if i % 8 == 0 else "" for i in range(len(mass))]
-    rows = ["attention", *[""] * _BARS, "drawn", ""]
-    values: list[Any] = [*bars.tolist(), [0.0] * len(mass), *strip.tolist()]
-    title = f"highest bar {float(mass.max() / mass.sum()):.2g} of all, darkest drawn {int(draws.max())} times"
-    return HeatMap(title, values, [*rows, ""], columns, cell=(8, 4))
+    title = f"most attention {float(mass.max() / mass.sum()):.2g} of all, most draws {int(draws.max())}"
+    return HeatMap(title, values, ["attention", "drawn"], columns, cell=(8, 14))

@@ -18,8 +18,8 @@ from repro.experiment.session import Run
 from repro.mirror import labels, mode, url
 from repro.models import EncoderDecoder
 from repro.paths import results_dir
+from repro.pictures import sheet_of
 from repro.record import RECORD_FILE, RunRecord, write_atomic, write_record
-from repro.tasks.contact_sheets import sheet_of
 from repro.tasks.translation import Translation
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from repro.data import registry
 from repro.data.registry import DATA_SETS
-from repro.data.sets.translation.parallel import ParallelCorpus
+from repro.data.sets.translation.pairs import SentencePairs
 
 HELD = {
     "newstest2013.en": ["Good morning .", "  two  blanks ", "three & more"],
@@ -57,13 +57,13 @@ def segments(lines: Sequence[str]) -> bytes:
     )
 
 
-def small_wmt(patch: pytest.MonkeyPatch, hashes: Mapping[str, str] | None = None) -> ParallelCorpus:
+def small_wmt(patch: pytest.MonkeyPatch, hashes: Mapping[str, str] | None = None) -> SentencePairs:
     """The registry's WMT14 English-German with hashes and numbers of lines of the files above."""
     real = DATA_SETS["wmt14-en-de"]
-    assert isinstance(real, ParallelCorpus)
+    assert isinstance(real, SentencePairs)
     known = {name: hashlib.sha256(text(lines)).hexdigest() for name, lines in HELD.items()}
-    documents = dataclasses.replace(real.documents, lines={"newstest2013": 3, "newstest2014": 4})
-    small = dataclasses.replace(real, sha256=known if hashes is None else dict(hashes), documents=documents)
+    lines = {"newstest2013": 3, "newstest2014": 4}
+    small = dataclasses.replace(real, sha256=known if hashes is None else dict(hashes), lines=lines)
     patch.setitem(registry.DATA_SETS, "wmt14-en-de", small)
     return small
 

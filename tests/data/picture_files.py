@@ -12,16 +12,16 @@ from repro.data import registry
 from repro.data.options import Options
 from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS
-from repro.data.sets.images.picture_sets import Bytes, Labelled, LabelledPictures, Splits
+from repro.data.sets.images.picture_sets import Bytes, Labelled, PictureSet, Splits
 from repro.data.store import Store, make_store
 
 SIZES = {"train": 15, "test": 4}
 
 
-def known(name: str) -> LabelledPictures:
+def known(name: str) -> PictureSet:
     """The registry's entry."""
     found = DATA_SETS[name]
-    assert isinstance(found, LabelledPictures)
+    assert isinstance(found, PictureSet)
     return found
 
 
@@ -77,14 +77,14 @@ def write_pickles(folder: Path, splits: Splits) -> None:
 WRITERS = {"mnist": write_mnist, "cifar10": write_flat}
 
 
-def unpinned(monkeypatch: pytest.MonkeyPatch, name: str, **changed: object) -> LabelledPictures:
+def unpinned(monkeypatch: pytest.MonkeyPatch, name: str, **changed: object) -> PictureSet:
     """The registry's entry, knowing no hashes or the given ones."""
     changed_set = dataclasses.replace(known(name), **{"sha256": {}, **changed})  # type: ignore[arg-type]
     monkeypatch.setitem(registry.DATA_SETS, name, changed_set)
     return changed_set
 
 
-def filled(data_set: LabelledPictures, folder: Path | None) -> Store:
+def filled(data_set: PictureSet, folder: Path | None) -> Store:
     """The store of a data set."""
     options = Options(from_dir=folder)
     make_store(

@@ -12,11 +12,13 @@ import pytest
 
 from repro.data.packed import (
     FORMS,
+    TextFile,
     decoded,
     find_packed,
     glob_packed,
     need_packed,
     plain_name,
+    read_json,
     read_packed,
     sha256_of,
 )
@@ -95,3 +97,25 @@ def test_missing_files_and_other_encodings_are_named(tmp_path: Path) -> None:
 
 def test_the_hash_is_that_of_all_pieces() -> None:
     assert sha256_of([b"so", b"", b"me"]) == hashlib.sha256(b"some").hexdigest()
+
+
+LINES = ["one\u2028two\r\x0bthree\x85four\x0c\x1c", "", "last"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("content", ["\n".join(LINES), "\ufeff" + "".join(f"{line}\r\n" for line in LINES)])
+def test_only_a_line_feed_ends_a_line(tmp_path: Path, form: str, content: str) -> None:
+    path = tmp_path / f"a.en{form}"
+    path.write_bytes(PACKERS[form](content.encode()))
+    file = TextFile(path)
+    assert list(file) == LINES
+    assert file.facts() == {"lines": 3, "sha256": hashlib.sha256(content.encode()).hexdigest()}
+
+
+def test_lines_that_are_no_text_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"fine\n\nb\xff\n")
+    with pytest.raises(UserError, match=r"a, line 3 is not UTF-8 at byte 1"):
+        list(TextFile(tmp_path / "a"))
+    (tmp_path / "a").write_bytes(b"{")
+    with pytest.raises(UserError, match=r"a is not JSON: .*; get the file again"):
+        read_json(tmp_path / "a")

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from repro.data import store as store_module
-from repro.data.manifest import Manifest
+from repro.data.manifest import MANIFEST, Manifest, variants
+from repro.data.options import Options, given_variant, learned_variant, subword_options
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
 from repro.data.store import StoreWriter, make_store, verify
 from repro.data.table import DATA_FILE
 from repro.data.tokenizers.loading import load_tokenizer
-from repro.data.variants import MANIFEST, Variant, given_variant, variants
 from repro.errors import ReproError, UserError
 
 NAME, VARIANT = "numbers-en-de", "bpe300-n300"
@@ -205,11 +205,13 @@ def test_unknown_names_are_named(numbers_store: Path) -> None:
 
 
 def test_names_of_variants_and_their_commands() -> None:
-    for variant in (Variant(8000), Variant(512, 17_200)):
-        assert Variant.parse(variant.name) == variant
-    assert Variant(512, 17_200).name == "bpe512-n17200"
+    for vocab_size, size in ((8000, None), (512, 17_200)):
+        options = Options(vocab_size=vocab_size, size=size)
+        assert subword_options(learned_variant(vocab_size, size)) == options
+    assert learned_variant(512, 17_200) == "bpe512-n17200"
     assert given_variant("sentencepiece", 16_000, "1a2b3c4d5e") == "sp16000-1a2b3c4d"
-    assert Variant.parse("sp16000-1a2b3c4d") is None
+    assert subword_options("sp16000-1a2b3c4d") == Options(tokenizer=Path("FILE"))
+    assert subword_options("words") is None
     assert DATA_SETS["multi30k"].command("bpe8000") == "repro data prepare multi30k --vocab-size 8000"
     assert DATA_SETS["wikitext-2"].command("bytes") == "repro data prepare wikitext-2 --level bytes"
     assert (

@@ -7,7 +7,7 @@ import pytest
 
 from repro.evidence.judge import Printed, judge_claim, judge_number
 from repro.evidence.margins import Margin
-from repro.evidence.published import Noise, Rules
+from repro.evidence.published import PrintedSpread, Rules
 from repro.evidence.statistics import Difference
 
 DRAWS = 1000
@@ -66,7 +66,7 @@ class TestNumbers:
         assert share_of("reproduced", n, 1.0, 0.2, drawn, extended=True) <= at_most(0.025)
 
     def test_a_printed_spread_takes_the_place_of_ours(self, n, drawn):
-        rules = rules_of("trained", ONE, noise=Noise(sd=0.3, runs=1000 if drawn else 5))
+        rules = rules_of("trained", ONE, noise=PrintedSpread(sd=0.3, runs=1000 if drawn else 5))
         assert share_of("reproduced", n, 1.0, 0.3, False, rules) <= at_most(0.05)
 
 
@@ -101,7 +101,7 @@ def test_rates_that_differ_by_the_margin_are_rarely_reproduced(n, drawn, theirs)
 
 
 def test_a_rate_over_many_runs_can_be_reproduced():
-    rules = rules_of("trained", Margin(0.5, "absolute"), noise=Noise(sd=0.0, runs=20))
+    rules = rules_of("trained", Margin(0.5, "absolute"), noise=PrintedSpread(sd=0.0, runs=20))
     assert verdict([1.0] * 10, 1.0, rules, unit="0/1") == "reproduced"
     assert verdict([0.0] * 20, 1.0, rules, unit="0/1") == "lower"
     assert verdict([1.0] * 3, 1.0, rules, unit="0/1") == "open"
@@ -176,7 +176,7 @@ def test_a_share_is_of_the_published_number():
 
 
 def test_an_open_number_says_how_many_seeds_would_decide():
-    noise = rules_of("trained", ONE, noise=Noise(sd=0.01, runs=5))
+    noise = rules_of("trained", ONE, noise=PrintedSpread(sd=0.01, runs=5))
     assert "seeds would decide" in judge_number([1.0, -1.0, 0.0], 0.0, noise, 1, "points", 1, False).why
     edge = judge_number([0.99, 1.0, 1.01], 0.0, noise, 1, "points", 1, False).why
     assert edge == "100 seeds would not decide", "the paper's number is no single run"

@@ -11,7 +11,7 @@ import torch
 from repro.errors import UserError
 from repro.experiment import attention
 from repro.experiment.attention import attention_sheet, short_sample
-from repro.heat_maps import Band
+from repro.experiment.heat_maps import Band
 from repro.models import EncoderDecoder
 from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, NoPositions, Vocabulary
 

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from repro.contact_sheet import Picture, to_line
 from repro.events import EVENTS_FILE, Event, EventLog, read
 from repro.experiment.recording import first_event, slurm_job, write_last_events
 from repro.experiment.run import ready, run
 from repro.experiment.session import prepare
+from repro.pictures import Picture, to_line
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord
 from tests.workshop import TINY, Workshop

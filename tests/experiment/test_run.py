@@ -10,6 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
+from lightning.pytorch.callbacks import EarlyStopping, EMAWeightAveraging, ModelSummary
 
 from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, read
 from repro.errors import ReproError, UserError
@@ -291,6 +292,33 @@ def test_a_folder_without_locks_is_claimed_all_the_same(
 def test_validation_intervals_count_updates(tmp_path: Path) -> None:
     given = {"max_steps": 8, "val_check_interval": 3, "accumulate_grad_batches": 2, "accelerator": "cpu"}
     assert make_trainer(given, [], tmp_path, DurableIO()).val_check_interval == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ({"max_time": "00:00:00:04"}, ("trainer.max_time", "00:00:00:04", "stop")),
+        ({"max_epochs": 3}, ("trainer.max_epochs", "3")),
+        ({"limit_train_batches": 5, "accumulate_grad_batches": 2}, ("trainer.limit_train_batches", "5")),
+        ({"limit_val_batches": 2}, ("trainer.limit_val_batches", "2", "whole")),
+        ({"limit_test_batches": 2}, ("trainer.limit_test_batches", "2", "whole")),
+        ({"overfit_batches": 0.5}, ("trainer.overfit_batches", "0.5")),
+        ({"fast_dev_run": True}, ("trainer.fast_dev_run", "max_steps 2")),
+        ({"callbacks": [EarlyStopping("val/loss")]}, ("EarlyStopping", "stop")),
+        ({"callbacks": [EMAWeightAveraging()]}, ("EMAWeightAveraging", "checkpoints")),
+    ],
+)
+def test_what_a_record_would_not_tell_is_refused(
+    tmp_path: Path, given: dict[str, object], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(UserError) as refused:
+        make_trainer({"max_steps": 8, "accelerator": "cpu"} | given, [], tmp_path, DurableIO())
+    assert all(part in str(refused.value) for part in parts)
+
+
+def test_no_validation_and_harmless_callbacks_are_supported(tmp_path: Path) -> None:
+    given = {"max_steps": 8, "accelerator": "cpu", "limit_val_batches": 0, "callbacks": [ModelSummary()]}
+    assert make_trainer(given, [], tmp_path, DurableIO()).limit_val_batches == 0
 
 
 def test_no_steps_are_refused(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ tables:
       bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}, description: 'sacreBLEU'}
     rows:
       - {id: rerun, label: Rerun, model: toy, is_this_papers_model: true, params: null, settings: {}, values: {bleu: 29.0}}
-    checked: unconfirmed
+    checked: nowhere
+    unconfirmed: true
     notes: ''
 claims:
   - {id: bigger-is-better, says: Bigger is better., table: table1, metric: bleu, order: [big, base, small]}

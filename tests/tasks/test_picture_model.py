@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.contact_sheet import Picture, from_line
 from repro.data import PixelData
 from repro.data.registry import DATA_SETS
 from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.models.draw import Drawing, draw
 from repro.nn import Blocks, FeedForward, FullAttention, Hashing, LSHAttention, PixelVocabulary, PreNorm
+from repro.pictures import Picture, from_line
 from repro.tasks import Constant, PictureModel, Timing
 from repro.tasks import picture_model as under_test
 from repro.tasks.example_task import EVALUATION_SEED
@@ -95,7 +95,7 @@ def by_hand(net: DecoderLM, split: str, whole: bool) -> tuple[float, int]:
     """Nats and values, one value at a time."""
     module, nats, count = data(whole=whole), 0.0, 0
     for i in range(module.size(split)):
-        picture = module.pictures(split).images(np.array([i]), None).reshape(-1).tolist()
+        picture = module.pictures(split)(np.array([i]), None).images.reshape(-1).tolist()
         read = [0, *picture] if whole else picture
         for n in range(1, len(read)):
             hidden = net.eval()(torch.tensor([read[:n]])).y[0, -1]
@@ -152,7 +152,7 @@ def pictures(made: PictureModel) -> list[Picture]:
 
 def firsts(count: int) -> list[int]:
     """First values of test pictures, from the start again behind the last."""
-    images = data().pictures("test").images(np.arange(PICTURES), None)
+    images = data().pictures("test")(np.arange(PICTURES), None).images
     return [int(images[i % PICTURES].reshape(-1)[0]) for i in range(count)]
 
 

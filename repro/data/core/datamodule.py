@@ -2,24 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from lightning.pytorch import LightningDataModule
 
 from repro.batches import Batch, Evaluation, Kind
 from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.shares import Share
-
-
-class SavedTokenizer(Protocol):
-    """A tokeniser that is kept beside a trained model."""
-
-    @property
-    def suffix(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    def save(self, path: Path) -> None: ...
+from repro.data.tokenizers.vocabulary import Filed
 
 
 class DataModule(LightningDataModule, ABC):
@@ -89,7 +79,7 @@ class DataModule(LightningDataModule, ABC):
         """The counts that an exact evaluation must reach over all ranks: ``examples``, ``tokens``, or both."""
 
     @property
-    def tokenizer(self) -> SavedTokenizer | None:
+    def tokenizer(self) -> Filed | None:
         """The tokeniser of the data; None where there was no text."""
         return None
 

@@ -1,10 +1,9 @@
 """GPT-2's own subwords for its pretrained weights. Needs no torch."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from repro.data.tokenizers.tokenizer import well_formed
 from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
 
@@ -22,10 +21,9 @@ class Gpt2Bpe(Filed):
     """
 
     kind = "gpt2-bpe"
-    suffix = ".json"
     vocab_size, end = 50257, "<|endoftext|>"
-    pad_id: int | None = None
-    unk_id: int | None = None
+    bos_id: int
+    eos_id: int
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
@@ -60,16 +58,8 @@ class Gpt2Bpe(Filed):
         """Vocabulary size."""
         return self.vocab_size
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, in their order."""
-        well_formed(texts)
-        return [
-            encoding.ids for encoding in self._library.encode_batch(list(texts), add_special_tokens=False)
-        ]
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [row.ids for row in self._library.encode_batch(texts, add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; ``<|endoftext|>`` is dropped."""

@@ -4,13 +4,11 @@ The vocabulary is fairseq's: every subword of the training text, the most freque
 make the size a multiple of 8.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, well_formed
-from repro.data.tokenizers.vocabulary import Filed
-from repro.errors import UserError
+from repro.data.tokenizers.tokenizer import SPECIALS, UNK_ID, Special
+from repro.data.tokenizers.vocabulary import body_of, written
 
 JOINER = "@@"  # ends every subword but the last of a word
 _END = "</w>"  # in a file of merges, ends the last symbol of a word
@@ -18,7 +16,7 @@ _UNKNOWN = "<unk>"
 _MULTIPLE = 8
 
 
-class MergedWords(Filed):
+class MergedWords(Special):
     """Words between blanks, cut by learned merges; a subword that the training text lacks is unknown.
 
     Args:
@@ -31,21 +29,14 @@ class MergedWords(Filed):
     """
 
     kind = "merged-words"
-    suffix = ".json"
-    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
         from tokenizers import Tokenizer, models, pre_tokenizers
 
-        try:
-            body = json.loads(content)
-            self.subwords = [str(subword) for subword in body["subwords"]]
-            merges = [(str(first), str(second)) for first, second in body["merges"]]
-            if body["kind"] != self.kind or len(set(self.subwords)) != len(self.subwords):
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            raise UserError("not a vocabulary of merged words") from None
+        subwords, pairs = body_of(content, self.kind, "subwords", "merges")
+        self.subwords: list[str] = subwords
+        merges = [(str(first), str(second)) for first, second in pairs]
         self._ids = {subword: SPECIALS + n for n, subword in enumerate(self.subwords)}
         characters = sorted({c for subword in self.subwords for c in subword.removesuffix(JOINER)})
         parts = [*characters, *(f"{c}{_END}" for c in characters)]
@@ -61,8 +52,7 @@ class MergedWords(Filed):
         """The vocabulary of training text that has been cut; equally frequent subwords go by their code points."""
         counts = Counter(subword for line in lines for subword in line.split())
         subwords = sorted(counts, key=lambda subword: (-counts[subword], subword))
-        body = {"kind": cls.kind, "subwords": subwords, "merges": list(merges)}
-        return cls((json.dumps(body, ensure_ascii=False) + "\n").encode())
+        return cls(written(cls.kind, subwords=subwords, merges=list(merges)))
 
     @property
     def size(self) -> int:
@@ -73,15 +63,9 @@ class MergedWords(Filed):
         """Ids of a line that has been cut."""
         return [self._ids.get(subword, UNK_ID) for subword in line.split()]
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text, no specials but the unknown one among them."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, in their order."""
-        well_formed(texts)
-        rows = self._library.encode_batch(list(texts), add_special_tokens=False)
-        return [[self._ids.get(_written(token), UNK_ID) for token in row.tokens] for row in rows]
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        rows = self._library.encode_batch(texts, add_special_tokens=False)
+        return [[self._ids.get(_plain(token), UNK_ID) for token in row.tokens] for row in rows]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; specials are dropped."""
@@ -108,6 +92,6 @@ def read_merges(text: str) -> list[tuple[str, str]]:
     return [(first, second) for first, second in pairs]
 
 
-def _written(token: str) -> str:
+def _plain(token: str) -> str:
     """A token of the library as in the text."""
     return token.removesuffix(_END) if token.endswith(_END) else f"{token}{JOINER}"

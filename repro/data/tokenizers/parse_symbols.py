@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, MIN_BYTE_BPE, PAD_ID, SPECIALS, UNK_ID, ByteBpe
-from repro.data.tokenizers.vocabulary import Filed
+from repro.data.tokenizers.tokenizer import MIN_BYTE_BPE, SPECIALS, ByteBpe, Special
+from repro.data.tokenizers.vocabulary import body_of, written
 from repro.errors import UserError
 
 
-class WordsAndSymbols(Filed):
+class WordsAndSymbols(Special):
     """Text to ids and back, where some blank-separated tokens are symbols of their own.
 
     After the four specials come the symbols, in the order of the file, then bytes and merges of byte-level BPE.
@@ -24,20 +24,12 @@ class WordsAndSymbols(Filed):
     """
 
     kind = "words-and-symbols"
-    suffix = ".json"
-    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
-        try:
-            body = json.loads(content)
-            symbols = body["symbols"]
-            if body["kind"] != self.kind or len(set(symbols)) != len(symbols):
-                raise ValueError
-            self._words = ByteBpe(json.dumps(body["words"], ensure_ascii=False).encode())
-            self.symbols = [str(symbol) for symbol in symbols]
-        except (ValueError, KeyError, TypeError):
-            raise UserError("not a vocabulary of words and symbols") from None
+        symbols, words = body_of(content, self.kind, "symbols", "words")
+        self.symbols: list[str] = symbols
+        self._words = ByteBpe(json.dumps(words, ensure_ascii=False).encode())
         self._ids = {symbol: SPECIALS + n for n, symbol in enumerate(self.symbols)}
 
     @classmethod
@@ -63,20 +55,14 @@ class WordsAndSymbols(Filed):
             raise UserError(
                 f"of {size}, {len(symbols)} are symbols of trees, the others words': {error}"
             ) from None
-        body = {"kind": cls.kind, "symbols": list(symbols), "words": json.loads(words.content)}
-        return cls((json.dumps(body, ensure_ascii=False) + "\n").encode())
+        return cls(written(cls.kind, symbols=list(symbols), words=json.loads(words.content)))
 
     @property
     def size(self) -> int:
         """Vocabulary size, the four specials included."""
         return self._words.size + len(self.symbols)
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a sentence or of a row of symbols, no specials among them."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, in their order."""
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
         runs = [self._runs(text) for text in texts]
         spelled = iter(self._words.encode_batch([run for row in runs for run in row if isinstance(run, str)]))
         moved = len(self.symbols)

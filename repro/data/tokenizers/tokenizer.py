@@ -1,13 +1,12 @@
-"""Tokenisers of subwords behind one small class each: byte-level BPE (trained here) and SentencePiece files (read).
+"""Tokenisers of subwords: byte-level BPE (trained here) and SentencePiece files (read).
 
 The four special symbols have ids 0..3, whatever the file's numbering, and are never made from text: a
 ``"<pad>"`` typed by a user is five ordinary characters. Needs no torch; the tokeniser libraries are imported
 when used. Words, bytes and characters as tokens are in :mod:`repro.data.tokenizers.vocabulary`.
 """
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
@@ -17,58 +16,16 @@ SPECIALS = 4
 MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
 
 
-class Tokenizer(Protocol):
-    """Text to numbers and back.
+class Special(Filed):
+    """Base of tokenisers with four special symbols."""
 
-    Attributes:
-        kind: ``byte-bpe`` or ``sentencepiece``.
-        suffix: of the file that holds it, ``.json`` or ``.model``.
-        size: vocabulary size, the four specials included.
-        sha256: of the file's content.
-    """
-
-    kind: ClassVar[str]
-    suffix: ClassVar[str]
-    pad_id: int
-    bos_id: int
-    eos_id: int
-    unk_id: int
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def sha256(self) -> str: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
-
-    def decode(self, ids: Iterable[int]) -> str: ...
-
-    def save(self, path: Path) -> None: ...
+    pad_id: int = PAD_ID
+    bos_id: int = BOS_ID
+    eos_id: int = EOS_ID
+    unk_id: int = UNK_ID
 
 
-class _Special(Filed):
-    """Base of both kinds: the special ids."""
-
-    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
-
-
-def well_formed(texts: Sequence[str]) -> None:
-    """Refuses texts that are not valid Unicode.
-
-    Raises:
-        UserError: one is not; names the character.
-    """
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"text is not valid Unicode at character {error.start}: {text!r:.80}") from None
-
-
-class ByteBpe(_Special):
+class ByteBpe(Special):
     """Byte-level BPE: ``decode(encode(x)) == x`` for every text.
 
     The library's file numbers bytes and merges from 0; here they follow the specials, so id = file id + 4.
@@ -81,7 +38,6 @@ class ByteBpe(_Special):
     """
 
     kind = "byte-bpe"
-    suffix = ".json"
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
@@ -138,14 +94,8 @@ class ByteBpe(_Special):
         """Vocabulary size, the four specials included."""
         return int(self._library.get_vocab_size()) + SPECIALS
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text, no specials among them."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, in their order."""
-        well_formed(texts)
-        encodings = self._library.encode_batch(list(texts), add_special_tokens=False)
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        encodings = self._library.encode_batch(texts, add_special_tokens=False)
         return [[i + SPECIALS for i in encoding.ids] for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -153,7 +103,7 @@ class ByteBpe(_Special):
         return str(self._library.decode([int(i) - SPECIALS for i in ids if i >= SPECIALS]))
 
 
-class SentencePiece(_Special):
+class SentencePiece(Special):
     """A SentencePiece model, its ids moved so that pad, bos, eos, unk are 0, 1, 2, 3.
 
     Args:
@@ -189,14 +139,8 @@ class SentencePiece(_Special):
         """Vocabulary size, the four specials included whether or not the file had them."""
         return len(self._theirs)
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text; characters the model does not know become ``unk_id``."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, in their order."""
-        well_formed(texts)
-        return [[self._ours[i] for i in ids] for ids in self._library.encode(list(texts), out_type=int)]
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [[self._ours[i] for i in ids] for ids in self._library.encode(texts, out_type=int)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; specials are dropped."""

@@ -21,32 +21,91 @@ from repro.files import write_atomic
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 
 
-class Filed:
-    """Base of everything with a file.
+class Filed(ABC):
+    """Base of all tokenisers: text to ids and back, and a file.
 
     Args:
         content: of the file.
+
+    Attributes:
+        kind: what it is, in manifests.
+        suffix: of the file.
     """
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
+    kind: ClassVar[str]
+    suffix: ClassVar[str] = ".json"
+    pad_id: int | None = None
+    bos_id: int | None = None
+    eos_id: int | None = None
+    unk_id: int | None = None
 
-    @property
-    def content(self) -> bytes:
-        """The file."""
-        return self._content
+    def __init__(self, content: bytes) -> None:
+        self.content = content
 
     @property
     def sha256(self) -> str:
         """SHA-256 of the file."""
-        return hashlib.sha256(self._content).hexdigest()
+        return hashlib.sha256(self.content).hexdigest()
 
     def save(self, path: Path) -> None:
         """Writes the file, whole or not at all."""
-        write_atomic(path, self._content)
+        write_atomic(path, self.content)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Vocabulary size, special symbols included."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, no specials among them.
+
+        Raises:
+            UserError: it is not valid Unicode, or something in it is not in the vocabulary.
+        """
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, in their order; errors of :meth:`encode`."""
+        for text in texts:
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"text is not valid Unicode at character {error.start}: {text!r:.80}"
+                ) from None
+        return self._encoded(list(texts))
+
+    @abstractmethod
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        """Ids of texts in valid Unicode."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; specials are dropped."""
 
 
-class Vocabulary(Filed, ABC):
+def written(kind: str, **body: object) -> bytes:
+    """The content of a file in JSON."""
+    return (json.dumps({"kind": kind, **body}, ensure_ascii=False) + "\n").encode()
+
+
+def body_of(content: bytes, kind: str, *keys: str) -> list[Any]:
+    """The values of some keys of a file in JSON; the first is a list of symbols.
+
+    Raises:
+        UserError: the content is no such file, or a symbol comes twice.
+    """
+    try:
+        body = json.loads(content)
+        values = [body[key] for key in keys]
+        if body["kind"] != kind or not 0 < len(set(values[0])) == len(values[0]):
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"not a vocabulary of {kind.replace('-', ' ')}") from None
+    return values
+
+
+class Vocabulary(Filed):
     """Base of the three kinds.
 
     Args:
@@ -60,22 +119,13 @@ class Vocabulary(Filed, ABC):
         UserError: the content is no such file.
     """
 
-    kind: ClassVar[str]
-    suffix: ClassVar[str] = ".json"
     keys: ClassVar[tuple[str, ...]] = ()
-    pad_id: int | None = None
-    bos_id: int | None = None
-    eos_id: int | None = None
-    unk_id: int | None = None
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
+        self.symbols, *values = body_of(content, self.kind, "symbols", *self.keys)
+        self.settings: dict[str, Any] = dict(zip(self.keys, values, strict=True))
         try:
-            body = json.loads(content)
-            self.symbols: list[Any] = body["symbols"]
-            self.settings: dict[str, Any] = {key: body[key] for key in self.keys}
-            if body["kind"] != self.kind or not self.symbols or len(set(self.symbols)) != len(self.symbols):
-                raise ValueError
             self._read()
         except (ValueError, KeyError, TypeError):
             raise UserError(f"not a vocabulary of {self.kind}") from None
@@ -87,8 +137,7 @@ class Vocabulary(Filed, ABC):
     @classmethod
     def of(cls, symbols: Sequence[Any], **settings: object) -> Self:
         """A vocabulary of these symbols, in the order of their ids."""
-        body = {"kind": cls.kind, **settings, "symbols": list(symbols)}
-        return cls((json.dumps(body, ensure_ascii=False) + "\n").encode())
+        return cls(written(cls.kind, **settings, symbols=list(symbols)))
 
     @property
     def size(self) -> int:
@@ -107,16 +156,10 @@ class Vocabulary(Filed, ABC):
     def first_unknown(self, data: bytes) -> tuple[str, int]:
         """The first symbol of a text that is not in the vocabulary, and its line, from 1."""
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text.
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [self._ids_of(text.encode()) for text in texts]
 
-        Raises:
-            UserError: something in it is not in the vocabulary, which has no unknown symbol.
-        """
-        try:
-            data = text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"text is not valid Unicode at character {error.start}: {text!r:.80}") from None
+    def _ids_of(self, data: bytes) -> list[int]:
         ids = self.ids(data)
         if (ids < 0).any():
             if self.unk_id is None:
@@ -124,14 +167,6 @@ class Vocabulary(Filed, ABC):
                 raise UserError(f"{symbol} is not in this vocabulary of {self.size} {self.kind}")
             ids[ids < 0] = self.unk_id
         return [int(i) for i in ids]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, in their order."""
-        return [self.encode(text) for text in texts]
-
-    @abstractmethod
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids."""
 
 
 def _text(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Pictures: grey, borders, augmentation against naive loops; which of them are for validation."""
+"""Pictures: grey, augmentation against naive loops; which of them are for validation."""
 
 import math
 import pickle
@@ -9,20 +9,16 @@ import pytest
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
-from repro.data.prepare import open_store
-from repro.data.sets.images.picture_sets import Bytes
-from repro.data.sets.images.pictures import (
+from repro.data.sets.images.picture_data import (
     ANGLES,
     Augmentation,
-    Pictures,
+    PatchData,
     Shifts,
     angles,
-    bordered,
-    check_pictures,
     grey,
     held_out,
-    open_pictures,
 )
+from repro.data.sets.images.picture_sets import Bytes
 from repro.errors import UserError
 from tests.data.picture_files import pictures, small_store
 
@@ -173,14 +169,6 @@ def test_grey_is_pillows() -> None:
         assert level == (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + 0x8000) // 65536
 
 
-def test_borders_are_black_and_even() -> None:
-    found = bordered(IMAGES[:2, :28, :28], 32)
-    assert found.shape == (2, 32, 32, 3)
-    assert np.array_equal(found[:, 2:30, 2:30], IMAGES[:2, :28, :28])
-    assert found.sum() == IMAGES[:2, :28, :28].sum()
-    assert np.array_equal(bordered(IMAGES[:1, :28, :28], 31)[:, 1:29, 1:29], IMAGES[:1, :28, :28])
-
-
 def test_validation_pictures_are_a_fixed_choice() -> None:
     rest, chosen = held_out(1000, 100)
     assert sorted([*rest, *chosen]) == list(range(1000))
@@ -194,21 +182,18 @@ def test_validation_pictures_are_a_fixed_choice() -> None:
 
 def test_splits_of_a_store(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     splits = small_store(monkeypatch, "cifar10", tmp_path / "files")
-    store = open_store("cifar10", "pixels")
-    train, val, test = (open_pictures(store, split, 5) for split in ("train", "val", "test"))
+    data = PatchData("cifar10", 4, val_examples=5)
+    train, val, test = (data.pictures(split) for split in ("train", "val", "test"))
     assert (len(train), len(val), len(test)) == (10, 5, 4)
     for part, numbers in zip((train, val), held_out(15, 5), strict=True):
         images, labels = part(np.arange(len(part)))
         assert np.array_equal(images, splits["train"].images[numbers])
         assert np.array_equal(labels, splits["train"].labels[numbers])
     assert np.array_equal(test(np.array([3, 1])).images, splits["test"].images[[3, 1]])
-    assert np.array_equal(open_pictures(store, "train", 0)(np.arange(15)).images, splits["train"].images)
+    whole = PatchData("cifar10", 4)
+    assert np.array_equal(whole.pictures("train")(np.arange(15)).images, splits["train"].images)
     with pytest.raises(UserError, match=r"'val'.*test, train"):
-        open_pictures(store, "val", 0)
-    for wrong in (-1, 15, 16):
-        with pytest.raises(UserError, match=f"val_examples {wrong}: cifar10/pixels has 15"):
-            check_pictures(store, (32, 32, 3), wrong)
-    check_pictures(store, (32, 32, 3), 14)
+        whole.pictures("val")
 
 
 def test_pictures_go_through_all_changes_and_to_workers(
@@ -216,15 +201,15 @@ def test_pictures_go_through_all_changes_and_to_workers(
 ) -> None:
     splits = small_store(monkeypatch, "cifar10", tmp_path / "files")
     change = Augmentation(7)
-    opened = open_pictures(open_store("cifar10", "pixels"), "train", 5, True, 36, change)
+    data = PatchData("cifar10", 4, grey=True, augment=True, val_examples=5, seed=7)
+    opened = data.reader("train").pictures
     indices = np.array([8, 2])
     numbers = held_out(15, 5)[0][indices]
-    plain = bordered(grey(splits["train"].images[numbers]), 36)
+    plain = grey(splits["train"].images[numbers])
     assert np.array_equal(opened(indices).images, plain), "not changed outside of training"
     changed = opened(indices, 3).images
     assert np.array_equal(changed, change(plain, numbers, 3))
     assert not np.array_equal(changed, opened(indices, 4).images)
     sent = pickle.dumps(opened)
     assert len(sent) < 20_000, "pixels were sent along"
-    again: Pictures = pickle.loads(sent)
-    assert np.array_equal(again(indices, 3).images, changed)
+    assert np.array_equal(pickle.loads(sent)(indices, 3).images, changed)

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from repro.data import PixelData
+from repro.data.sets.images.picture_data import held_out
 from repro.data.sets.images.picture_sets import Splits
-from repro.data.sets.images.pictures import held_out
 from repro.errors import UserError
-from tests.data.picture_archives import small_archives
 from tests.data.picture_files import small_store
 
 
@@ -76,19 +75,6 @@ def test_validation_on_training_pictures_or_on_the_test_set(mnist: Splits) -> No
     assert {split: one["examples"] for split, one in everything.counts.items()} == {"train": 15, "test": 4}
 
 
-@pytest.mark.parametrize(("val_examples", "sizes"), [(0, {"test": 3}), (7, {"val": 3, "test": 3})])
-def test_only_the_first_pictures_are_evaluated(
-    mnist: Splits, val_examples: int, sizes: dict[str, int]
-) -> None:
-    few = PixelData("mnist", 2, val_examples=val_examples, eval_examples=3)
-    everything = PixelData("mnist", 2, val_examples=val_examples)
-    assert {split: few.counts[split]["examples"] for split in sizes} == sizes
-    assert few.size("train") == everything.size("train") == 15 - val_examples
-    for split in sizes:
-        assert few.pictures(split).chosen.tolist() == everything.pictures(split).chosen[:3].tolist()
-    assert PixelData("mnist", 2, eval_examples=99).size("test") == 4
-
-
 def test_batches_of_training(mnist: Splits) -> None:
     data = PixelData("mnist", 5, seed=2)
     data.prepare_data()
@@ -103,31 +89,12 @@ def test_batches_of_training(mnist: Splits) -> None:
         assert batch.step_targets == 5 * 783
 
 
-def test_pictures_without_labels_whose_test_set_is_called_val(
-    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = small_archives(monkeypatch, tmp_path / "files")
-    data = PixelData("imagenet64", 2, whole=True)
-    assert (data.seq_len, data.n_targets, data.shape) == (12288, 12288, (64, 64, 3))
-    assert (data.val_split, data.size("train"), data.size("test")) == ("test", 6, 3)
-    found = data.reader("test")(np.array([1]), None)
-    assert found.targets[0].tolist() == naively(images["val"][1])
-    held = PixelData("imagenet64", 2, val_examples=2)
-    assert {split: one["examples"] for split, one in held.counts.items()} == {"train": 4, "val": 2, "test": 3}
-    chosen = held_out(6, 2)[1]
-    found = held.reader("val")(np.array([0]), None)
-    assert found.targets[0].tolist() == naively(images["train"][chosen[0]])[1:]
-    assert held.reader("test")(np.array([1]), None).targets[0].tolist() == naively(images["val"][1])[1:]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"val_examples": -1}, "val_examples must be at least 0, not -1"),
-        ({"eval_examples": 0}, "eval_examples must be at least 1, not 0; leave it out for all"),
-        ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10, imagenet64"),
-        ({"store": "imagenet"}, "unknown data set 'imagenet'; nearest: imagenet64"),
-        ({"batch_size": 0}, "batch_size 0 .* must be at least 1"),
+        ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
     ],
 )
 def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
@@ -139,8 +106,6 @@ def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
 def test_stores_that_do_not_fit(mnist: Splits, data_folder: Path) -> None:
     with pytest.raises(UserError, match=r"cifar10/pixels.*`repro data prepare cifar10`"):
         PixelData("cifar10", 4).setup()
-    with pytest.raises(UserError, match=r"imagenet64/pixels.*`repro data prepare imagenet64 --from DIR`"):
-        PixelData("imagenet64", 4).setup()
     with pytest.raises(UserError, match="val_examples 15: mnist/pixels has 15"):
         PixelData("mnist", 4, val_examples=15).setup()
     assert PixelData("mnist/pixels", 4).size("test") == 4

@@ -16,7 +16,7 @@ import pytest
 from repro.data import registry
 from repro.data.prepare import ensure_generated, open_store, prepare, verify
 from repro.data.registry import DATA_SETS
-from repro.data.sets.text import corpus, text_sets
+from repro.data.sets.text import text_sets
 from repro.data.tokenizers.loading import AnyTokenizer, load_tokenizer
 from repro.data.tokenizers.tokenizer import ByteBpe
 from repro.errors import UserError
@@ -108,7 +108,7 @@ def test_an_unknown_word_without_a_symbol_for_it_is_named(
 ) -> None:
     replace(monkeypatch, "wikitext-2", sha256={})
     (wiki / FILES["train"]).write_text(WIKI["train"].replace("<unk>", "cat"))
-    monkeypatch.setattr(corpus, "PIECE_BYTES", 1)  # the line is counted over pieces
+    monkeypatch.setattr(text_sets, "PIECE_BYTES", 1)  # the line is counted over pieces
     with pytest.raises(UserError, match=r"val, line 2:.*'dog'.*train"):
         prepare("wikitext-2", wiki, say=quiet)
     assert not list(data_folder.glob("*/*"))
@@ -121,7 +121,7 @@ def test_small_pieces_make_the_same_store(
 ) -> None:
     prepare("wikitext-2", wiki, level=level, say=quiet)
     whole = open_store("wikitext-2", level).manifest
-    monkeypatch.setattr(corpus, "PIECE_BYTES", size)
+    monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "other"))
     prepare("wikitext-2", wiki, level=level, say=quiet)
     assert open_store("wikitext-2", level).manifest == whole
@@ -139,7 +139,7 @@ def test_an_article_begins_at_a_title_between_empty_lines(
     data_folder: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch, level: str, size: int
 ) -> None:
     replace(monkeypatch, "wikitext-2", sha256={})
-    monkeypatch.setattr(corpus, "PIECE_BYTES", size)
+    monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
     (wiki / FILES["train"]).write_text(TITLES)
     prepare("wikitext-2", wiki, level=level, say=quiet)
     store = open_store("wikitext-2", level)
@@ -155,7 +155,7 @@ def test_an_article_begins_at_a_title_between_empty_lines(
 
 
 def test_each_file_is_a_document(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "PIECE_BYTES", 2)
+    monkeypatch.setattr(text_sets, "PIECE_BYTES", 2)
     for n in range(40):
         (tmp_path / f"{n:02}.txt").write_text("ab\n" * (n + 1))
     prepare("books", tmp_path, level="bytes", say=quiet)
@@ -242,7 +242,7 @@ def test_characters_are_cut_by_bytes_but_never_inside_one(
     replace(monkeypatch, "tinyshakespeare", cut=cut, sha256={})
     (tmp_path / "input.txt").write_text(text, encoding="utf-8")
     for size in (1, 2, 5, 1000):
-        monkeypatch.setattr(corpus, "PIECE_BYTES", size)
+        monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
         monkeypatch.setenv("REPRO_DATA", str(data_folder / str(size)))
         prepare("tinyshakespeare", tmp_path, say=quiet)
         assert "".join(read("tinyshakespeare/chars", "val")) == text[15:]
@@ -361,7 +361,7 @@ def test_few_books_are_read_in_whole_lines_and_have_documents(
     (tmp_path / "b.txt").write_text("".join(lines[40:]))
     manifests = []
     for size in (7, 2**23):
-        monkeypatch.setattr(corpus, "PIECE_BYTES", size)
+        monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
         monkeypatch.setenv("REPRO_DATA", str(data_folder / str(size)))
         prepare("books", tmp_path, level=level, say=quiet)
         manifests.append(open_store("books", level).manifest)
@@ -505,7 +505,7 @@ def test_text_that_cannot_be_read(data_folder: Path, wiki: Path, monkeypatch: py
     with pytest.raises(UserError, match="train has 0 tokens"):
         prepare("wikitext-2", wiki, level="bytes", say=quiet)
     (tmp := wiki / "none").mkdir()
-    with pytest.raises(UserError, match=r"no \.txt files"):
+    with pytest.raises(UserError, match=r"no \*\*/\*\.txt, plain"):
         prepare("books", tmp, say=quiet)
     (tmp / "a.txt").write_text("one line only")
     with pytest.raises(UserError, match="too few lines"):

@@ -8,8 +8,7 @@ from repro.data import TranslationData
 from repro.data import prepare as actions
 from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS
-from repro.data.sets.translation import given_subwords
-from repro.data.sets.translation.given_subwords import GivenSubwords
+from repro.data.sets.translation.pairs import GIVEN, GivenSubwords
 from repro.errors import UserError
 
 NAME = "small-pairs"
@@ -37,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_lines_are_words_and_tokens_the_given_subwords(folder: Path) -> None:
     actions.prepare(NAME, from_dir=folder, say=lambda line: None)
-    store = open_store(NAME, given_subwords.GIVEN)
+    store = open_store(NAME, GIVEN)
     assert store.lines("train", "en") == ["low lol", "ll low"]
     assert store.manifest.missing_splits == ["test"]
     data = TranslationData(f"{NAME}/given", 16, [40, 40], val_split="valid", test_split="val")
@@ -50,9 +49,10 @@ def test_lines_are_words_and_tokens_the_given_subwords(folder: Path) -> None:
 
 
 def test_names_with_the_pair_in_front_go_first(folder: Path) -> None:
-    (folder / "en-de.train.en").write_text("low low\nlow\n", encoding="utf-8")
+    for part in LINES:
+        (folder / f"en-de.train.{part}").write_text("low low\nlow\n", encoding="utf-8")
     actions.prepare(NAME, from_dir=folder, say=lambda line: None)
-    assert open_store(NAME, given_subwords.GIVEN).lines("train", "en") == ["low low", "low"]
+    assert open_store(NAME, GIVEN).lines("train", "en") == ["low low", "low"]
 
 
 def test_merges_of_other_subwords_are_refused(folder: Path) -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from repro.data.registry import DATA_SETS
 from repro.data.sets.translation.pair_sets import PAIRS
-from repro.data.sets.translation.parallel import ParallelCorpus
+from repro.data.sets.translation.pairs import SentencePairs
 
-LARGE = [one for one in PAIRS if isinstance(one, ParallelCorpus)]
+LARGE = [one for one in PAIRS if isinstance(one, SentencePairs) and one.cleaning]
 
 
 def test_every_data_set_of_pairs_is_registered() -> None:
@@ -19,8 +19,8 @@ def test_every_data_set_of_pairs_is_registered() -> None:
 
 
 @pytest.mark.parametrize("corpus", LARGE, ids=lambda corpus: corpus.name)
-def test_every_split_of_a_large_corpus_can_be_found(corpus: ParallelCorpus) -> None:
-    files = corpus.documents
+def test_every_split_of_a_large_corpus_can_be_found(corpus: SentencePairs) -> None:
+    files = corpus
     for split in corpus.splits:
         documents, ready = files.names.get(split, ()), files.ready.get(split, ())
         assert documents or (split == "val" and corpus.held_every and ready)
@@ -37,9 +37,10 @@ def test_rules_are_those_of_the_recipes() -> None:
     told = {}
     for one in LARGE:
         rules = one.cleaning
+        assert rules is not None
         told[one.name] = (rules.max_words, rules.ratio, rules.lower, one.held_every, one.vocab_size)
         if one.name.startswith("wmt14"):
-            assert one.documents.lines == {"newstest2013": 3000, "newstest2014": 3003}
+            assert one.lines == {"newstest2013": 3000, "newstest2014": 3003}
     assert told == {
         "wmt14-en-de": (256, 0.0, False, 0, 37000),
         "wmt14-en-fr": (250, 1.5, False, 0, 32000),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro.data.sets.translation.cleaning import Cleaner, Cleaning, count_words, summary
+from repro.data.sets.translation.pairs import Cleaner, Cleaning, summary
 
 RULES = Cleaning(max_words=10, ratio=1.5)
 
@@ -23,7 +23,7 @@ RULES = Cleaning(max_words=10, ratio=1.5)
 )
 def test_each_rule(pair: tuple[str, str], reason: str) -> None:
     cleaner = Cleaner(RULES)
-    assert cleaner.objection(pair) == reason
+    assert RULES.objection(pair) == reason
     assert len(list(cleaner.clean([pair]))) == (not reason)
     assert cleaner.dropped == {name: int(name == reason) for name in ("empty", "long", "ratio")}
 
@@ -56,8 +56,8 @@ def test_case_is_lowered_only_where_the_rules_say_so() -> None:
 
 
 def test_punctuation_marks_count_as_words() -> None:
-    assert count_words("Wait, it's 3.5 \u2013 no!") == 11
-    assert count_words("") == 0
+    pair = "Wait, it's 3.5 \u2013 no!", "w"
+    assert [Cleaning(max_words=n).objection(pair) for n in (10, 11)] == ["long", ""]
 
 
 def test_what_is_told_adds_up() -> None:

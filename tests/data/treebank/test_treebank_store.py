@@ -162,13 +162,13 @@ def test_a_missing_section_is_named(data_folder: Path, tmp_path: Path) -> None:
     refused("wsj-trees", folder, r"no \.mrg files in section .*wsj/07")
     (section / "README").unlink()
     section.rmdir()
-    refused("wsj-trees", folder, "no section .*wsj/07; sections 02 to 23 are needed")
+    refused("wsj-trees", folder, r"no \.mrg files in section .*wsj/07")
     assert not (data_folder / "wsj-trees" / "bpe300").exists()
 
 
 def test_a_missing_file_of_trees_is_named(data_folder: Path, lines: Path) -> None:
     (lines / "val.trees").unlink()
-    refused("wsj-trees", lines, r"no val\.trees, .* beside the other splits' trees")
+    refused("wsj-trees", lines, r"no val\.trees, .* with the other splits' trees")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_a_missing_file_of_trees_is_named(data_folder: Path, lines: Path) -> Non
             "line 2: the tree that begins here is never closed",
         ),
         (b"( (S (NN a)) )\n(S (NN b))\n", "line 2: a tree with the root S"),
-        (b"\n\n( (S (NN caf\xe9)) )\n", "is not UTF-8 in line 3"),
-        (b"( (S ) )\n", r"line 1: \(S\) has nothing in it"),
+        (b"\n\n( (S (NN caf\xe9)) )\n", "line 3 is not UTF-8"),
+        (b"( (S ) )\n", r"line 1: \(S \.\.\.\) has nothing in it"),
     ],
 )
 def test_a_damaged_section_is_named_with_its_line(
@@ -198,7 +198,7 @@ def test_a_damaged_section_is_named_with_its_line(
         (b"(S (NN a)) (S (NN b))\n", "line 1: 2 trees; each line needs one"),
         (b"(S (NN a))\n(S (NP\n(NN b)))\n", "line 2: the tree that begins here is never closed"),
         (b"(S (NN a))\nHello\n", "line 2: 'Hello' is outside of any tree"),
-        (b"(S (NN \xff))\n", "is not UTF-8 in line 1"),
+        (b"(S (NN \xff))\n", "line 1 is not UTF-8"),
     ],
 )
 def test_a_damaged_line_is_named(data_folder: Path, lines: Path, content: bytes, said: str) -> None:

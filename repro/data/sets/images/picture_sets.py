@@ -1,24 +1,30 @@
-"""Common parts of data sets of pictures, and those with labels, a split of which is read at once. Needs no torch."""
+"""Data sets of pictures with labels: MNIST and CIFAR-10, from their original files or the hub. Needs no torch."""
 
+import io
+import math
+import struct
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pickle import Unpickler, UnpicklingError
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import OneStore
+from repro.data.data_set import TEST, TRAIN, Hub, OneStore
 from repro.data.hub import download, on_hub, remedy
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import need_packed, read_packed, sha256_of
+from repro.data.packed import find_packed, need_packed, read_packed, sha256_of
+from repro.data.store import StoreWriter
+from repro.data.table import ColumnType
 from repro.errors import UserError
 
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
-
 IMAGES, LABELS = "images", "labels"
+_IDX = {TRAIN: "train", TEST: "t10k"}  # how MNIST's files call the splits
+_UNPACKED = "cifar-10-batches-py"
+_ARRAYS = {"_reconstruct": np.empty(0).__reduce__()[0], "ndarray": np.ndarray, "dtype": np.dtype}
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -34,35 +40,29 @@ Splits = dict[str, Labelled]
 
 @dataclass(frozen=True, kw_only=True)
 class PictureSet(OneStore):
-    """Pictures of one shape.
+    """Pictures of one shape with labels.
 
-    A row of a store has ``images``, the pixels ``(H, W, C)``, and ``labels``, its class, where there are classes. The
-    manifest's ``counts`` have the shape beside the number of pictures, and its ``source`` whatever is not as in the
-    original: ``lossy_test_images``, how many test pictures are known to be copies of lesser quality, and ``unpinned``,
-    contents whose hash nobody knew beforehand.
+    A row of a store has ``images``, the pixels ``(H, W, C)``, and ``labels``, its class. The manifest's ``counts`` have
+    the shape beside the number of pictures, and its ``source`` whatever is not as in the original:
+    ``lossy_test_images``, how many test pictures are known to be copies of lesser quality, and ``unpinned``, contents
+    whose hash nobody knew beforehand.
 
     Attributes:
         shape: height, width and channels of each.
-        n_classes: classes they are labelled with; 0 where they have no labels.
+        n_classes: classes they are labelled with.
+        columns: names of picture and label on the hub.
+        batches: files that the training pictures are published in, which have a hash each. The hub may have them in
+            another order.
+        lossy: SHA-256 of the test pictures of copies in which some are not the original ones, and how many.
     """
 
     parts: tuple[str, ...] = (IMAGES, LABELS)
     levels: tuple[str, ...] = ("pixels",)
-    splits: tuple[str, ...] = ("train", "test")
+    splits: tuple[str, ...] = (TRAIN, TEST)
     shape: tuple[int, int, int]
-    n_classes: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledPictures(PictureSet):
-    """Pictures with labels.
-
-    Attributes:
-        columns: names of picture and label on the hub.
-        lossy: SHA-256 of the test pictures of copies in which some are not the original ones, and how many.
-    """
-
+    n_classes: int
     columns: tuple[str, str]
+    batches: int = 1
     lossy: dict[str, int] = field(default_factory=dict)
 
     @abstractmethod
@@ -73,41 +73,63 @@ class LabelledPictures(PictureSet):
             UserError: a file is missing, damaged, or holds something else.
         """
 
-    @abstractmethod
-    def contents(self, splits: Splits) -> Iterator[tuple[str, bytes]]:
-        """Contents of the known files if they had these pictures, by key."""
-
-    def arranged(self, splits: Splits) -> Splits:
-        """The pictures of the hub in the order of the original files."""
-        return splits
-
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.table import ColumnType
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         if options.from_dir is None:
             where = on_hub(self)
             splits, origin = self._from_hub()
         else:
             where, origin = f"--from {options.from_dir}", self.origin()
             splits = self.read(options.from_dir)
-        for split, pictures in splits.items():
-            self._check(f"{where}, {split}", pictures)
-        origin.update(self._compare(splits, where))
         counts: dict[str, dict[str, Any]] = {}
-        for split, pictures in splits.items():
-            writer.column(split, IMAGES, ColumnType("uint8", self.shape)).add(pictures.images)
-            writer.column(split, LABELS, ColumnType("uint8")).add(pictures.labels)
-            counts[split] = {"examples": len(pictures.labels), "shape": list(self.shape)}
-        return self.manifest(variant, origin, counts, {})
+        for split, (images, labels) in splits.items():
+            if len(images) != len(labels) or not len(labels):
+                raise UserError(f"{where}, {split}: {len(images):,} pictures and {len(labels):,} labels")
+            if len(wrong := np.flatnonzero(labels >= self.n_classes)):
+                example = f"label {labels[wrong[0]]} of picture {wrong[0]}"
+                raise UserError(
+                    f"{where}, {split}: {example} is not below {self.n_classes}; use the original files"
+                )
+            writer.column(split, IMAGES, ColumnType("uint8", self.shape)).add(images)
+            writer.column(split, LABELS, ColumnType("uint8")).add(labels)
+            counts[split] = {"examples": len(labels), "shape": list(self.shape)}
+        return self.manifest(variant, origin | self._compare(splits, where), counts, {})
+
+    def _compare(self, splits: Splits, where: str) -> dict[str, Any]:
+        """Compares every known hash; returns the facts about pictures that are not known to be the original."""
+        facts: dict[str, Any] = {}
+        for key, content in self._contents(splits):
+            digest = sha256_of([content.tobytes()])
+            if key in self.sha256:
+                self.compare(key, digest, where)
+            elif digest in self.lossy:
+                facts["lossy_test_images"] = self.lossy[digest]
+            else:
+                facts.setdefault("unpinned", []).append(key)
+        return facts
+
+    def _contents(self, splits: Splits) -> Iterator[tuple[str, Bytes]]:
+        for split, (images, labels) in splits.items():
+            if split == TRAIN and self.batches > 1:
+                parts = np.array_split(images, self.batches)
+                yield from ((f"{split}-{IMAGES}-{n}", part) for n, part in enumerate(parts, 1))
+            else:
+                yield f"{split}-{IMAGES}", images
+            yield f"{split}-{LABELS}", labels
 
     def _from_hub(self) -> tuple[Splits, dict[str, Any]]:
         downloaded, origin = download(self)
         image, label = self.columns
-        splits = {}
-        for split, rows in downloaded.items():
-            labels = np.array(list(rows[label]), np.int64).clip(-1, 255).astype(np.uint8)
-            splits[split] = Labelled(self._pixels(rows[image]), labels)
-        return self.arranged(splits), origin
+        splits = {
+            split: Labelled(self._pixels(rows[image]), _classes(rows[label]))
+            for split, rows in downloaded.items()
+        }
+        known = [self.sha256.get(f"{TRAIN}-{IMAGES}-{n}") for n in range(1, 1 + self.batches)]
+        parts = [np.array_split(column, self.batches) for column in splits[TRAIN]]
+        actual = [sha256_of([part.tobytes()]) for part in parts[0]]
+        if set(known) == set(actual):
+            order = [actual.index(str(digest)) for digest in known]
+            splits[TRAIN] = Labelled(*(np.concatenate([part[n] for n in order]) for part in parts))
+        return splits, origin
 
     def _pixels(self, column: Iterable[object]) -> Bytes:
         """Pictures ``(N, H, W, C)`` of a column of the hub."""
@@ -115,40 +137,160 @@ class LabelledPictures(PictureSet):
         pictures: list[Bytes] = []
         try:
             for picture in column:
-                pictures.append(np.asarray(picture))  # noqa: PERF401  # a bad one is named by its number
+                array = np.asarray(picture)
+                if array.dtype != np.uint8 or array.shape not in (
+                    shape,
+                    shape[:2] if shape[2] == 1 else shape,
+                ):
+                    raise ValueError(f"it has {array.shape} {array.dtype}, not {shape}")
+                pictures.append(array)
         except ImportError:
             raise UserError(f"the package `Pillow` is not installed; install it, or {remedy(self)}") from None
         except (OSError, ValueError) as error:
             raise UserError(f"{where}: picture {len(pictures)}: {error}") from None
-        for n, array in enumerate(pictures):
-            if array.dtype != np.uint8 or array.shape not in (shape, shape[:2] if shape[2] == 1 else shape):
-                raise UserError(f"{where}: picture {n} has {array.shape} {array.dtype}, not {shape}")
-        return np.stack(pictures).reshape(-1, *shape) if pictures else np.zeros((0, *shape), np.uint8)
-
-    def _check(self, where: str, pictures: Labelled) -> None:
-        if len(pictures.images) != len(pictures.labels) or not len(pictures.labels):
-            raise UserError(f"{where}: {len(pictures.images):,} pictures and {len(pictures.labels):,} labels")
-        wrong = np.flatnonzero(pictures.labels >= self.n_classes)
-        if len(wrong):
-            example = f"label {pictures.labels[wrong[0]]} of picture {wrong[0]}"
-            raise UserError(f"{where}: {example} is not below {self.n_classes}; use the original files")
-
-    def _compare(self, splits: Splits, where: str) -> dict[str, Any]:
-        """Compares every known hash; returns the facts about pictures that are not known to be the original."""
-        lossy, unpinned = 0, []
-        for key, content in self.contents(splits):
-            digest = sha256_of([content])
-            if key in self.sha256:
-                self.compare(key, digest, where)
-            elif digest in self.lossy:
-                lossy += self.lossy[digest]
-            else:
-                unpinned.append(key)
-        facts: dict[str, Any] = {"lossy_test_images": lossy} if lossy else {}
-        return {**facts, "unpinned": unpinned} if unpinned else facts
+        return np.array(pictures, np.uint8).reshape(-1, *shape)
 
 
-def read_original(folder: Path, name: str) -> tuple[Path, bytes]:
+class Mnist(PictureSet):
+    """MNIST's four original files."""
+
+    def read(self, folder: Path) -> Splits:
+        return {
+            split: Labelled(
+                _read_idx(folder, f"{stem}-images-idx3-ubyte", self.shape[:2]).reshape(-1, *self.shape),
+                _read_idx(folder, f"{stem}-labels-idx1-ubyte", ()),
+            )
+            for split, stem in _IDX.items()
+        }
+
+
+def _read_idx(folder: Path, name: str, item_shape: tuple[int, ...]) -> Bytes:
+    """Items ``(N, *item_shape)`` of a file with a header of big-endian numbers: magic, N and the item's shape."""
+    path, content = _original(folder, name)
+    n_axes = 1 + len(item_shape)
+    begin = 4 + 4 * n_axes
+    magic, n, *shape = struct.unpack_from(f">{1 + n_axes}I", content.ljust(begin, b"\0"))
+    expected = begin + n * math.prod(item_shape)
+    if (magic, *shape) != (0x0800 + n_axes, *item_shape) or len(content) != expected:
+        raise UserError(
+            f"{path}: {len(content):,} bytes with the header {(magic, n, *shape)}; {name} has the header "
+            f"{(0x0800 + n_axes, 'N', *item_shape)} and as many bytes as that states; use the original file"
+        )
+    return np.frombuffer(content, np.uint8, offset=begin).reshape(n, *item_shape)
+
+
+class Cifar10(PictureSet):
+    """Flat bytes ``train-images-1.u8`` to ``5``, ``train-labels.u8`` and so on, or the original Python version."""
+
+    def read(self, folder: Path) -> Splits:
+        numbers = range(1, 1 + self.batches)
+        if find_packed(folder, "train-images-1.u8"):
+            train = np.concatenate([self._flat(folder, f"train-images-{n}") for n in numbers])
+            labels = {split: _original(folder, f"{split}-labels.u8")[1] for split in self.splits}
+            images = {TRAIN: train, TEST: self._flat(folder, "test-images")}
+            return {
+                split: Labelled(images[split], np.frombuffer(labels[split], np.uint8))
+                for split in self.splits
+            }
+        below = folder / _UNPACKED
+        folder = below if below.is_dir() else folder
+        if not find_packed(folder, "data_batch_1"):
+            raise UserError(
+                f"--from {folder}: neither data_batch_1 (the original Python version, unpacked) nor train-images-1.u8"
+            )
+        parts = zip(*(self._pickled(folder, f"data_batch_{n}") for n in numbers), strict=True)
+        return {TRAIN: Labelled(*map(np.concatenate, parts)), TEST: self._pickled(folder, "test_batch")}
+
+    def _flat(self, folder: Path, stem: str) -> Bytes:
+        """Pictures of a file that holds only pixels, channels last."""
+        path, content = _original(folder, f"{stem}.u8")
+        size = math.prod(self.shape)
+        if not content or len(content) % size:
+            raise UserError(
+                f"{path}: {len(content):,} bytes are not pictures of {self.shape}, {size:,} bytes each"
+            )
+        return np.frombuffer(content, np.uint8).reshape(-1, *self.shape)
+
+    def _pickled(self, folder: Path, name: str) -> Labelled:
+        """One file of the original Python version: the red values of a picture, then green, then blue."""
+        path, content = _original(folder, name)
+        try:
+            batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        except Exception as error:  # a damaged file may raise anything
+            raise UserError(
+                f"cannot read {path}: {error or type(error).__name__}; get the file again"
+            ) from None
+        rows, labels = (batch.get(key) for key in ("data", "labels")) if isinstance(batch, dict) else (0, 0)
+        size = math.prod(self.shape)
+        if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (size,):
+            raise UserError(f"{path}: its data are not rows of {size:,} bytes; use the original file")
+        if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+            raise UserError(f"{path}: its labels are not a list of numbers; use the original file")
+        height, width, channels = self.shape
+        planes = rows.reshape(-1, channels, height, width)
+        return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), _classes(labels))
+
+
+class _Unpickler(Unpickler):
+    """Loads plain values and NumPy arrays. A file that names anything else is refused, so none of its code runs."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The names in a pickled array: its constructor, its class, its type, and the encoding of its bytes."""
+        if f"{module}.{name}" == "_codecs.encode":
+            return str.encode
+        if module.partition(".")[0] == "numpy" and name in _ARRAYS:
+            return _ARRAYS[name]
+        raise UnpicklingError(f"it names {module}.{name}")
+
+
+def _original(folder: Path, name: str) -> tuple[Path, bytes]:
     """A file by its name, plain or packed, and its content."""
     path = need_packed(folder, name, "get the original files")
     return path, read_packed(path)
+
+
+def _classes(labels: Iterable[int]) -> Bytes:
+    """Labels in uint8, those out of its range as 255, which no class is."""
+    return np.array(list(labels), np.int64).clip(-1, 255).astype(np.uint8)
+
+
+MNIST = Mnist(
+    name="mnist",
+    title="MNIST: handwritten digits, 28 x 28, grey (LeCun, Cortes, Burges)",
+    licence="Creative Commons Attribution-ShareAlike 3.0, as commonly stated for it",
+    size="12 MB (55 MB unpacked), 60,000 training pictures",
+    shape=(28, 28, 1),
+    n_classes=10,
+    columns=("image", "label"),
+    hub=Hub("ylecun/mnist", splits={"train": "train", "test": "test"}),
+    files=tuple(f"{stem}-{kind}-ubyte" for stem in _IDX.values() for kind in ("images-idx3", "labels-idx1")),
+    sha256={
+        "train-images": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        "train-labels": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+        "test-images": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        "test-labels": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+    },
+)
+CIFAR10 = Cifar10(
+    name="cifar10",
+    title="CIFAR-10: photographs of ten things, 32 x 32, in colour (Krizhevsky 2009)",
+    licence="none stated by its maker; cite Krizhevsky 2009",
+    size="170 MB (185 MB unpacked), 50,000 training pictures",
+    shape=(32, 32, 3),
+    n_classes=10,
+    columns=("img", "label"),
+    batches=5,
+    lossy={"4674ac8c77f372061aaf9216c8857c99599d5df0bb9f6b16a3de613ef8eb348a": 23},
+    hub=Hub("uoft-cs/cifar10", splits={"train": "train", "test": "test"}),
+    files=(*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"),
+    sha256={
+        "train-images-1": "fc115a3de050d667b88cbd5b0b9612ebf996c54230fe7758f3a14bb5af9a1c27",
+        "train-images-2": "89e609b642f687bc796fa3bfa4211005582a0e8131d463d996d11ddb297d312e",
+        "train-images-3": "93a365823e61729490a8801d80864ccd0ab1e8c98f19d71af65644d1c5f1486e",
+        "train-images-4": "809eb95ecd057a36516318f5023ea619009dd70dd38193db9da43125a928e6fa",
+        "train-images-5": "d05b7d66d216d6df882cc760cdc0ff2f1f0437abf699ed16005c021ef0add9cb",
+        "train-labels": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+        "test-labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+    },
+)
+PICTURES = (MNIST, CIFAR10)

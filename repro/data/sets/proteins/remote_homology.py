@@ -7,7 +7,7 @@ any code.
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from repro.data.data_set import OneStore
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import decoded, find_packed, need_packed, read_packed, sha256_of
+from repro.data.store import StoreWriter
+from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 AMINO_ACIDS = "ABCDEFGHIKLMNOPQRSTUVWXYZ"  # no J
 SYMBOLS = ("<pad>", "<mask>", "<cls>", "<sep>", "<unk>", *AMINO_ACIDS)
@@ -35,9 +34,7 @@ class RemoteHomology(OneStore):
     A row of a store has ``residues``, the ids of a sequence between ``<cls>`` and ``<sep>``, and ``folds``, its class.
     """
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
-        from repro.data.table import ColumnType, ids_of
-
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         folder, counts, hashes = options.folder, {}, {}
         for split, file in zip(self.splits, self.files, strict=True):
             path = find_packed(folder, file) or find_packed(folder / FOLDER, file)

@@ -4,7 +4,6 @@ Splits are called train, val and test; ``valid`` is another name of val.
 """
 
 from repro.data.data_set import Hub
-from repro.data.sets.text.corpus import Reading
 from repro.data.sets.text.text_sets import Books, SplitText, StandardLibrary, WholeText
 
 _HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -22,7 +21,7 @@ _WIKITEXT103 = SplitText(
     levels=("words", "bytes"),
     names=_WIKITEXT,
     folders=("wikitext-103",),
-    reading=Reading(documents="articles"),
+    documents="articles",
     hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-103-v1", splits=_HUB_SPLITS),
 )
@@ -37,7 +36,7 @@ _WIKITEXT103_RAW = SplitText(
         for split, name in (("train", "train"), ("val", "valid"), ("test", "test"))
     },
     folders=("wikitext-103-raw",),
-    reading=Reading(documents="articles"),
+    documents="articles",
     hub_blank="",
     hub=Hub("Salesforce/wikitext", "wikitext-103-raw-v1", splits=_HUB_SPLITS),
 )
@@ -49,7 +48,7 @@ _WIKITEXT2 = SplitText(
     levels=("words", "bytes"),
     names=_WIKITEXT,
     folders=("wikitext-2",),
-    reading=Reading(documents="articles"),
+    documents="articles",
     hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-2-v1", splits=_HUB_SPLITS),
     sha256={
@@ -69,7 +68,7 @@ _ENWIK8 = WholeText(
     names=("enwik8",),
     folders=("enwik8",),
     cut={"train": 90_000_000, "val": 5_000_000, "test": 5_000_000},
-    reading=Reading(seen_bytes=True),
+    seen_bytes=True,
     sha256={"whole": "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
 )
 _ENWIK8_PREFIX = WholeText(
@@ -82,7 +81,7 @@ _ENWIK8_PREFIX = WholeText(
     folders=("enwik8-prefix", "enwik8"),
     cut={"train": 3_600_000, "val": 200_000, "test": 200_000},
     prefix=True,
-    reading=Reading(seen_bytes=True),
+    seen_bytes=True,
     sha256={"whole": "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"},
 )
 _TEXT8 = WholeText(
@@ -108,7 +107,7 @@ _PTB = SplitText(
         "test": ("ptb.test.txt", "test.txt"),
     },
     folders=("ptb", "penn", "simple-examples/data"),
-    reading=Reading(strip_lines=True),
+    strip_lines=True,
     sha256={
         "train.text": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
         "val.text": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
@@ -129,7 +128,9 @@ _LM1B = SplitText(
     },
     shards={"train": 99},
     folders=("lm1b", "1-billion-word-language-modeling-benchmark-r13output"),
-    reading=Reading(line_end="<S>", unknown="<UNK>", sentences=True),
+    line_end="<S>",
+    unknown="<UNK>",
+    sentences=True,
     vocabulary=("1b_word_vocab.txt", "vocab-2016-09-10.txt"),
 )
 _BOOKS = Books(
@@ -137,7 +138,7 @@ _BOOKS = Books(
     title="a folder of books as .txt files: your own, or the Toronto Book Corpus where you have it",
     licence="that of your files",
     size="any",
-    reading=Reading(documents="files"),
+    documents="files",
     levels=("bytes", "words-min3", "bpe", "gpt2"),
     vocab_size=29_000,
 )
@@ -151,7 +152,7 @@ _PG19 = SplitText(
     shards={"train": 2000, "val": 50, "test": 100},
     first={"train": 2000},
     folders=("pg19",),
-    reading=Reading(documents="files"),
+    documents="files",
 )
 _SHAKESPEARE = WholeText(
     name="tinyshakespeare",
@@ -170,7 +171,7 @@ _STDLIB = StandardLibrary(
     title="the source of the running Python's standard library, tests left out: real text that is on every machine",
     licence="Python Software Foundation License",
     size="about 13 MB; differs between versions of Python",
-    reading=Reading(documents="files"),
+    documents="files",
     levels=("bytes",),
 )
 TEXTS = (

@@ -1,44 +1,98 @@
-"""Kinds of text for language models: from files, from the hub, or from the running Python."""
+"""Kinds of text for language models, and how their text becomes rows of tokens: from files, the hub, or this Python.
+
+Works piece by piece. The raw text is not copied: the manifest has its SHA-256 and says so.
+"""
 
 import hashlib
+import io
 import platform
+import re
 import sysconfig
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, TokenSet
 from repro.data.hub import download, on_hub
 from repro.data.manifest import Manifest
-from repro.data.options import Options
-from repro.data.packed import AS, glob_packed, read_packed, sha256_of
-from repro.data.sets.text.corpus import (
-    Corpus,
-    Pieces,
-    Reading,
-    cut_at,
-    cut_at_lines,
-    files_of,
-    need_files,
-    pieces_of,
-    row_pieces,
-)
-from repro.data.variants import is_subwords
+from repro.data.options import Options, subword_options
+from repro.data.packed import AS, glob_packed, open_packed, read_packed, sha256_of
+from repro.data.store import StoreWriter
+from repro.data.table import BLOCK, ids_of
+from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
+from repro.data.tokenizers.loading import AnyTokenizer
+from repro.data.tokenizers.vocabulary import Bytes, Chars, Ids, Words, characters
 from repro.errors import UserError
 
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
-    from repro.data.tokenizers.loading import AnyTokenizer
-
+PIECE_BYTES = 2**23
 HUB_COLUMN = "text"
+NEWLINE = 10
+_MIN_COUNT = {"words": 1, "words-min3": 3}
+_TITLE = re.compile(rb" = [^=\n](.*[^=\n])? = ?\n")
 _NAMED = {TRAIN: ("train.txt",), VAL: ("val.txt", "valid.txt"), TEST: ("test.txt",)}  # splits of books
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 # Where the hash of a file's name falls among twenty decides its split, in every version of Python.
 _HELD_OUT = {0: VAL, 1: TEST}
+
+
+class Piece(NamedTuple):
+    """Some bytes of a split.
+
+    Attributes:
+        text: ends at the end of a line.
+        begins: whether a document begins with it.
+    """
+
+    text: bytes
+    begins: bool = False
+
+
+@dataclass(frozen=True)
+class HubLines:
+    """A column of the hub, each row a line of a file; an empty one is ``blank`` there."""
+
+    column: Iterable[object]
+    blank: str
+
+
+Document = Path | bytes | HubLines
+Corpus = Mapping[str, Sequence[Document]]  # the documents of each split
+
+
+def pieces_of(documents: Sequence[Document]) -> Iterator[Piece]:
+    """The text of documents, one after another."""
+    for document in documents:
+        if isinstance(document, HubLines):
+            lines = (f"{str(row).removesuffix(chr(10)) or document.blank}\n" for row in document.column)
+            while block := "".join(islice(lines, BLOCK)):
+                yield Piece(block.encode())
+            continue
+        with open_packed(document) if isinstance(document, Path) else io.BytesIO(document) as file:
+            begins = True
+            while text := file.read(PIECE_BYTES):
+                yield Piece(text + file.readline(), begins)
+                begins = False
+
+
+def articles(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The same text, a piece for each article. An article begins at a line `` = Title = `` between empty lines."""
+    lines = (line for piece in pieces for line in io.BytesIO(piece.text))
+    before, line, article = b"", next(lines, b""), list[bytes]()
+    while line:
+        after = next(lines, b"")
+        title = not before.strip() and not after.strip() and _TITLE.fullmatch(line)
+        if title and any(text.strip() for text in article):
+            yield Piece(b"".join(article), begins=True)
+            article = []
+        article.append(line)
+        before, line = line, after
+    yield Piece(b"".join(article), begins=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,56 +102,192 @@ class TextSet(TokenSet):
     (GPT-2's subwords under its own numbers, ends of lines left out).
 
     Attributes:
-        reading: how it becomes tokens.
+        folders: folders below the given one to look in as well.
+        line_end: word that stands for the end of a line.
+        unknown: word that stands for words out of the vocabulary.
+        vocabulary: names of a file with the official words, which the level ``words`` needs.
+        sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
+        seen_bytes: only bytes that occur in training are symbols; else all 256 are.
+        strip_lines: blanks at the ends of lines are no characters.
+        documents: what the store knows the beginnings of: files, or the articles in them
+            (:func:`articles`); None for a text without documents.
     """
 
     parts: tuple[str, ...] = ("text",)
     aliases: dict[str, str] = field(default_factory=lambda: {"valid": VAL})
-    reading: Reading = field(default_factory=Reading)
+    folders: tuple[str, ...] = ()
+    line_end: str = "<eos>"
+    unknown: str = "<unk>"
+    vocabulary: tuple[str, ...] = ()
+    sentences: bool = False
+    seen_bytes: bool = False
+    strip_lines: bool = False
+    documents: Literal["files", "articles"] | None = None
 
     @abstractmethod
-    def corpus(self, variant: str, folder: Path | None) -> Corpus:
-        """The raw text, its known hashes compared.
+    def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
+        """The raw text, its origin for the manifest and for messages.
 
         Args:
-            variant: the store it is for.
             folder: with its files; None asks the hub, or generates.
 
         Raises:
             UserError: a file is missing, cannot be read, or is not the known content; the hub cannot be reached.
         """
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+    def hashes(self, corpus: Corpus, where: str) -> dict[str, str]:
+        """SHA-256 of each split, compared with the known ones."""
+        found = {}
+        for split, documents in corpus.items():
+            found[split] = sha256_of(piece.text for piece in pieces_of(documents))
+            self.compare(f"{split}.text", found[split], f"{where}, {split}")
+        return found
+
+    def find(self, folder: Path, names: tuple[str, ...], needed: bool = True) -> list[Path]:
+        """The files of the first name that exists.
+
+        Raises:
+            UserError: there are none, and they are needed.
+        """
+        bases = (folder, *(folder / inner for inner in self.folders))
+        tried = (glob_packed(base, name) for base in bases for name in names)
+        paths = next(filter(None, tried), [])
+        if needed and not paths:
+            raise UserError(f"--from {folder}: no {' or '.join(names)}{AS}")
+        return paths
+
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Writes tokeniser and tokens of every split. A row is a document, a sentence or a split.
 
         Raises:
             UserError: beside what is said there, the text cannot be read at this level.
         """
-        from repro.data.sets.text.encoding import Encoder, make_vocabulary
-
-        reading, corpus = self.reading, self.corpus(variant, options.from_dir)
+        corpus, origin, where = self.corpus(options.from_dir)
+        hashes = self.hashes(corpus, where)
         tokenizer: AnyTokenizer
-        if variant == GPT2 or is_subwords(variant):
-            train = (piece.text.decode(errors="replace").split("\n") for piece in corpus.splits[TRAIN]())
-            tokenizer = self.subwords(variant, options, chain.from_iterable(train))
+        if variant == GPT2 or subword_options(variant):
+            texts = (piece.text.decode(errors="replace").split("\n") for piece in pieces_of(corpus[TRAIN]))
+            tokenizer = self.subwords(variant, options, chain.from_iterable(texts))
+        elif variant == "words" and self.vocabulary and options.from_dir is not None:
+            words = self._official_words(options.from_dir)
+            tokenizer = Words.of(words, line_end=self.line_end, unknown=self.unknown)
         else:
-            tokenizer = make_vocabulary(reading, variant, corpus)
-        encoder = Encoder(reading, variant, tokenizer)
-        counts = {split: encoder.write(split, pieces(), writer) for split, pieces in corpus.splits.items()}
-        row = "sentence" if reading.sentences else "document" if reading.documents else "split"
-        origin = {**corpus.origin, "raw_text": "not kept"}
+            tokenizer = self._vocabulary_of(variant, corpus[TRAIN])
+        counts = {
+            split: self._write(split, self._prepared(variant, documents), tokenizer, writer)
+            for split, documents in corpus.items()
+        }
+        row = "sentence" if self.sentences else "document" if self.documents else "split"
+        origin = {**origin, "sha256": hashes, "raw_text": "not kept"}
         return self.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer), row)
+
+    def _prepared(self, level: str, documents: Sequence[Document]) -> Iterator[Piece]:
+        """Pieces as a level reads them."""
+        pieces = pieces_of(documents)
+        for text, begins in articles(pieces) if self.documents == "articles" else pieces:
+            if level == "chars" and self.strip_lines:
+                text = b"\n".join(line.strip() for line in text.split(b"\n"))
+            elif level.startswith("words") and not text.endswith(b"\n"):
+                text += b"\n"  # the end of the file ends its last line
+            yield Piece(text, begins)
+
+    def _official_words(self, folder: Path) -> list[str]:
+        path = self.find(folder, self.vocabulary)[0]
+        lines = read_packed(path).decode(errors="replace").splitlines()
+        words = [line.split()[0] for line in lines if line.strip()]
+        for needed in (self.line_end, self.unknown):
+            if needed not in words:
+                raise UserError(f"{path}: no {needed} among its {len(words)} words; use the original file")
+        return list(dict.fromkeys(words))
+
+    def _vocabulary_of(self, level: str, training: Sequence[Document]) -> Words | Bytes | Chars:
+        """The vocabulary of a level, from the training split.
+
+        Words: the line end first, then by falling frequency, equally frequent ones in the order in which they first
+        occur. Bytes and characters: in their own order.
+
+        Source: vocabulary of Transformer-XL's code.
+        """
+        train = (piece.text for piece in self._prepared(level, training))
+        if level.startswith("words"):
+            return self._counted_words(_MIN_COUNT[level], train)
+        if level == "chars":
+            codes = {int(code) for piece in train for code in np.unique(characters(piece))}
+            return Chars.of([chr(code) for code in sorted(codes)])
+        dropped = [NEWLINE] if level == "bytes-nonl" else []
+        counts = np.full(256, not self.seen_bytes, np.int64)
+        for piece in train if self.seen_bytes else ():
+            counts += np.bincount(np.frombuffer(piece, np.uint8), minlength=256)
+        seen = np.flatnonzero(counts).tolist()
+        return Bytes.of([byte for byte in seen if byte not in dropped], dropped=dropped)
+
+    def _counted_words(self, min_count: int, train: Iterator[bytes]) -> Words:
+        counts: Counter[str] = Counter()
+        for piece in train:
+            try:
+                counts.update(piece.decode().split())
+            except UnicodeDecodeError:
+                raise UserError("the training text is not UTF-8; it cannot be read as words") from None
+        words = [word for word, n in counts.most_common() if n >= min_count and word != self.line_end]
+        if min_count > 1 and self.unknown not in words:
+            words.insert(0, self.unknown)
+        unknown = self.unknown if self.unknown in words else None
+        return Words.of([self.line_end, *words], line_end=self.line_end, unknown=unknown)
+
+    def _write(
+        self, split: str, pieces: Iterator[Piece], tokenizer: AnyTokenizer, writer: StoreWriter
+    ) -> dict[str, Any]:
+        """Writes the tokens of a split; returns its counts for the manifest.
+
+        Raises:
+            UserError: a word, byte or character that training did not have, with its line; or no text.
+        """
+        column = writer.column(split, "text", ids_of(tokenizer.size))
+        lines = unknown = length = 0  # the length of the row that has not ended yet
+        opened = False
+        if self.sentences:  # the mark before the first sentence, as before every other
+            column.add(np.array([tokenizer.eos_id]), [1])
+        for text, begins in pieces:
+            if self.documents and begins and opened:
+                column.end_row(length)
+                length = 0
+            opened = True
+            ids, missed = _encoded(text, tokenizer, f"{split}, line", lines)
+            if self.sentences:  # whole lines, each of which ends with the symbol
+                column.add(ids, np.diff(np.flatnonzero(ids == tokenizer.eos_id), prepend=-1).tolist())
+            else:
+                column.add(ids, ())
+                length += len(ids)
+            lines, unknown = lines + text.count(b"\n"), unknown + missed
+        if not self.sentences:
+            column.end_row(length)
+        if column.values < 2:
+            raise UserError(f"{split} has {column.values} tokens; there is nothing to predict")
+        counted = {"examples": lines, "tokens": {"text": column.values}}
+        return counted | ({"unknown": unknown} if tokenizer.unk_id is not None else {})
 
     def size_of(self, counts: dict[str, Any]) -> str:
         unknown = f" ({counts['unknown']:,} unknown)" if counts.get("unknown") else ""
         return f"{counts['tokens']['text']:,} tokens{unknown}"
 
-    def hashed(self, splits: dict[str, Pieces], origin: dict[str, Any], where: str) -> Corpus:
-        """A corpus of these splits, their hashes compared."""
-        hashes = {split: sha256_of(piece.text for piece in pieces()) for split, pieces in splits.items()}
-        for split, digest in hashes.items():
-            self.compare(f"{split}.text", digest, f"{where}, {split}")
-        return Corpus(splits, {**origin, "sha256": hashes})
+
+def _encoded(piece: bytes, tokenizer: AnyTokenizer, where: str, lines: int) -> tuple[Ids, int]:
+    """Tokens of the next piece, after so many lines, and how many of them are unknown."""
+    if not isinstance(tokenizer, Words | Bytes | Chars):
+        texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
+        ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
+        coded = tokenizer.encode_batch(texts)
+        return np.fromiter((i for ids in coded for i in (*ids, *ends)), np.int32), 0
+    ids = tokenizer.ids(piece)
+    unknown = ids < 0
+    if unknown.any():
+        if tokenizer.unk_id is None:
+            symbol, line = tokenizer.first_unknown(piece)
+            raise UserError(
+                f"{where} {lines + line}: {symbol} does not occur in train, and there is no symbol for unknown ones"
+            )
+        ids[unknown] = tokenizer.unk_id
+    return ids, int(np.count_nonzero(unknown))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,50 +298,29 @@ class SplitText(TextSet):
         names: names that people have for the files of each split, without what they are packed with; may be patterns.
         shards: how many files a pattern must find, by split.
         first: how many of these are taken, in the order of their names; all where it says nothing.
-        folders: folders below the given one to look in as well.
-        vocabulary: names of a file with the official words, which the level ``words`` needs.
         hub_blank: what an empty line on the hub is in the original files.
     """
 
     names: Mapping[str, tuple[str, ...]]
     shards: dict[str, int] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()
-    vocabulary: tuple[str, ...] = ()
     hub_blank: str = ""
 
     def needed_files(self) -> tuple[str, ...]:
         return tuple(self.names[split][0] for split in self.splits)
 
-    def corpus(self, variant: str, folder: Path | None) -> Corpus:
+    def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         if folder is None:
             downloaded, origin = download(self)
-            rows = {
-                split: partial(row_pieces, downloaded[split][HUB_COLUMN], self.hub_blank)
-                for split in self.splits
-            }
-            return self.hashed({**rows}, origin, on_hub(self))
-        splits = {split: partial(pieces_of, self._shards(folder, split)) for split in self.splits}
-        corpus = self.hashed({**splits}, self.origin(), f"--from {folder}")
-        if variant == "words" and self.vocabulary:
-            corpus.words = self._official_words(folder)
-        return corpus
-
-    def _shards(self, folder: Path, split: str) -> list[Path]:
-        paths, expected = need_files(folder, self.folders, self.names[split]), self.shards.get(split)
-        paths = paths[: self.first.get(split)]
-        if expected not in (None, len(paths)):
-            raise UserError(f"--from {folder}: {len(paths)} of the {expected} files {self.names[split][0]}")
-        return paths
-
-    def _official_words(self, folder: Path) -> list[str]:
-        path = need_files(folder, self.folders, self.vocabulary)[0]
-        lines = read_packed(path).decode(errors="replace").splitlines()
-        words = [line.split()[0] for line in lines if line.strip()]
-        for needed in (self.reading.line_end, self.reading.unknown):
-            if needed not in words:
-                raise UserError(f"{path}: no {needed} among its {len(words)} words; use the original file")
-        return list(dict.fromkeys(words))
+            rows = {split: [HubLines(downloaded[split][HUB_COLUMN], self.hub_blank)] for split in self.splits}
+            return rows, origin, on_hub(self)
+        splits = {}
+        for split in self.splits:
+            splits[split] = self.find(folder, self.names[split])[: self.first.get(split)]
+            found, expected = len(splits[split]), self.shards.get(split)
+            if expected not in (None, found):
+                raise UserError(f"--from {folder}: {found} of the {expected} files {self.names[split][0]}")
+        return splits, self.origin(), f"--from {folder}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,37 +330,37 @@ class WholeText(TextSet):
     Attributes:
         names: that people have for the file, without what it is packed with.
         cut: bytes of each split, in order.
-        folders: folders below the given one to look in as well.
         prefix: a longer file is cut off after the last split.
     """
 
     names: tuple[str, ...]
     cut: dict[str, int]
-    folders: tuple[str, ...] = ()
     prefix: bool = False
 
     def needed_files(self) -> tuple[str, ...]:
         return self.names[:1]
 
-    def corpus(self, variant: str, folder: Path | None) -> Corpus:
+    def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         if folder is None:
             downloaded, origin = download(self)
-            content = "".join(row for split in self.splits for row in downloaded[split][HUB_COLUMN]).encode()
-            return self._cut(content, on_hub(self), origin)
-        path = need_files(folder, self.folders, self.names)[0]
-        return self._cut(read_packed(path), str(path), self.origin())
-
-    def _cut(self, content: bytes, where: str, origin: dict[str, Any]) -> Corpus:
+            rows = (str(row) for split in self.splits for row in downloaded[split][HUB_COLUMN])
+            content, where = "".join(rows).encode(), on_hub(self)
+        else:
+            path = self.find(folder, self.names)[0]
+            content, where, origin = read_packed(path), str(path), self.origin()
         size = sum(self.cut.values())
-        if self.prefix:
-            content = content[:size]
+        content = content[:size] if self.prefix else content
         if len(content) != size:
             raise UserError(
                 f"{where} has {len(content):,} bytes, {self.name} has {size:,}; use the original file"
             )
-        digest = sha256_of([content])
+        edges = pairwise([0, *accumulate(self.cut.values())])
+        return {split: [content[a:b]] for split, (a, b) in zip(self.cut, edges, strict=True)}, origin, where
+
+    def hashes(self, corpus: Corpus, where: str) -> dict[str, str]:
+        digest = sha256_of(piece.text for documents in corpus.values() for piece in pieces_of(documents))
         self.compare("whole", digest, where)
-        return Corpus(cut_at(content, self.cut), {**origin, "sha256": {"whole": digest}})
+        return {"whole": digest}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,40 +370,34 @@ class Books(TextSet):
     Three or more books are held out by file, one or two by line.
     """
 
-    def corpus(self, variant: str, folder: Path | None) -> Corpus:
+    def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         assert folder is not None  # there is no other way, and `prepare` reports it
-        return self.hashed(_books(folder), self.origin(), f"--from {folder}")
+        return self._splits(folder), self.origin(), f"--from {folder}"
 
-
-def _books(folder: Path) -> dict[str, Pieces]:
-    named = {split: files_of(folder, (), names) for split, names in _NAMED.items()}
-    if any(named.values()):
-        _require_all(folder, named)
-        return {split: partial(pieces_of, paths) for split, paths in named.items()}
-    paths = glob_packed(folder, "**/*.txt")
-    if not paths:
-        raise UserError(f"--from {folder}: no .txt files in it{AS}")
-    n_held = max(1, round(len(paths) / 20))
-    if len(paths) >= 3:
-        shares = {TRAIN: paths[: -2 * n_held], VAL: paths[-2 * n_held : -n_held], TEST: paths[-n_held:]}
-        return {split: partial(pieces_of, mine) for split, mine in shares.items()}
-    books = [read_packed(path) for path in paths]
-    content = b"".join(books)
-    edges = [0, *(content.find(b"\n", len(content) * n // 20) + 1 for n in (18, 19)), len(content)]
-    if sorted(set(edges)) != edges:
-        raise UserError(f"--from {folder}: too few lines to cut val and test from; give more text")
-    return dict(zip(SPLITS, cut_at_lines(books, edges), strict=True))
-
-
-def _require_all(folder: Path, named: dict[str, list[Path]]) -> None:
-    """Refuses some files with names of splits where others are missing: the rest would be taken for books."""
-    found = ", ".join(path.name for paths in named.values() for path in paths)
-    for split, paths in named.items():
-        if not paths:
-            raise UserError(
-                f"--from {folder}: {found}, but no {' or '.join(_NAMED[split])}{AS}, for the split {split}; add it, "
-                f"or rename {found} if these are books"
-            )
+    def _splits(self, folder: Path) -> Corpus:
+        named = {split: self.find(folder, names, needed=False) for split, names in _NAMED.items()}
+        if found := ", ".join(path.name for paths in named.values() for path in paths):
+            for split, paths in named.items():
+                if not paths:
+                    raise UserError(
+                        f"--from {folder}: {found}, but no {' or '.join(_NAMED[split])}{AS}, for the split {split}; "
+                        f"add it, or rename {found} if these are books"
+                    )
+            return named
+        paths = self.find(folder, ("**/*.txt",))
+        n_held = max(1, round(len(paths) / 20))
+        if len(paths) >= 3:
+            return {TRAIN: paths[: -2 * n_held], VAL: paths[-2 * n_held : -n_held], TEST: paths[-n_held:]}
+        books = [read_packed(path) for path in paths]
+        content = b"".join(books)
+        edges = [0, *(content.find(b"\n", len(content) * n // 20) + 1 for n in (18, 19)), len(content)]
+        if sorted(set(edges)) != edges:
+            raise UserError(f"--from {folder}: too few lines to cut val and test from; give more text")
+        ends = {*edges, *accumulate(map(len, books))}  # a split begins a document of its own
+        return {
+            split: [content[a:b] for a, b in pairwise(sorted(at for at in ends if begin <= at <= end))]
+            for split, (begin, end) in zip(SPLITS, pairwise(edges), strict=True)
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +409,7 @@ class StandardLibrary(TextSet):
 
     generated = True
 
-    def corpus(self, variant: str, folder: Path | None) -> Corpus:
+    def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         root = Path(sysconfig.get_paths()["stdlib"])
         names = sorted(
             path.relative_to(root).as_posix()
@@ -260,6 +423,4 @@ class StandardLibrary(TextSet):
         if not all(paths.values()):
             raise UserError(f"this Python keeps only {len(names)} files of its standard library; use another")
         origin = self.generated_origin(f"Python {platform.python_version()}", files=len(names))
-        return self.hashed(
-            {split: partial(pieces_of, mine) for split, mine in paths.items()}, origin, str(root)
-        )
+        return paths, origin, str(root)

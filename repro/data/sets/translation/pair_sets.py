@@ -1,16 +1,13 @@
 """Data sets of sentence pairs.
 
-The large ones are cleaned as the recipes of the field clean them (see :mod:`repro.data.sets.translation.cleaning`).
+The large ones are cleaned as the recipes of the field clean them (:class:`repro.data.sets.translation.pairs.Cleaning`).
 
 Deviation: where those recipes cut text with Moses' tokeniser and learn subwords inside its tokens, here byte-level BPE
 is learned from the raw text; no word is unknown, and what is decoded needs no detokeniser.
 """
 
 from repro.data.data_set import Hub
-from repro.data.sets.translation.cleaning import Cleaning
-from repro.data.sets.translation.given_subwords import GivenSubwords
-from repro.data.sets.translation.pairs import GeneratedNumbers, SentencePairs
-from repro.data.sets.translation.parallel import Documents, ParallelCorpus
+from repro.data.sets.translation.pairs import Cleaning, GeneratedNumbers, GivenSubwords, SentencePairs
 
 _MULTI30K = SentencePairs(
     name="multi30k",
@@ -47,7 +44,7 @@ _STATMT = (
     "test-full",
 )  # fmt: skip
 _NEWSTEST2013 = ("newstest2013.{part}", "newstest2013-{role}.{part}.sgm")
-_WMT14_EN_DE = ParallelCorpus(
+_WMT14_EN_DE = SentencePairs(
     name="wmt14-en-de",
     title="WMT14 English-German: Europarl v7, Common Crawl, News Commentary v9; newstest2013, newstest2014",
     licence="research; each part has its own terms (statmt.org/wmt14)",
@@ -63,24 +60,22 @@ _WMT14_EN_DE = ParallelCorpus(
         "newstest2014.en": "7294bccf2879a97b3706b95c9595f1459617a8ee7130d5d8581c910e69736971",
         "newstest2014.de": "ae5d110486bc33d7175e9e28c7d0051eb3e5fcd2166dd93371089852c091a20e",
     },
-    documents=Documents(
-        names={
-            "train": (
-                ("europarl-v7.de-en.{part}",),
-                ("commoncrawl.de-en.{part}",),
-                ("news-commentary-v9.de-en.{part}", "news-commentary-v12.de-en.{part}"),
-            ),
-            "newstest2013": (_NEWSTEST2013,),
-            "newstest2014": (("newstest2014.{part}", "newstest2014-deen-{role}.{part}.sgm"),),
-        },
-        ready={"train": ("train.{part}",)},
-        folders=_STATMT,
-        lines={"newstest2013": 3000, "newstest2014": 3003},
-    ),
+    names={
+        "train": (
+            ("europarl-v7.de-en.{part}",),
+            ("commoncrawl.de-en.{part}",),
+            ("news-commentary-v9.de-en.{part}", "news-commentary-v12.de-en.{part}"),
+        ),
+        "newstest2013": (_NEWSTEST2013,),
+        "newstest2014": (("newstest2014.{part}", "newstest2014-deen-{role}.{part}.sgm"),),
+    },
+    ready={"train": ("train.{part}",)},
+    folders=_STATMT,
+    lines={"newstest2013": 3000, "newstest2014": 3003},
     cleaning=Cleaning(max_words=256),  # what training drops of longer pairs anyway, by subwords
     deviations=(_RAW,),
 )
-_WMT14_EN_FR = ParallelCorpus(
+_WMT14_EN_FR = SentencePairs(
     name="wmt14-en-fr",
     title="WMT14 English-French: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9; newstest2013, newstest2014",
     licence="research; each part has its own terms (statmt.org/wmt14)",
@@ -90,44 +85,40 @@ _WMT14_EN_FR = ParallelCorpus(
     aliases={"val": "newstest2013", "test": "newstest2014"},
     vocab_size=32000,
     hub=Hub("wmt/wmt14", "fr-en", splits=_WMT14_SPLITS),
-    documents=Documents(
-        names={
-            "train": (
-                ("europarl-v7.fr-en.{part}",),
-                ("commoncrawl.fr-en.{part}",),
-                ("undoc.2000.fr-en.{part}",),
-                ("news-commentary-v9.fr-en.{part}", "news-commentary-v12.fr-en.{part}"),
-                ("giga-fren.release2.fixed.{part}",),
-            ),
-            "newstest2013": (_NEWSTEST2013,),
-            # as a plain file, its English side has the name of another one in German's pair
-            "newstest2014": (("newstest2014-fren-{role}.{part}.sgm", "newstest2014.{part}"),),
-        },
-        ready={"train": ("train.{part}",)},
-        folders=_STATMT,
-        lines={"newstest2013": 3000, "newstest2014": 3003},
-    ),
+    names={
+        "train": (
+            ("europarl-v7.fr-en.{part}",),
+            ("commoncrawl.fr-en.{part}",),
+            ("undoc.2000.fr-en.{part}",),
+            ("news-commentary-v9.fr-en.{part}", "news-commentary-v12.fr-en.{part}"),
+            ("giga-fren.release2.fixed.{part}",),
+        ),
+        "newstest2013": (_NEWSTEST2013,),
+        # as a plain file, its English side has the name of another one in German's pair
+        "newstest2014": (("newstest2014-fren-{role}.{part}.sgm", "newstest2014.{part}"),),
+    },
+    ready={"train": ("train.{part}",)},
+    folders=_STATMT,
+    lines={"newstest2013": 3000, "newstest2014": 3003},
     cleaning=Cleaning(max_words=250, ratio=1.5),
     vocabulary_every=8,
     deviations=(_RAW, _COUNTED, "the vocabulary is learned from every 8th training pair"),
 )
 _TEST_TALKS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-_IWSLT14 = ParallelCorpus(
+_IWSLT14 = SentencePairs(
     name="iwslt14-de-en",
     title="IWSLT14 German-English: TED talks (Cettolo et al. 2014), lower-cased",
     licence="CC BY-NC-ND (TED talks); cite Cettolo et al. 2012",
     size="40 MB, 160,000 training pairs",
     parts=("de", "en"),
     vocab_size=10000,
-    documents=Documents(
-        names={
-            "train": (("train.tags.de-en.{part}",),),
-            "test": tuple((f"IWSLT14.{talks}.de-en.{{part}}.xml",) for talks in _TEST_TALKS),
-        },
-        ready={"train": ("train.{part}",), "val": ("valid.{part}", "val.{part}"), "test": ("test.{part}",)},
-        folders=("de-en",),
-        straight=True,
-    ),
+    names={
+        "train": (("train.tags.de-en.{part}",),),
+        "test": tuple((f"IWSLT14.{talks}.de-en.{{part}}.xml",) for talks in _TEST_TALKS),
+    },
+    ready={"train": ("train.{part}",), "val": ("valid.{part}", "val.{part}"), "test": ("test.{part}",)},
+    folders=("de-en",),
+    straight=True,
     cleaning=Cleaning(max_words=175, ratio=1.5, lower=True),
     held_every=23,
     deviations=(_RAW, _COUNTED),

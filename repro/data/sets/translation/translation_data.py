@@ -21,10 +21,10 @@ from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.padding import slices
 from repro.data.core.segments import Array
+from repro.data.options import learned_variant
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from repro.data.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class TranslationData(TokenStoreDataModule, DataModule):
     ) -> None:
         super().__init__(seed, num_workers)
         self.store_name, _, variant = store.partition("/")
-        self.variant = variant or Variant(vocab_size).name
+        self.variant = variant or learned_variant(vocab_size)
         self.vocab_size = vocab_size
         self.batches = batch_tokens if isinstance(batch_tokens, list) else [batch_tokens]
         if len(set(self.batches)) != 1:

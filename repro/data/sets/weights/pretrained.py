@@ -5,16 +5,14 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from repro.data.data_set import Hub, OneStore
 from repro.data.hub import download_file
 from repro.data.manifest import Manifest
 from repro.data.options import Options
+from repro.data.store import StoreWriter
 from repro.errors import UserError
-
-if TYPE_CHECKING:
-    from repro.data.store import StoreWriter
 
 Family = Literal["gpt2", "bert", "vit"]
 Shapes = dict[str, tuple[int, ...]]
@@ -125,7 +123,7 @@ class PretrainedWeights(OneStore):
     files: tuple[str, ...] = ("model.safetensors",)
     architecture: Architecture
 
-    def fill(self, writer: "StoreWriter", variant: str, options: Options) -> Manifest:
+    def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Copies the file.
 
         Raises:

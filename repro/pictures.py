@@ -1,4 +1,4 @@
-"""Contact sheets: many pictures side by side in one PNG file, and a line of text for each."""
+"""Pictures that models draw: a line of text for each, and many side by side in one PNG file."""
 
 import base64
 import binascii
@@ -10,11 +10,7 @@ from typing import NamedTuple
 
 from repro.errors import UserError
 
-GAP = 128  # grey level between pictures
-_MODES: dict[int, tuple[str, int | tuple[int, ...]]] = {
-    1: ("L", GAP),
-    3: ("RGB", (GAP, GAP, GAP)),
-}  # by channels
+GREY, COLUMNS = 128, 8  # the level between pictures, and pictures in a row of a sheet
 _LINE = re.compile(r"(\d{1,5})x(\d{1,5})x([13]):([A-Za-z0-9+/=]*)")
 
 
@@ -45,7 +41,7 @@ def cut_up(shape: tuple[int, int, int], pixels: bytes) -> list[Picture]:
         UserError: another number of channels than 1 or 3, or the bytes are not pictures of this shape.
     """
     size = shape[0] * shape[1] * shape[2]
-    if shape[2] not in _MODES or size < 1 or len(pixels) % size:
+    if shape[2] not in (1, 3) or size < 1 or len(pixels) % size:
         dimensions = " x ".join(map(str, shape))
         raise UserError(f"{len(pixels):,} bytes are not pictures of {dimensions}, grey or of three colours")
     return [Picture(*shape, pixels[at : at + size]) for at in range(0, len(pixels), size)]
@@ -78,42 +74,41 @@ def from_line(line: str) -> Picture:
     return Picture(height, width, channels, pixels)
 
 
-def to_png(
-    pictures: Sequence[Picture], columns: int = 8, scale: int = 1, gap: int = 1, sha256: str = ""
-) -> bytes:
-    """A PNG file with pictures row by row, those of the last row on the left.
+def sheet(pictures: Sequence[Picture], side: int, sha256: str = "") -> bytes:
+    """A PNG file with pictures in rows of eight, a grey line around each.
 
     Args:
         pictures: all of one shape, at least one.
-        columns: pictures in a row.
-        scale: side of the square that a pixel becomes.
-        gap: pixels of a grey line around each picture, not scaled.
+        side: pixels of the longer side of a picture, at least; each of its pixels becomes a square.
         sha256: a hash that the file carries as its text ``data-sha256``.
 
     Raises:
-        UserError: no pictures, different shapes, or a number out of range.
+        UserError: different shapes.
     """
-    from PIL import Image
-    from PIL.PngImagePlugin import PngInfo
+    import numpy as np
+    from matplotlib.image import imsave
 
-    if not pictures or columns < 1 or scale < 1 or gap < 0:
-        arguments = f"{len(pictures)} pictures, columns {columns}, scale {scale}, gap {gap}"
-        raise UserError(f"{arguments}: the first three must be at least 1, the last at least 0")
-    if len({image[:3] for image in pictures}) != 1:
+    shape = pictures[0][:3]
+    if {picture[:3] for picture in pictures} != {shape}:
         raise UserError("the pictures of one sheet must have one shape")
-    height, width, channels, _ = pictures[0]
-    columns = min(columns, len(pictures))
-    down, across = height * scale + gap, width * scale + gap
-    size = (columns * across + gap, -(-len(pictures) // columns) * down + gap)
-    mode, grey = _MODES[channels]
-    sheet = Image.new(mode, size, grey)
-    for i, picture in enumerate(pictures):
-        image = Image.frombytes(mode, (width, height), picture.pixels)
-        place = (i % columns * across + gap, i // columns * down + gap)
-        sheet.paste(image.resize((width * scale, height * scale), Image.Resampling.NEAREST), place)
-    text = PngInfo()
-    if sha256:
-        text.add_text("data-sha256", sha256)
+    columns, scale = min(COLUMNS, len(pictures)), max(1, side // max(shape[:2]))
+    pixels = np.frombuffer(b"".join(picture.pixels for picture in pictures), np.uint8).reshape(-1, *shape)
+    large = pixels.repeat(scale, 1).repeat(scale, 2)
+    lined = np.pad(large, ((0, -len(large) % columns), (0, 1), (0, 1), (0, 0)), constant_values=GREY)
+    rows = lined.reshape(-1, columns, *lined.shape[1:]).swapaxes(1, 2)
+    whole = rows.reshape(rows.shape[0] * rows.shape[1], -1, shape[2])
+    framed = np.pad(whole, ((1, 0), (1, 0), (0, 0)), constant_values=GREY)
     out = io.BytesIO()
-    sheet.save(out, "PNG", optimize=True, pnginfo=text)
+    imsave(
+        out, np.broadcast_to(framed, (*framed.shape[:2], 3)), format="png", metadata={"data-sha256": sha256}
+    )
     return out.getvalue()
+
+
+def sheet_of(outputs: str | None, side: int = 112) -> bytes | None:
+    """A sheet with all pictures of some decoded outputs, a line each; None if a line is none, or there is no line."""
+    try:
+        pictures = [from_line(line) for line in (outputs or "").splitlines()]
+        return sheet(pictures, side) if pictures else None
+    except UserError:  # text, or pictures of several shapes
+        return None

@@ -1,4 +1,4 @@
-"""Contact sheets, read back; pictures as lines of text; and every refusal."""
+"""Sheets of pictures, read back; pictures as lines of text; and every refusal."""
 
 import io
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from repro.contact_sheet import GAP, Picture, cut_up, from_line, to_line, to_png
 from repro.errors import UserError
+from repro.pictures import GREY, Picture, cut_up, from_line, sheet, sheet_of, to_line
 
 
 def some(n: int, height: int, width: int, channels: int) -> list[Picture]:
@@ -22,39 +22,34 @@ def some(n: int, height: int, width: int, channels: int) -> list[Picture]:
 def seen(content: bytes) -> np.ndarray:
     opened = Image.open(io.BytesIO(content))
     opened.load()
-    return np.asarray(opened)
-
-
-def array(picture: Picture) -> np.ndarray:
-    found = np.frombuffer(picture.pixels, np.uint8).reshape(picture[:3])
-    return found[..., 0] if picture.channels == 1 else found
+    return np.asarray(opened.convert("RGB"))
 
 
 @pytest.mark.parametrize("shape", [(5, 7, 1), (4, 3, 3)])
-@pytest.mark.parametrize(
-    ("n", "columns", "scale", "gap"), [(5, 3, 2, 1), (4, 2, 1, 0), (1, 8, 3, 2), (6, 3, 1, 1)]
-)
-def test_every_picture_lies_in_its_place(
-    shape: tuple[int, int, int], n: int, columns: int, scale: int, gap: int
-) -> None:
+@pytest.mark.parametrize(("n", "scale"), [(1, 3), (5, 2), (8, 1), (19, 1)])
+def test_every_picture_lies_in_its_place(shape: tuple[int, int, int], n: int, scale: int) -> None:
     pictures = some(n, *shape)
-    found = seen(to_png(pictures, columns, scale, gap))
-    across, rows = min(columns, n), -(-n // columns)
+    found = seen(sheet(pictures, scale * max(shape)))
+    across, rows = min(8, n), -(-n // 8)
     height, width = shape[0] * scale, shape[1] * scale
-    assert found.shape[:2] == (rows * (height + gap) + gap, across * (width + gap) + gap)
+    assert found.shape[:2] == (rows * (height + 1) + 1, across * (width + 1) + 1)
     rest = np.ones(found.shape[:2], bool)
     for i, picture in enumerate(pictures):
-        top, left = gap + i // across * (height + gap), gap + i % across * (width + gap)
-        large = np.repeat(np.repeat(array(picture), scale, 0), scale, 1)
+        top, left = 1 + i // across * (height + 1), 1 + i % across * (width + 1)
+        pixels = np.frombuffer(picture.pixels, np.uint8).reshape(shape)
+        large = np.broadcast_to(pixels.repeat(scale, 0).repeat(scale, 1), (height, width, 3))
         assert np.array_equal(found[top : top + height, left : left + width], large)
         rest[top : top + height, left : left + width] = False
-    assert (found[rest] == GAP).all()
+    assert (found[rest] == GREY).all()
+
+
+def test_small_pictures_become_large_and_large_ones_keep_their_size() -> None:
+    assert seen(sheet(some(1, 2, 3, 1), 7)).shape[:2] == (2 * 2 + 2, 3 * 2 + 2)
+    assert seen(sheet(some(1, 9, 8, 1), 7)).shape[:2] == (9 + 2, 8 + 2)
 
 
 def test_a_sheet_carries_a_hash() -> None:
-    pictures = some(1, 2, 2, 1)
-    assert Image.open(io.BytesIO(to_png(pictures, sha256="ab"))).text == {"data-sha256": "ab"}
-    assert Image.open(io.BytesIO(to_png(pictures))).text == {}
+    assert Image.open(io.BytesIO(sheet(some(1, 2, 2, 1), 1, "ab"))).info["data-sha256"] == "ab"
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (3, 2, 3)])
@@ -89,13 +84,22 @@ def test_lines_that_are_no_pictures(line: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_sheets_that_cannot_be() -> None:
-    pictures = some(2, 2, 2, 1)
-    for arguments in (([],), (pictures, 0), (pictures, 1, 0), (pictures, 1, 1, -1)):
-        with pytest.raises(UserError, match="must be at least 1"):
-            to_png(*arguments)  # type: ignore[arg-type]
+def test_pictures_that_cannot_be() -> None:
     with pytest.raises(UserError, match="must have one shape"):
-        to_png([*pictures, *some(1, 2, 3, 1)])
+        sheet([*some(2, 2, 2, 1), *some(1, 2, 3, 1)], 1)
     for shape, pixels in (((2, 2, 2), bytes(8)), ((2, 2, 1), bytes(7)), ((0, 2, 1), b"")):
         with pytest.raises(UserError, match="not pictures of"):
             cut_up(shape, pixels)
+
+
+def test_outputs_that_are_pictures_become_a_sheet() -> None:
+    content = sheet_of(f"{LINE}\n{LINE}\n")
+    assert content is not None
+    assert seen(content).shape[:2] == (114, 227)
+
+
+@pytest.mark.parametrize(
+    "outputs", [None, "", "a translation\n", f"{LINE}\nwords\n", f"{LINE}\n2x2x1:eNpj\n"]
+)
+def test_other_outputs_are_no_sheet(outputs: str | None) -> None:
+    assert sheet_of(outputs) is None
