@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from repro.errors import ReproError, UserError
-from repro.tracking.reach import has_key
+from repro.mirror.reach import has_key
 
 if TYPE_CHECKING:
     from wandb import Api

@@ -1,5 +1,6 @@
 """Whether W&B can be reached: its mode, key and host. Standard library only."""
 
+import contextlib
 import netrc
 import os
 import socket
@@ -21,26 +22,32 @@ CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key fo
 
 
 def mode() -> Mode:
-    """``disabled``, ``offline`` or ``online``: from WANDB_MODE, else online given a key and a network."""
-    return decide()[0]
+    """``disabled``, ``offline`` or ``online``: from WANDB_MODE, else online where there is a key."""
+    asked = os.environ.get("WANDB_MODE", "").lower()
+    return MODES.get(asked) or ("online" if has_key(host()) else "offline")
 
 
-def decide(probe_s: float = PROBE_S) -> tuple[Mode, str | None]:
-    """The mode, and why it is offline where the user did not ask for that; takes at most ``probe_s`` seconds."""
-    mode = os.environ.get("WANDB_MODE", "").lower()
-    if mode in MODES:
-        return MODES[mode], None
-    base = os.environ.get("WANDB_BASE_URL") or CLOUD
-    try:
-        url = urlparse(base)
-        host, port = _first_hop(url)
-    except ValueError as error:
-        return "offline", f"WANDB_BASE_URL={base!r} is not an address ({error})"
-    if not has_key(url.hostname or ""):
-        return "offline", f"no key for {url.hostname} (set WANDB_API_KEY or run `wandb login`)"
-    if not _reachable(host, port, probe_s):
-        return "offline", f"{host}:{port} does not answer"
-    return "online", None
+def host() -> str:
+    """The host of the server, empty where its address is none."""
+    with contextlib.suppress(ValueError):
+        return urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD).hostname or ""
+    return ""
+
+
+def reachable(within_s: float = PROBE_S) -> bool:
+    """Whether the server, or the proxy before it, takes a connection in time; a name service may hang longer."""
+    answered: list[bool] = []
+
+    def knock() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            first = _first_hop(urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD))
+            socket.create_connection(first, timeout=within_s).close()
+            answered.append(True)
+
+    thread = threading.Thread(target=knock, daemon=True)
+    thread.start()
+    thread.join(within_s)
+    return bool(answered)
 
 
 def has_key(host: str) -> bool:
@@ -66,20 +73,3 @@ def _first_hop(url: ParseResult) -> tuple[str, int]:
     if proxy and not urllib.request.proxy_bypass(host):
         url = urlparse(proxy if "://" in proxy else f"http://{proxy}")
     return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
-
-
-def _reachable(host: str, port: int, within_s: float) -> bool:
-    """Whether the host takes a connection in time. In a thread, since a name service may hang longer."""
-    answered: list[bool] = []
-
-    def knock() -> None:
-        try:
-            socket.create_connection((host, port), timeout=within_s).close()
-        except OSError:
-            return
-        answered.append(True)
-
-    thread = threading.Thread(target=knock, daemon=True)
-    thread.start()
-    thread.join(within_s)
-    return bool(answered)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError, UserError
-from repro.tracking import api as module
-from repro.tracking.api import check_name, connect, plainly
-from tests.tracking.conftest import KEY
+from repro.mirror import api as module
+from repro.mirror.api import check_name, connect, plainly
+from tests.mirror.conftest import KEY
 from tests.wandb_server import ENTITY, GONE, HANG, WandbServer
 
 

@@ -1,12 +1,11 @@
-"""Groups, tags and artifacts: closed lists, and nothing that W&B would refuse."""
+"""Groups and tags: closed lists, and nothing that W&B would refuse."""
 
-import re
 from typing import Any
 
 import pytest
 
+from repro.mirror import labels
 from repro.recipe import Recipe
-from repro.tracking import labels
 
 CELLS = [
     {"table": "table2", "row": "base", "metric": "m"},
@@ -50,14 +49,3 @@ def test_a_tag_of_no_list_is_refused(state: str) -> None:
 )
 def test_states_follow_from_facts(facts: dict[str, Any], states: list[str]) -> None:
     assert labels.states_of(facts) == states
-
-
-def test_versions_of_an_artifact_differ_by_their_files() -> None:
-    one, other = (
-        labels.artifact("dataset", "data-a b:c/\n", {"sha256": sha, "counts": {"t": 1}}) for sha in "xy"
-    )
-    assert re.fullmatch(r"[\w.-]{1,128}", one["name"])
-    assert one["files"] != other["files"], "W&B keeps one version of those whose files are alike"
-    assert one["files"]["facts.json"] == '{\n "counts": {\n  "t": 1\n },\n "sha256": "x"\n}\n'
-    told = labels.artifact("record", "record-" + "x" * 300, {}, {"record.json": "{}"})
-    assert (told["files"], len(told["name"])) == ({"record.json": "{}"}, 128)

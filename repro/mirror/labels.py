@@ -1,15 +1,11 @@
-"""Names of runs on W&B: groups, tags, names of artifacts. Standard library only."""
+"""Names of runs on W&B: groups and tags. Standard library only."""
 
-import json
-import re
 from collections.abc import Iterable, Mapping
 
 from repro.recipe import SCALES, Recipe
 
-JOB_TYPE = "train"
 STATES = ("dirty", "no-commit", "warm-start")  # of a run, as tags
 MOST = 64  # characters of a tag
-OUTPUTS_LIMIT = 1 << 20  # bytes of decoded outputs that go with a record
 
 
 def group(recipe: Recipe) -> str:
@@ -48,26 +44,3 @@ def states_of(facts: Mapping[str, object]) -> list[str]:
         "warm-start": facts.get("start_from"),
     }
     return [state for state in STATES if applies[state]]
-
-
-def artifact(
-    kind: str,
-    name: str,
-    facts: Mapping[str, object],
-    files: Mapping[str, str] | None = None,
-) -> dict[str, object]:
-    """The specification of an artifact of a run.
-
-    Args:
-        kind: ``dataset``, ``model`` or ``record``.
-        name: of the artifact; characters that W&B does not take become ``-``.
-        facts: its metadata.
-        files: text by file name; by default the facts, since W&B tells versions of an artifact apart by files alone.
-    """
-    content = json.dumps(facts, sort_keys=True, indent=1, ensure_ascii=False, default=str) + "\n"
-    return {
-        "type": kind,
-        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name)[: 2 * MOST],
-        "metadata": dict(facts),
-        "files": dict(files or {"facts.json": content}),
-    }
