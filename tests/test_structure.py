@@ -12,23 +12,23 @@ from tests.test_layering import FILES, PACKAGE, imports, name_of
 
 MOST_FILES = 15  # of a folder, besides those with __ in their names
 # What is left to do; each is to go.
-LARGER = {"repro": 18}  # folders with more files
+LARGER = {"repro": 17}  # folders with more files
 CIRCLES: list[set[str]] = [{"repro.launch.status.state", "repro.launch.status.summary"}]
-TWICE = {"Cleaner", "Task", "Vocabulary"}  # class names
+TWICE = {"Task", "Vocabulary"}  # class names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "repro": 1600,
     "cli": 1500,
-    "data": 6650,
+    "data": 6500,
     "evidence": 2450,
     "experiment": 2200,
-    "launch": 2350,
+    "launch": 2250,
+    "mirror": 450,
     "models": 1150,
     "nn": 4400,
     "report": 2150,
+    "repro": 1650,
     "tasks": 3050,
-    "tracking": 700,
     "training": 800,
     "verify": 200,
 }

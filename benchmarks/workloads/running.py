@@ -4,8 +4,7 @@
   times as fast as the model data are read.
 - first batch: a fresh interpreter from the recipe to the first batch, beside the imports alone.
 - callbacks: 60 updates with the callbacks of a real run, beside the same without.
-- tracking: updates of a small matrix product and a row of ten numbers after each, with the W&B logger (offline) and
-  without.
+- tracking: updates of a small matrix product and an event of ten numbers after each, with the run's file and without.
 - checkpoint: the base model with Adam's state (757 MB): temporary file, fsync, SHA-256 and manifest, beside
   Lightning's.
 """
@@ -99,26 +98,17 @@ def fitting(watched: bool) -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
 def logging(tracked: bool) -> Callable[[], None]:
     """Updates with a row after each."""
-    from repro.tracking.background import BackgroundLogger, Limits
-    from repro.tracking.sync import write_about
+    from repro.events import EventLog
 
-    folder = Path(tempfile.mkdtemp())
-    (folder / "wandb").mkdir()
-    os.environ.pop("WANDB_MODE", None)
-    write_about(folder, "0" * 16, "benchmark")
-    about = {
-        "id": "0" * 16, "name": "benchmark", "dir": str(folder), "project": "benchmark", "group": "g",
-        "job_type": "train", "tags": [], "config": {}, "summaries": {},
-    }  # fmt: skip
-    logger = BackgroundLogger(about, folder / "wandb", Limits(), online=False) if tracked else None
+    log = EventLog(Path(tempfile.mkdtemp()))
     steps = iter(range(10**9))
 
     def turn() -> None:
         weight = torch.eye(512)
         for _ in range(ROWS):
             weight, step = torch.tanh(weight @ weight), next(steps)
-            if logger is not None:
-                logger.log_metrics({f"train/{name}": float(step) for name in "abcdefghij"}, step)
+            if tracked:
+                log.append("train", step, {f"train/{name}": float(step) for name in "abcdefghij"})
 
     return turn
 

@@ -26,9 +26,9 @@ def register(verbs: Verbs) -> None:
 
 
 def make_dashboard(args: argparse.Namespace) -> None:
+    from repro.mirror import PROJECT_NAME
+    from repro.mirror.api import check_name, connect, plainly
     from repro.report.dashboard import Board, outline, publish
-    from repro.tracking import PROJECT_NAME
-    from repro.tracking.api import check_name, connect, plainly
 
     if importlib.util.find_spec("wandb_workspaces") is None:
         raise UserError(MISSING)

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def translate_lines(args: argparse.Namespace) -> int:
     trained = load_trained(args.run, args.scale, args.run_seed)
     trained.require_encoder("translate")
     picture: Path | None = args.attention
-    for lines in batches(args.batch):
+    for lines in batches(args.batch, trained.encode):
         translations = best_translations(trained, lines, args.beam, 1 if args.n_best is None else args.n_best)
         for score, text in translations:
             print(text if args.n_best is None else f"{score:.4f}\t{text}", flush=True)
@@ -150,11 +150,16 @@ def generate_lines(args: argparse.Namespace) -> int:
     return 0
 
 
-def batches(size: int) -> Iterator[list[str]]:
+def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[str]]:
     """Lines of standard input, in batches; from a terminal, one at a time.
 
+    Args:
+        size: lines of a batch.
+        check: called with every line; raises a ``UserError`` for one that cannot be used.
+
     Raises:
-        UserError: an empty line, or bytes that are not UTF-8; names the line, after all lines before it.
+        UserError: an empty line, bytes that are not UTF-8, or what ``check`` refuses; names the line, after all lines
+            before it.
     """
     interactive = sys.stdin.isatty()
     if interactive:
@@ -169,6 +174,11 @@ def batches(size: int) -> Iterator[list[str]]:
             break
         if not line:
             problem = f"line {number} of standard input is empty; give one sentence a line"
+            break
+        try:
+            check(line)
+        except UserError as error:
+            problem = f"line {number} of standard input: {error}"
             break
         lines.append(line)
         if len(lines) == (1 if interactive else size):

@@ -19,12 +19,22 @@ from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.positions.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
-from repro.swaps import IMPORTABLE
 from repro.tasks import Task
 from repro.training.early_stop import StopRule
 from repro.training.saving import Checkpoints
 
 AnyTask = Task[Any]
+# What a YAML file may name. Everything else is refused before it is imported.
+IMPORTABLE = (
+    "repro.batches",
+    "repro.nn",
+    "repro.models",
+    "repro.tasks",
+    "repro.data",
+    "torch.nn",
+    "torch.optim",
+    "lightning.pytorch",
+)
 
 
 @dataclass

@@ -143,9 +143,15 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
         )
     tokenizer = load_tokenizer(files[0])
     checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
-    config = loaded["config"]
+    config = loaded.get("config")
+    if not isinstance(config, dict):
+        raise UserError(f"{path} lacks its configuration; copy {MODEL_FILE} from the run's folder again")
     task = build_task(Recipe(word, scale or "", config))
-    task.load_state_dict(loaded["state_dict"])
+    try:
+        task.load_state_dict(loaded["state_dict"])
+    except RuntimeError as error:
+        problem = str(error).splitlines()[1].strip()
+        raise UserError(f"{path}: its weights are not those of its configuration: {problem}") from None
     if weighted_stacks(task.module):
         with contextlib.suppress(ValueError):  # bodies that cannot be folded work unchanged
             task.net = fold(task.module)

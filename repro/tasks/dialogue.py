@@ -26,7 +26,7 @@ Place = tuple[int, int]  # of a reply: conversation, and number among its replie
 class DialogueDataProtocol(Data, Protocol):
     """The attributes of the datamodule that the task uses.
 
-    See :class:`repro.data.sets.dialogue.dialogue_rows.Marked`.
+    See :class:`repro.data.sets.dialogue.dialogue_data.Marked`.
     """
 
     seq_len: int

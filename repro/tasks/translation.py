@@ -202,7 +202,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """Prints every translation in the order of the split."""
         merged = {i: text for part in self.gather_objects(self._predicted) for i, text in part.items()}
         if self.trainer.is_global_zero:
-            print("\n".join(merged[i] for i in sorted(merged)))
+            print("\n".join(one_line(merged[i]) for i in sorted(merged)))
 
     # --- the record ---------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, Raw, stream
 from repro.data.core.examples import ExampleData
-from repro.errors import UserError
+from repro.errors import at_least
 
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
@@ -100,10 +100,7 @@ class GeneratedData(ExampleData, Generic[Made]):
         num_workers: int,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if min(train_examples, eval_examples) < 1:
-            raise UserError(
-                f"train_examples {train_examples} and eval_examples {eval_examples} must be at least 1"
-            )
+        at_least(1, train_examples=train_examples, eval_examples=eval_examples)
         self.sizes = {"train": train_examples, "val": eval_examples, "test": eval_examples}
 
     def size(self, split: str) -> int:

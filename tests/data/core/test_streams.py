@@ -237,8 +237,8 @@ def test_a_context_needs_streams(order: OrderName) -> None:
     [
         (100, 30, "batch_tokens 100 is not a multiple of seq_len 30; use 90 or 120"),
         (10, 30, "batch_tokens 10 is not a multiple of seq_len 30; use 30"),
-        (10, 0, "seq_len 0"),
-        (0, 4, "batch_tokens 0"),
+        (10, 0, "seq_len must be at least 1"),
+        (0, 4, "batch_tokens must be at least 1"),
     ],
 )
 def test_sizes_that_do_not_fit_are_named(batch_tokens: int, seq_len: int, said: str) -> None:

@@ -162,13 +162,13 @@ def test_a_missing_section_is_named(data_folder: Path, tmp_path: Path) -> None:
     refused("wsj-trees", folder, r"no \.mrg files in section .*wsj/07")
     (section / "README").unlink()
     section.rmdir()
-    refused("wsj-trees", folder, "no section .*wsj/07; sections 02 to 23 are needed")
+    refused("wsj-trees", folder, r"no \.mrg files in section .*wsj/07")
     assert not (data_folder / "wsj-trees" / "bpe300").exists()
 
 
 def test_a_missing_file_of_trees_is_named(data_folder: Path, lines: Path) -> None:
     (lines / "val.trees").unlink()
-    refused("wsj-trees", lines, r"no val\.trees, .* beside the other splits' trees")
+    refused("wsj-trees", lines, r"no val\.trees, .* with the other splits' trees")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_missing_file_of_trees_is_named(data_folder: Path, lines: Path) -> Non
         ),
         (b"( (S (NN a)) )\n(S (NN b))\n", "line 2: a tree with the root S"),
         (b"\n\n( (S (NN caf\xe9)) )\n", "line 3 is not UTF-8"),
-        (b"( (S ) )\n", r"line 1: \(S\) has nothing in it"),
+        (b"( (S ) )\n", r"line 1: \(S \.\.\.\) has nothing in it"),
     ],
 )
 def test_a_damaged_section_is_named_with_its_line(

@@ -14,11 +14,10 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.padding import padded, slices
-from repro.data.sets.listops.tree_generator import TreeSet
-from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees
+from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees, TreeSet
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
-from repro.errors import UserError
+from repro.errors import at_least
 
 Tokenisation = Literal["lra", "truncated"]
 
@@ -100,8 +99,7 @@ class ListOpsData(StoreDataModule, ExampleData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if max_length < 1:
-            raise UserError(f"max_length must be at least 1, not {max_length}")
+        at_least(1, max_length=max_length)
         self.generated = store if isinstance(store, TreeSet) else None
         if isinstance(store, str):
             self.store_name, _, self.variant = store.partition("/")

@@ -14,7 +14,7 @@ from repro.data.core.padding import padded, slices
 from repro.data.sets.proteins.remote_homology import N_FOLDS, PAD, SYMBOLS
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class HomologyData(StoreDataModule, ExampleData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if max_length < 1:
-            raise UserError(f"max_length must be at least 1, not {max_length}")
+        at_least(1, max_length=max_length)
         self.store_name, _, self.variant = store.partition("/")
         self.seq_len = max_length
 

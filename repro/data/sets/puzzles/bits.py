@@ -13,7 +13,7 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s, stream
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.generated import ExampleGenerator, GeneratedData
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
@@ -126,8 +126,7 @@ class BitMemoryData(GeneratedData[BitMemory]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
-        if min(bits, strings, patch) < 1:
-            raise UserError(f"bits {bits}, strings {strings} and patch {patch} must be at least 1")
+        at_least(1, bits=bits, strings=strings, patch=patch)
         if bits % patch:
             raise UserError(f"patch {patch} does not divide the {bits} bits of a string")
         self.table = BitMemory("train", bits, strings, patch, train_examples)

@@ -8,7 +8,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.generated import SORTING, ExampleGenerator, GeneratedData, below, raw
-from repro.errors import UserError
+from repro.errors import at_least
 
 LARGEST_WEIGHT = 9
 _HALF = np.uint64(32)  # bits
@@ -122,10 +122,8 @@ class SortingData(GeneratedData[Sorting]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
-        if length < 1:
-            raise UserError(f"length must be at least 1, not {length}")
-        if symbols < 2:
-            raise UserError(f"symbols must be at least 2, not {symbols}: there is nothing to sort")
+        at_least(1, length=length)
+        at_least(2, symbols=symbols)
         self.table = Sorting("train", length, symbols, fixed)
         self.vocab_size = self.input_size = self.n_classes = symbols + 2
         self.seq_len = length + symbols
@@ -149,8 +147,7 @@ def counting_oracle(examples: Examples, window: int) -> float:
     Raises:
         UserError: a window below 1.
     """
-    if window < 1:
-        raise UserError(f"a window must be at least 1, not {window}")
+    at_least(1, window=window)
     inputs, targets = examples.inputs.numpy(), examples.targets.numpy()
     symbols = int((targets >= 0).sum(1).max(initial=0))
     n = targets.shape[1] - symbols
