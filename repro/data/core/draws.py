@@ -1,6 +1,8 @@
 """Random numbers for data, the same on any machine and in any version of NumPy (whose own distributions change)."""
 
 import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,11 @@ def drawn(n: int, count: int, *key: int) -> Int64s:
 def order_of(numbers: Raw) -> Int64s:
     """The order that sorts random numbers."""
     return np.argsort(numbers, kind="stable").astype(np.int64, copy=False)
+
+
+def digest_of(facts: Mapping[str, Any]) -> str:
+    """SHA-256 over the settings that determine generated data."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 class HashedDraws:
