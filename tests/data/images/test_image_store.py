@@ -143,11 +143,6 @@ def test_splits_without_a_picture_are_refused(data_folder: Path, mnist: Path) ->
         filled(entry("mnist"), mnist)
 
 
-def test_no_such_folder(data_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        prepare("mnist", tmp_path / "none")
-
-
 # --- CIFAR-10 -------------------------------------------------------------------------------------------------------
 
 

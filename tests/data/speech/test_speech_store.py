@@ -56,20 +56,6 @@ def test_the_manifest_says_how_frames_were_made_and_not_where(data_folder: Path,
     assert (told["window"], told["lowest"], told["highest"], told["step"]) == ("povey", 20.0, 8000.0, 160)
 
 
-def test_recordings_lie_nowhere_else(data_folder: Path, folder: Path) -> None:
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    store = prepare("wsj", folder, say=quiet)
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-    assert not list(store.rglob("*.wav"))
-    assert all(path.is_relative_to(store) for path in data_folder.rglob("*") if path.is_file())
-
-
-def test_the_list_has_its_licence() -> None:
-    told = next(one for one in list_sources() if one["name"] == "wsj")
-    assert (told["obtained"], told["levels"]) == ("--from", ("fbank40",))
-    assert "LDC94S13A" in told["licence"]
-
-
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
