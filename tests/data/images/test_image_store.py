@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.prepare import prepare
 from repro.data.sets.images.picture_sets import Splits
 from repro.data.store import Store, verify
 from repro.errors import UserError

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from repro.data import PixelData
-from repro.data.sets.images.picture_data import held_out
 from repro.data.sets.images.picture_sets import Splits
 from repro.errors import UserError
 from tests.data.picture_files import small_store

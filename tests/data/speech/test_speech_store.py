@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.data.prepare import list_sources, open_store, prepare
+from repro.data.prepare import open_store, prepare
 from repro.data.sets.speech.speech_data import needed_frames
 from repro.data.sets.speech.wsj import CHANNELS, filterbanks, normalised, read_wav
 from repro.errors import UserError

@@ -1,14 +1,12 @@
 """Stores of a licensed treebank's sections, of trees a line, of generated ones; and every refusal."""
 
 import gzip
-import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from repro.data import table
-from repro.data.prepare import ensure_generated, list_sources, open_store, prepare, verify
+from repro.data.prepare import ensure_generated, open_store, prepare, verify
 from repro.data.store import Store
 from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
