@@ -28,7 +28,8 @@ HEADER = (
 CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
-SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile")
+SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmul_precision")
+USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
@@ -68,11 +69,9 @@ class Recipe:
 
     @property
     def sections(self) -> Config:
-        """What is run: trainer, model, data, checkpoints, stop, compile."""
+        """What is run, by section."""
         given = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
-        if given.get("compile") is False:  # as if it were absent, in the hash too
-            del given["compile"]
-        return given
+        return {key: value for key, value in given.items() if USUAL.get(key) != value}
 
     @property
     def signature(self) -> Config:

@@ -94,7 +94,7 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
     pairs = []
     words = iter(extras)
     for word in words:
-        section = word.partition("=")[0] == "--compile"  # the only one without keys
+        section = word.partition("=")[0] in ("--compile", "--matmul_precision")  # sections without keys
         if not word.startswith("--") or not (section or "." in word):
             close = nearest(word, options) if word.startswith("--") else ""
             raise UserError(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lightning.pytorch as pl
+import torch
 
 from repro import mirror
 from repro.checkpoints import DurableIO
@@ -75,6 +76,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     """
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)
+    torch.set_float32_matmul_precision(parts.matmul_precision)
     if parts.compile:
         compile_training(parts.task)
     plan = parts.checkpoints or Checkpoints(every_steps=1000)
