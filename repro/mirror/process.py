@@ -83,7 +83,8 @@ def follow(folder: Path) -> int:
 
 
 def _session(folder: Path, parent: int | None, once: bool, running: bool) -> None:
-    events = read(folder / EVENTS_FILE)
+    path = folder / EVENTS_FILE
+    events = read(path)
     first = next(event for event in reversed(events) if event.get("state") == "starting")
     with tempfile.TemporaryDirectory(prefix="repro-mirror-", ignore_cleanup_errors=True) as scratch:
         run = client.start(first, scratch, FINISH_S, parent, ended=not running)
@@ -91,7 +92,7 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
         sent = run.starting_step
         while True:
             last = once or os.getppid() != parent
-            events = read(folder / EVENTS_FILE)
+            size, events = path.stat().st_size, read(path)
             rows = client.rows_of(events)
             for event in rows[sent:]:
                 client.log(run, event, folder)
@@ -102,7 +103,7 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
         found = status(folder)
         alert = found.get("message") if found["state"] == "failed" and not once else None
         client.finish(run, events, found["state"], alert)
-    _note(folder, rows=len(rows), state=None if running else found["state"])
+    _note(folder, rows=len(rows), bytes=size, state=None if running else found["state"])
 
 
 def _note(folder: Path, **values: Any) -> None:

@@ -3,11 +3,11 @@
 import contextlib
 import netrc
 import os
-import socket
-import threading
+import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Literal
-from urllib.parse import ParseResult, urlparse
+from urllib.parse import urlparse
 
 Mode = Literal["disabled", "offline", "online"]
 MODES: dict[str, Mode] = {
@@ -35,19 +35,15 @@ def host() -> str:
 
 
 def reachable(within_s: float = PROBE_S) -> bool:
-    """Whether the server, or the proxy before it, takes a connection in time; a name service may hang longer."""
-    answered: list[bool] = []
-
-    def knock() -> None:
-        with contextlib.suppress(OSError, ValueError):
-            first = _first_hop(urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD))
-            socket.create_connection(first, timeout=within_s).close()
-            answered.append(True)
-
-    thread = threading.Thread(target=knock, daemon=True)
-    thread.start()
-    thread.join(within_s)
-    return bool(answered)
+    """Whether the server, or a proxy before it, answers in time."""
+    try:
+        opener = urllib.request.build_opener()  # reads the proxies of this moment
+        opener.open(os.environ.get("WANDB_BASE_URL") or CLOUD, timeout=within_s).close()
+    except urllib.error.HTTPError:  # an answer
+        return True
+    except (OSError, ValueError, HTTPException):
+        return False
+    return True
 
 
 def has_key(host: str) -> bool:
@@ -65,11 +61,3 @@ def key_for(host: str) -> str | None:
         return None
     names = CLOUD_HOSTS if host in CLOUD_HOSTS else (host,)
     return next((login[2] for login in map(logins.authenticators, names) if login is not None), None)
-
-
-def _first_hop(url: ParseResult) -> tuple[str, int]:
-    """The first hop of a connection to the address: its host, or the proxy that the environment names."""
-    host, proxy = url.hostname or "", urllib.request.getproxies().get(url.scheme)
-    if proxy and not urllib.request.proxy_bypass(host):
-        url = urlparse(proxy if "://" in proxy else f"http://{proxy}")
-    return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)

@@ -53,6 +53,8 @@ class Synced:
 
 def waits(folder: Path) -> bool:
     """Whether a run has rows, and W&B was not disabled when it was started."""
+    if note_of(folder):
+        return True
     events = read(folder / EVENTS_FILE)
     starts = [event for event in events if event.get("state") == "starting" and "run" in event]
     return bool(starts) and starts[-1].get("wandb") != "disabled" and bool(rows_of(events))
@@ -67,14 +69,16 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
         dry: only report what would be sent.
         running_too: also of a run that goes on.
     """
-    note, found, held = note_of(folder), status(folder), len(rows_of(read(folder / EVENTS_FILE)))
-    unsent, running = max(held - note.get("rows", 0), 0), goes_on(found)
+    note, found, path = note_of(folder), status(folder), folder / EVENTS_FILE
+    running = goes_on(found)
     if running and not running_too:
-        return Synced(run, "running", held=held, why="it is still running; --watch sends it meanwhile")
+        return Synced(run, "running", why="it is still running; --watch sends it meanwhile")
+    if note.get("bytes") == path.stat().st_size and (running or note.get("state") == found["state"]):
+        return Synced(run, "planned" if dry else "complete", 0, note["rows"])
+    held = len(rows_of(read(path)))
+    unsent = max(held - note.get("rows", 0), 0)
     if dry:
         return Synced(run, "planned", unsent, held)
-    if not unsent and (running or note.get("state") == found["state"]):
-        return Synced(run, "complete", 0, held)
     code = _call(folder, PATIENCE_S + unsent / ROWS_PER_S, *["--running"] * running)
     if code == BUSY:
         return Synced(run, "running", held=held, why="another process mirrors it")
