@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.prepare import prepare
 from repro.data.sets.images.picture_sets import Splits
 from repro.data.store import Store, verify
 from repro.errors import UserError
@@ -142,11 +141,6 @@ def test_splits_without_a_picture_are_refused(data_folder: Path, mnist: Path) ->
     (mnist / FILES[3]).write_bytes(idx(LABELS[:0], 2049))
     with pytest.raises(UserError, match=r"test: 0.*0 labels"):
         filled(entry("mnist"), mnist)
-
-
-def test_no_such_folder(data_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        prepare("mnist", tmp_path / "none")
 
 
 # --- CIFAR-10 -------------------------------------------------------------------------------------------------------
