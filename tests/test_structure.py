@@ -11,23 +11,19 @@ import pytest
 from tests.test_layering import FILES, PACKAGE, imports, name_of
 
 MOST_FILES = 15  # of a folder, besides those with __ in their names
-# What is left to do; each is to go.
-LARGER = {"repro": 17}  # folders with more files
-CIRCLES: list[set[str]] = [{"repro.launch.status.state", "repro.launch.status.summary"}]
-TWICE = {"Task", "Vocabulary"}  # class names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1500,
+    "cli": 1700,
     "data": 6500,
     "evidence": 2450,
     "experiment": 2200,
-    "launch": 2250,
+    "launch": 2300,
     "mirror": 450,
     "models": 1150,
     "nn": 4400,
     "report": 2150,
-    "repro": 1650,
+    "repro": 1400,
     "tasks": 3050,
     "training": 800,
     "verify": 200,
@@ -104,17 +100,16 @@ def code_lines(source: str) -> int:
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    assert [group for group in circles(arrows(sources())) if group not in CIRCLES] == []
+    assert circles(arrows(sources())) == []
 
 
 def test_a_class_name_means_one_thing() -> None:
-    assert {name for name, count in classes(sources()).items() if count > 1} <= TWICE
+    assert {name for name, count in classes(sources()).items() if count > 1} == set()
 
 
 def test_folders_are_small() -> None:
     counts = Counter(path.parent for path in FILES if "__" not in path.name)
-    most = {folder: LARGER.get(folder.name, MOST_FILES) for folder in counts}
-    assert {folder.name: count for folder, count in counts.items() if count > most[folder]} == {}
+    assert {folder.name: count for folder, count in counts.items() if count > MOST_FILES} == {}
 
 
 def test_folders_keep_their_budgets() -> None:

@@ -13,16 +13,15 @@ from repro import __version__
 from repro.cli import (
     cluster,
     cost,
-    dashboard,
     data,
     infer,
     jobs,
+    mirror,
     native,
     results,
     runs,
     show,
     start,
-    sync,
     verify,
 )
 from repro.errors import (
@@ -63,8 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     for family in (
         results,
-        dashboard,
-        sync,
+        mirror,
         start,
         runs,
         show,

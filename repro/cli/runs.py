@@ -19,7 +19,7 @@ from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.source import is_snapshot
-from repro.stop import StopRequest
+from repro.training.stop_request import StopRequest
 from repro.yamls import parse_yaml
 
 FEW = 10  # numbers that are shown after a run

@@ -17,7 +17,7 @@ from repro.errors import UserError
 from repro.paths import INSTALLED, PROJECT, SHARED, files_in, results_dir, runs_dir
 from repro.recipe import load_recipe
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
-from repro.stop import StopRequest
+from repro.training.stop_request import StopRequest
 
 TEMPLATE = Path(__file__).with_name("project_template")
 PROFILE = "slurm/clusters/my-cluster.yaml"

@@ -17,7 +17,6 @@ from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
-from repro.stop import StopRequest
 from repro.training.callbacks import Curves
 from repro.training.early_stop import EarlyStop
 from repro.training.events import Heartbeat
@@ -27,6 +26,7 @@ from repro.training.packing import PackedValidation
 from repro.training.progress import Progress
 from repro.training.randomness import Randomness
 from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.stop_request import StopRequest
 from repro.training.stopping import Stopping
 from repro.training.watchdog import Watchdog, stall_limit
 

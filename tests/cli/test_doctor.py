@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro import doctor
-from repro.doctor import FAIL, OK, WARN, Check
+from repro.cli import doctor
+from repro.cli.doctor import FAIL, OK, WARN, Check
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 
@@ -90,7 +90,7 @@ def test_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_versions_are_read_without_importing() -> None:
     code = (
-        "import sys; from repro import doctor\n"
+        "import sys; from repro.cli import doctor\n"
         "doctor.torch_version(), doctor.lightning_version(), doctor.wandb_state(), doctor.datasets_state()\n"
         "heavy = ('torch', 'lightning', 'pytorch_lightning', 'wandb', 'datasets')\n"
         "print([name for name in heavy if name in sys.modules])"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from repro.paths import PROJECT
-from repro.stop import StopRequest
+from repro.training.stop_request import StopRequest
 
 
 @pytest.mark.parametrize("number", StopRequest.SIGNALS)

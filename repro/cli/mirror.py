@@ -1,8 +1,11 @@
-"""``repro sync``: sends to W&B what runs could not send while they trained."""
+"""Verbs about W&B: sync (sends what runs could not send while they trained), dashboard."""
 
 import argparse
 import dataclasses
+import importlib.util
 import json
+import os
+import sys
 from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
@@ -11,10 +14,21 @@ from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import runs_dir
 
 WATCH_S = 60.0
+ADDRESSES = "dashboards.json"  # of what was saved
+MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"`'
 
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
+    from repro.cli.results import complete_papers
+
+    parser = verbs.add_parser("dashboard", help="create or update a paper's W&B workspace and report")
+    completed(parser.add_argument("paper", metavar="PAPER"), complete_papers)
+    parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
+    parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
+    parser.add_argument("--dry-run", action="store_true", help="print the report; contact no server")
+    parser.set_defaults(handler=make_dashboard)
+
     sync = verbs.add_parser("sync", help="send to W&B what it does not have of runs")
     runs = sync.add_argument(
         "runs", nargs="*", metavar="RUN", help="as of `repro status`; default: every run"
@@ -64,3 +78,28 @@ def _meant(words: list[str]) -> dict[str, Path]:
 
     runs = sorted({entry.run for entry in select(words, everything()) if entry.run})
     return {run: runs_dir() / run for run in runs if waits(runs_dir() / run)}
+
+
+def make_dashboard(args: argparse.Namespace) -> None:
+    from repro.mirror import PROJECT_NAME
+    from repro.mirror.api import check_name, connect, plainly
+    from repro.report.dashboard import Board, outline, publish
+
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise UserError(MISSING)
+    entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
+    project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
+    check_name(project, "project")
+    if entity:
+        check_name(entity, "entity")
+    board = Board.of(args.paper, entity, project)
+    if args.dry_run:
+        sys.stdout.write(outline(board.report("https://wandb.ai")))
+        return
+    api = connect()
+    with plainly(f"dashboard of {args.paper}"):
+        if not entity and not (entity := api.default_entity or ""):
+            raise UserError("W&B names no entity for this key; give --entity")
+        saved = publish(Board(board.found, board.paper, entity, project), api, runs_dir() / ADDRESSES)
+    for item in saved:
+        print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")
