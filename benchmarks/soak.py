@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro.data.prepare import prepare
+from repro.events import EVENTS_FILE, status
 from tests.slurm.control import Cluster, own_folder
 from tests.slurm.project import Project, make_project
 from tests.workshop import TINY, Workshop
@@ -132,15 +133,15 @@ class Soak:
 
 
 def recipes(workshop: Workshop, steps: int) -> list[str]:
-    """Writes five recipes whose cpu scale has so many updates; returns their names."""
+    """Writes five recipes whose scale cpu has so many updates; returns their names."""
     names = [TINY, workshop.stream(), workshop.sticky(), workshop.talk(), workshop.bits()]
-    overlay = {"trainer": {"max_steps": steps, "val_check_interval": 250}, "checkpoints": {"every_steps": 50}}
+    change = {"trainer.max_steps": steps, "trainer.val_check_interval": 250, "checkpoints.every_steps": 50}
     for name in names:
         paper, recipe = name.split("/")
         more = {}
         if "WarmupCosine" in (workshop.configs / paper / f"{recipe}.yaml").read_text():
-            more = {"model": {"init_args": {"schedule": {"init_args": {"steps": steps}}}}}
-        workshop.recipe(json.dumps(overlay | more) + "\n", recipe, "cpu", paper)
+            more = {"model.schedule.steps": steps}
+        workshop.recipe(json.dumps({"set": change | more}), recipe, "cpu", paper)
     return names
 
 
@@ -165,7 +166,7 @@ def hashes(project: Project) -> dict[str, str]:
 
 def attempts(project: Project) -> int:
     """How often runs were started."""
-    return sum(json.loads(path.read_text())["attempt"] for path in project.workshop.runs.rglob("status.json"))
+    return sum(status(path.parent)["attempt"] for path in project.workshop.runs.rglob(EVENTS_FILE))
 
 
 def until_done(soak: Soak, experiments: list[str], seeds: int, limit_s: float = 3600) -> dict[str, str]:

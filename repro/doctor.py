@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlparse
 
 from repro.errors import UserError
 from repro.paths import data_dir, results_dir, runs_dir
@@ -233,30 +232,25 @@ def stores() -> Check:
 
 def wandb_state() -> Check:
     """Whether runs reach W&B. The key is looked for, never shown."""
-    from repro import tracking
-    from repro.tracking.reach import CLOUD
+    from repro import mirror
+    from repro.mirror.reach import host, reachable
 
     version = _version("wandb")
     if version is None:
         return Check(
             "wandb", WARN, "not installed; runs train and are recorded all the same", "pip install wandb"
         )
-    host = urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD).hostname or ""
-    key = "key found" if tracking.has_key(host) else "no key"
-    mode = tracking.mode()
-    summary = (
-        f"{version}, {key} for {host}, runs are logged {mode}"
-        if mode != "disabled"
-        else f"{version}, disabled"
-    )
-    if mode == "online" or os.environ.get("WANDB_MODE"):
+    key = "key found" if mirror.has_key(host()) else "no key"
+    mode = mirror.mode()
+    summary = f"{version}, {key} for {host()}, runs are {'mirrored' if mode == 'online' else mode}"
+    if mode != "online":
+        remedy = "export WANDB_API_KEY or run `wandb login`"
+        return Check("wandb", OK if os.environ.get("WANDB_MODE") else WARN, summary, remedy)
+    if reachable():
         return Check("wandb", OK, summary)
-    remedy = (
-        "export WANDB_API_KEY or run `wandb login`"
-        if key == "no key"
-        else f"{host} is not reachable from here"
+    return Check(
+        "wandb", WARN, summary, f"{host()} is not reachable from here; `repro sync` sends runs later"
     )
-    return Check("wandb", WARN, summary, remedy)
 
 
 def slurm() -> Check:

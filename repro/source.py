@@ -51,7 +51,7 @@ def state(root: Path = PROJECT) -> tuple[str | None, bool | None]:
 
 
 def release(root: Path = PROJECT) -> dict[str, str]:
-    """Of an installed wheel, for lack of a commit: its version and, if the installer noted it, its SHA-256."""
+    """Identifies an installed wheel, which has no commit: its version and, if the installer noted it, its SHA-256."""
     if facts := _snapshot_facts(root):
         return dict(facts.get("release", {}))
     if not INSTALLED:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "repro"
-BOTTOM = {"errors", "paths", "yamls", "nested", "seeds", "recipe", "files", "record"}
+BOTTOM = {"errors", "paths", "yamls", "dotted", "seeds", "recipe", "files", "record", "events"}
 # What a layer may import of repro, itself included. A module of no layer listed here fails the test.
 MAY_IMPORT = {
     "__init__": set(),
@@ -18,37 +18,34 @@ MAY_IMPORT = {
     "errors": set(),
     "paths": {"errors"},
     "yamls": {"errors"},
-    "nested": set(),
+    "dotted": {"errors"},
     "seeds": {"errors"},
-    "tied": {"errors", "nested"},
-    "swaps": {"nested", "tied"},
-    "recipe": {"errors", "paths", "yamls", "nested", "seeds", "tied", "swaps"},
+    "recipe": {"errors", "paths", "yamls", "dotted", "seeds"},
     "files": {"errors"},
     "record": {"errors", "paths", "files"},
+    "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},
     "stop": set(),
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
-    "contact_sheet": {"errors"},
-    "heat_maps": {"errors"},
-    "tracking": {"tracking", *BOTTOM},
+    "pictures": {"errors"},
+    "mirror": {"mirror", *BOTTOM},
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
     "batches": set(),
-    "tasks": {"tasks", "batches", "models", "nn", "record", "errors", "contact_sheet"},
-    "training": {"training", "tasks", "models", "nn", "record", "errors", "stop", "checkpoints"},
+    "tasks": {"tasks", "batches", "models", "nn", "record", "errors", "pictures"},
+    "training": {"training", "tasks", "models", "nn", "record", "events", "errors", "stop", "checkpoints"},
     "data": {"data", "batches", *BOTTOM},
     "experiment": {
         "experiment",
         "batches",
-        "swaps",
-        "heat_maps",
+        "pictures",
         "training",
         "tasks",
         "models",
         "nn",
         "data",
-        "tracking",
+        "mirror",
         "ledger",
         "stop",
         "source",
@@ -56,11 +53,11 @@ MAY_IMPORT = {
         *BOTTOM,
     },
     "text": {"evidence"},
-    "evidence": {"evidence", "ledger", "text", "verify", "source", *BOTTOM},
-    "report": {"report", "evidence", "text", "contact_sheet", "verify", "source", *BOTTOM},
-    "launch": {"launch", "source", "stop", *BOTTOM},
-    "verify": {"verify", "source", "errors", "paths", "recipe", "record"},
-    "doctor": {"data", "tracking", *BOTTOM},
+    "evidence": {"evidence", "ledger", "text", "source", *BOTTOM},
+    "report": {"report", "evidence", "text", "pictures", "source", *BOTTOM},
+    "launch": {"launch", "mirror", "source", "stop", *BOTTOM},
+    "verify": {"verify", "evidence", "source", *BOTTOM},
+    "doctor": {"data", "mirror", *BOTTOM},
     "cli": {
         "cli",
         "launch",
@@ -71,7 +68,7 @@ MAY_IMPORT = {
         "training",
         "tasks",
         "data",
-        "tracking",
+        "mirror",
         "doctor",
         "stop",
         "source",
@@ -245,8 +242,8 @@ def test_no_papers_name_in_the_block_library() -> None:
 
 
 def test_recipes_launch_and_command_line_load_quickly() -> None:
-    modules = [*modules_in("cli", "launch", "recipe", "record", "doctor", "tracking"), "repro.report"]
-    modules.remove("repro.tracking.background")  # Lightning's, which only a run imports
+    modules = [*modules_in("cli", "launch", "recipe", "record", "doctor", "mirror"), "repro.report"]
+    modules.remove("repro.mirror.__main__")  # a process
     assert {"repro.cli.main", "repro.launch", "repro.recipe", "repro.report"} <= set(modules)
     assert heavy_after(modules, HEAVY) == set()
 

@@ -1,20 +1,16 @@
 """The verb that builds W&B's dashboards from code: dashboard."""
 
 import argparse
+import importlib.util
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
 from repro.paths import runs_dir
-from repro.record import write_atomic
-
-if TYPE_CHECKING:
-    from repro.report.dashboards.dashboard import Dashboard
 
 ADDRESSES = "dashboards.json"  # of what was saved
+MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"`'
 
 
 def register(verbs: Verbs) -> None:
@@ -25,47 +21,30 @@ def register(verbs: Verbs) -> None:
     completed(parser.add_argument("paper", metavar="PAPER"), complete_papers)
     parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
     parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
-    parser.add_argument("--dry-run", action="store_true", help="print the specification; contact no server")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the specification to this file")
+    parser.add_argument("--dry-run", action="store_true", help="print the report; contact no server")
     parser.set_defaults(handler=make_dashboard)
 
 
 def make_dashboard(args: argparse.Namespace) -> None:
-    from repro.report.dashboards.dashboard import dashboard
-    from repro.report.dashboards.dashboard_publish import require
-    from repro.report.dashboards.dashboard_spec import as_json, specification
-    from repro.tracking import PROJECT_NAME
-    from repro.tracking.api import check_name
+    from repro.mirror import PROJECT_NAME
+    from repro.mirror.api import check_name, connect, plainly
+    from repro.report.dashboard import Board, outline, publish
 
-    if not args.dry_run:
-        require()
-    board = dashboard(args.paper)
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise UserError(MISSING)
     entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
     project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
     check_name(project, "project")
     if entity:
         check_name(entity, "entity")
-    if args.dry_run or args.out:
-        written = as_json(specification(board, entity, project))
-        if args.out is None:
-            sys.stdout.write(written)
-        else:
-            write_atomic(args.out, written.encode())
-            print(args.out)
-    if not args.dry_run:
-        _publish(board, entity, project)
-
-
-def _publish(board: "Dashboard", entity: str, project: str) -> None:
-    from repro.report.dashboards.dashboard_publish import publish
-    from repro.report.dashboards.dashboard_spec import specification
-    from repro.tracking.api import connect, plainly
-
+    board = Board.of(args.paper, entity, project)
+    if args.dry_run:
+        sys.stdout.write(outline(board.report("https://wandb.ai")))
+        return
     api = connect()
-    with plainly(f"dashboard of {board.paper.key}"):
-        entity = entity or api.default_entity or ""
-        if not entity:
+    with plainly(f"dashboard of {args.paper}"):
+        if not entity and not (entity := api.default_entity or ""):
             raise UserError("W&B names no entity for this key; give --entity")
-        saved = publish(specification(board, entity, project), api, runs_dir() / ADDRESSES)
+        saved = publish(Board(board.found, board.paper, entity, project), api, runs_dir() / ADDRESSES)
     for item in saved:
         print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")

@@ -11,22 +11,18 @@ from typing import NoReturn, TextIO
 
 from repro import __version__
 from repro.cli import (
-    campaign,
     cluster,
-    context,
     cost,
     dashboard,
     data,
     infer,
     jobs,
     native,
-    pictures,
-    project,
     results,
     runs,
     show,
+    start,
     sync,
-    tour,
     verify,
 )
 from repro.errors import (
@@ -69,19 +65,15 @@ def build_parser() -> argparse.ArgumentParser:
         results,
         dashboard,
         sync,
-        tour,
+        start,
         runs,
         show,
         verify,
         data,
         infer,
-        pictures,
-        context,
         cost,
         cluster,
         jobs,
-        campaign,
-        project,
         native,
     ):
         family.register(verbs)

@@ -8,7 +8,7 @@ from typing import Any
 from repro.cli.arguments import Verbs
 from repro.errors import EXIT_BAD_INPUT, UserError
 from repro.paths import runs_dir
-from repro.recipe import HEADER
+from repro.recipe import CHANGES, HEADER
 from repro.yamls import read_yaml
 
 USAGE = "usage:"
@@ -84,7 +84,7 @@ def _run(arguments: list[str]) -> None:
 
     class Cli(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-            for key in HEADER:  # headers of a recipe, which are not for the Trainer
+            for key in (*HEADER, *CHANGES):  # of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
             parser.add_argument("--compile", type=bool, default=False)
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))

@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import math
 import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,10 @@ def register(verbs: Verbs) -> None:
     completed(targets, complete_experiments)
     reproduce.add_argument("--scale", choices=SCALES, default="paper")
     reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
+    reproduce.add_argument("--list", type=Path, metavar="FILE", help="the runs of a list file, in its order")
+    reproduce.add_argument(
+        "--hours", type=float, help="stop after this time, with a checkpoint; the same command continues"
+    )
     reproduce.add_argument("--dry-run", action="store_true", help="only print what would run")
     reproduce.set_defaults(handler=reproduce_all)
 
@@ -64,8 +70,8 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
     parser.set_defaults(overrides=[])
     parser.epilog = (
-        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.d_model 256; keys of one quantity "
-        "(width, updates, vocabulary) are set together unless each is given"
+        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; each key alone is set: "
+        "give the end of a schedule beside the number of updates, and every key that has a width or a vocabulary's size"
     )
 
 
@@ -120,17 +126,10 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     return load_recipe(args.experiment, args.scale, args.overrides)
 
 
-def announced(recipe: Recipe) -> Recipe:
-    """The same recipe, after its notices about tied settings went to stderr."""
-    for line in recipe.notices:
-        print(line, file=sys.stderr)
-    return recipe
-
-
 def show_config(args: argparse.Namespace) -> None:
     import yaml
 
-    recipe = announced(recipe_of(args))
+    recipe = recipe_of(args)
     print(f"# {recipe.experiment} at scale {recipe.scale}; signature {recipe.hash8}")
     print(yaml.safe_dump(recipe.config, sort_keys=False, allow_unicode=True), end="")
 
@@ -138,7 +137,7 @@ def show_config(args: argparse.Namespace) -> None:
 def show_params(args: argparse.Namespace) -> None:
     from repro.experiment.parameters import count, describe
 
-    counted = count(announced(recipe_of(args)))
+    counted = count(recipe_of(args))
     print(json.dumps([counted], indent=1) if args.json else describe(counted))
 
 
@@ -168,20 +167,23 @@ def run_words(experiment: str, scale: str, seed: int) -> list[str]:
     return ["run", experiment, "--scale", scale, "--seed", str(seed)]
 
 
-def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
+def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> int:
     """Runs one after the other, each in a process of its own; a failure does not stop the next.
 
     Args:
         runs: run ids and the arguments of ``repro``.
+        hours: after this time the current run is asked to stop, and no other starts.
 
     Returns:
         0; 1 if a run failed; 75 or 130 if one was asked to stop, after which no other starts.
     """
-    result = EXIT_OK
+    result, end = EXIT_OK, time.monotonic() + 3600 * hours
     for run_id, words in runs:
+        if time.monotonic() > end:
+            return EXIT_REQUEUE
         print(run_id, flush=True)
         with StopRequest() as request, subprocess.Popen([sys.executable, "-m", "repro", *words]) as process:
-            code = _ended(process, request)
+            code = _ended(process, request, end)
         if code:
             result = EXIT_FAILED
             print(f"repro: {run_id} ended with exit code {code}", file=sys.stderr)
@@ -192,14 +194,18 @@ def run_each(runs: Sequence[tuple[str, list[str]]]) -> int:
     return result
 
 
-def _ended(process: subprocess.Popen[bytes], request: StopRequest) -> int:
-    """Waits for a run, which is asked to stop, once, where this process was; Ctrl-C reaches both from the terminal."""
+def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -> int:
+    """Waits for a run, and asks it once to stop at the end of the time or where this process was asked to.
+
+    Ctrl-C reaches both from the terminal.
+    """
     told = False
     while True:
         try:
             return process.wait(POLL_S)
         except subprocess.TimeoutExpired:
-            if request.asked and not request.by_user and not told:
+            stop = (request.asked and not request.by_user) or time.monotonic() > end
+            if stop and not told:
                 process.terminate()
                 told = True
 
@@ -211,7 +217,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRe
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
     require_writable(results_dir() / "runs")
-    for line in (*recipe.notices, *unjudged(recipe.experiment, [seed], recipe.seeds)) if is_leader() else ():
+    for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
     return run(recipe, seed, command, request, expected(recipe))
 
@@ -255,23 +261,30 @@ def conclude(record: RunRecord, every: bool = False) -> None:
 
 
 def reproduce_all(args: argparse.Namespace) -> int:
+    from repro.launch.run_list import ListEntry, read_list, resolve_list
     from repro.launch.slurm.chain import needed
-    from repro.launch.targets import few_seeds, not_judged, resolve_targets
+    from repro.launch.targets import not_judged
 
-    seeds = SeedChoice.parse(args.seeds)
+    if args.list and args.targets:
+        raise UserError(f"--list {args.list} and targets exclude each other; add the targets to the file")
+    if args.hours is not None and not args.hours > 0:
+        raise UserError(f"--hours must be above 0, not {args.hours:g}")
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
-    specs = resolve_targets(targets, args.scale, seeds)
+    specs, notices = resolve_list(
+        read_list(args.list) if args.list else [ListEntry(targets, args.scale, args.seeds)]
+    )
     todo = needed(specs, queued={})
     recorded, first = sum(spec.done for spec in specs), len(todo.added)
     before = f", {first} of them because others start from them" if first else ""
     print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")
     damaged = read_records(*records_dirs()).damaged
-    for line in [*damaged, *few_seeds(specs, seeds), *(not_judged(todo.specs) if args.dry_run else ())]:
+    for line in [*damaged, *notices, *(not_judged(todo.specs) if args.dry_run else ())]:
         print(line, file=sys.stderr)
     if args.dry_run:
         print("".join(f"{spec.run_id}\n" for spec in todo.specs), end="")
         return EXIT_OK
-    code = run_each([(s.run_id, run_words(s.experiment, s.scale, s.seed)) for s in todo.specs])
+    runs = [(s.run_id, [*run_words(s.experiment, s.scale, s.seed), *s.settings]) for s in todo.specs]
+    code = run_each(runs, args.hours or math.inf)
     if code in (EXIT_OK, EXIT_FAILED):
         from repro.report.render import write_tables
 

@@ -1,22 +1,21 @@
-"""``repro sync``: uploads to W&B what runs could not upload while they trained."""
+"""``repro sync``: sends to W&B what runs could not send while they trained."""
 
 import argparse
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
 from repro.cli.jobs import complete_runs
-from repro.errors import EXIT_FAILED, EXIT_OK
+from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import runs_dir
 
-if TYPE_CHECKING:
-    from wandb import Api
+WATCH_S = 60.0
 
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    sync = verbs.add_parser("sync", help="send what runs logged offline to W&B")
+    sync = verbs.add_parser("sync", help="send to W&B what it does not have of runs")
     runs = sync.add_argument(
         "runs", nargs="*", metavar="RUN", help="as of `repro status`; default: every run"
     )
@@ -24,37 +23,44 @@ def register(verbs: Verbs) -> None:
     sync.add_argument(
         "--dry-run", action="store_true", help="only print what would be sent; contact no server"
     )
+    sync.add_argument(
+        "--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS",
+        help=f"send what running runs write, every {WATCH_S:g} s by default, until Ctrl-C",
+    )  # fmt: skip
     sync.add_argument("--json", action="store_true")
     sync.set_defaults(handler=sync_runs)
 
 
 def sync_runs(args: argparse.Namespace) -> int:
     """Exit code 0 where every run is complete on the server, else 1."""
-    from repro.launch.status.run_index import everything, select
-    from repro.tracking.sync import sync, waits
+    from repro.mirror.api import connect
+    from repro.mirror.sync import sync, watch
 
-    runs = sorted({entry.run for entry in select(args.runs, everything()) if entry.run})
-    meant = {run: runs_dir() / run for run in runs if waits(runs_dir() / run)}
-    api = None if args.dry_run or not meant else reachable()
+    if args.watch is not None and (args.json or args.dry_run or not 1 <= args.watch <= 86400):
+        raise UserError("--watch takes 1 to 86400 seconds, and neither --json nor --dry-run")
+    meant = _meant(args.runs)
+    if not args.dry_run and (meant or args.watch):
+        connect()
+    if args.watch is not None:
+        watch(lambda: _meant(args.runs), args.watch, lambda result: print(result.line, flush=True))
+        return EXIT_OK
     results = []
     for run, folder in meant.items():
-        results.append(sync(run, folder, api))
+        results.append(sync(run, folder, args.dry_run))
         if not args.json:
             print(results[-1].line, flush=True)
     if args.json:
         print(json.dumps([dataclasses.asdict(result) for result in results], indent=1))
     elif not results:
-        print("nothing to send: no run here logged to W&B")
+        print("nothing to send: no run here has rows for W&B")
     good = ("complete", "planned", "running")
     return EXIT_OK if all(result.state in good for result in results) else EXIT_FAILED
 
 
-def reachable() -> "Api":
-    """W&B's public API, once the server has answered.
+def _meant(words: list[str]) -> dict[str, Path]:
+    """The runs that the words mean and that have rows, with their folders."""
+    from repro.launch.status.run_index import everything, select
+    from repro.mirror.sync import waits
 
-    Raises:
-        UserError: W&B's client is not installed; no address, key or answer.
-    """
-    from repro.tracking.api import connect
-
-    return connect()
+    runs = sorted({entry.run for entry in select(words, everything()) if entry.run})
+    return {run: runs_dir() / run for run in runs if waits(runs_dir() / run)}

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import json
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +12,9 @@ from repro.cli.runs import require_writable
 from repro.cli.show import find_record
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import INSTALLED, PROJECT, results_dir
-from repro.record import RunRecord, read_records, withdrawn
-from repro.verify import CONFIRMING, Comparison, Outcome, Replay, compare, failed, keep, refuse, replay
+from repro.record import RunRecord
 
-SHOWN = 10  # deviations in the terminal
+NAMED = 10  # differences that are kept and shown
 
 
 def register(verbs: Verbs) -> None:
@@ -29,6 +27,10 @@ def register(verbs: Verbs) -> None:
 
 
 def verify_record(args: argparse.Namespace) -> int:
+    from repro.evidence.verified import DIFFERS, FAILED, Verified, keep
+    from repro.verify.comparison import RerunComparison, compare
+    from repro.verify.rerun import refuse, rerun
+
     if INSTALLED:
         raise UserError(
             "an installed package has no earlier commits to run; call `repro verify` in a git clone"
@@ -36,24 +38,37 @@ def verify_record(args: argparse.Namespace) -> int:
     runs = results_dir() / "runs"
     record, path = committed(args.record, runs)
     refuse(record, PROJECT)
+    _require_gpus(record)
     require_writable(runs)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     loud = not (args.quiet or args.json)
     if loud:
         print(f"{record.command}\nat commit {record.commit}; it took {record.wall_seconds:g} s", flush=True)
-    rerun = replay(record, PROJECT, loud)
-    comparison = _compared(record, rerun, runs)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    name = path.relative_to(runs).as_posix()
-    outcome = Outcome(now, name, digest, comparison.outcome, comparison.same_build, comparison.detail)
+    new = rerun(record, PROJECT, loud)
+    found = RerunComparison(FAILED, differences=[new]) if isinstance(new, str) else compare(record, new)
+    more = len(found.differences) - NAMED
+    shown = [*found.differences[:NAMED], *([f"{more} more differences"] if more > 0 else [])]
+    outcome = Verified(
+        datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        path.relative_to(runs).as_posix(),
+        digest,
+        found.outcome,
+        None if found.outcome == FAILED else not found.build,
+        "; ".join([f"{found.compared} numbers compared", *shown, *found.build]),
+    )
     keep(results_dir(), outcome)
     if args.json:
-        print(json.dumps([_as_json(record, outcome, comparison)], indent=1))
+        facts = {"run_id": record.run_id, "commit": record.commit}
+        print(json.dumps([asdict(outcome) | asdict(found) | facts], indent=1))
     else:
-        if not loud:
-            print(*(f"{line}\n" for line in rerun.last_lines), sep="", end="", file=sys.stderr)
-        print(("\n" if loud else "") + describe(outcome, comparison))
-    return EXIT_OK if comparison.outcome in CONFIRMING else EXIT_FAILED
+        lines = [
+            f"outcome   {found.outcome}",
+            f"record    {outcome.record}",
+            f"numbers   {found.compared} compared",
+        ]
+        lines += [f"differs   {line}" for line in shown] + [f"build     {line}" for line in found.build]
+        print("\n".join(lines))
+    return EXIT_FAILED if found.outcome in (DIFFERS, FAILED) else EXIT_OK
 
 
 def committed(word: str, runs: Path) -> tuple[RunRecord, Path]:
@@ -64,39 +79,17 @@ def committed(word: str, runs: Path) -> tuple[RunRecord, Path]:
     """
     record = find_record(word)
     path = runs / record.path
-    if not path.is_file():
-        raise UserError(f"{word} is not below {runs}; only records there can be verified")
-    if RunRecord.from_json(path.read_text(encoding="utf-8"), str(path)) != record:
-        raise UserError(f"{word} differs from {path}; verify that one")
+    if not path.is_file() or RunRecord.from_json(path.read_text(encoding="utf-8"), str(path)) != record:
+        raise UserError(f"{word} is not {path}; only records below {runs} can be verified")
     return record, path
 
 
-def _compared(record: RunRecord, rerun: Replay, runs: Path) -> Comparison:
-    from repro.evidence.selection import protocol_of
+def _require_gpus(record: RunRecord) -> None:
+    if record.on_gpu:
+        import torch
 
-    if rerun.record is None:
-        return failed(rerun.failure)
-    left_out = withdrawn(runs)
-    others = [other for other in read_records(runs).good if other.path not in left_out]
-    return compare(record, rerun.record, others, protocol_of)
-
-
-def _as_json(record: RunRecord, outcome: Outcome, comparison: Comparison) -> dict[str, object]:
-    return asdict(outcome) | asdict(comparison) | {"run_id": record.run_id, "commit": record.commit}
-
-
-def describe(outcome: Outcome, comparison: Comparison) -> str:
-    """The outcome for the terminal, a few lines."""
-    lines = [f"outcome   {outcome.outcome}", f"record    {outcome.record}"]
-    if comparison.failure:
-        return "\n".join([*lines, f"reason    {comparison.failure}"])
-    build = "; ".join(comparison.build or ()) or "the same"
-    lines += [
-        f"numbers   {comparison.compared} compared, {len(comparison.deviations)} differ; "
-        f"{comparison.left_out} measure the machine and are not compared",
-        f"build     {build}",
-    ]
-    lines += [f"differs   {fact}" for fact in comparison.facts]
-    lines += [f"differs   {deviation}" for deviation in comparison.deviations[:SHOWN]]
-    lines += [f"note      {note}" for note in comparison.notes]
-    return "\n".join(lines)
+        count, device = int(record.hardware.get("count", 1)), record.hardware.get("device")
+        if torch.cuda.device_count() < count:
+            raise UserError(
+                f"{record.run_id} ran on {count} x {device}; verify it on a machine that has them"
+            )

@@ -9,17 +9,17 @@ from repro.errors import UserError, nearest
 from repro.evidence.derived import Behind, Pair, derive, without
 from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.header import Goal, Header, read_header
-from repro.evidence.judge import judge_number
+from repro.evidence.judging.judge import judge_number
+from repro.evidence.judging.margins import check_date
+from repro.evidence.judging.statistics import estimate
 from repro.evidence.ledger import Configurations
-from repro.evidence.margins import check_date
 from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
-from repro.evidence.statistics import estimate
+from repro.evidence.verified import Verified, read_verified
 from repro.ledger import Line, read_ledger
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import experiments, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
-from repro.verify import Outcome, outcomes
 
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
@@ -34,7 +34,7 @@ class Comparison:
     entries: dict[Key, Entry]
     headers: dict[tuple[str, str], Header]
     selections: dict[tuple[str, str], Selection]
-    verified: list[Outcome]
+    verified: list[Verified]
     ledger: list[Line]
 
     @cached_property
@@ -119,7 +119,7 @@ def compare(paper: str | None = None) -> Comparison:
         key: Selection.of(group, headers[key].config_hash if group else "", headers[key].seeds, left_out)
         for key, group in grouped.items()
     }
-    again = outcomes(*results_dirs())
+    again = read_verified(*results_dirs())
     comparison = Comparison(papers, records, read.damaged, {}, headers, selections, again, ledger)
     for loaded in papers:
         _add_entries(comparison, loaded)

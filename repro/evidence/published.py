@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from repro.errors import UserError, nearest
-from repro.evidence.confirmed import is_unconfirmed
-from repro.evidence.margins import Margin, default_margin, parse_margin
+from repro.evidence.judging.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
 from repro.yamls import read_yaml
 
@@ -54,7 +53,7 @@ AMargin = Annotated[Margin, BeforeValidator(parse_margin)]
 Day = Annotated[str, BeforeValidator(lambda day: date.fromisoformat(str(day)).isoformat())]
 
 
-class Noise(Model):
+class PrintedSpread(Model):
     """The spread that a paper prints: the sample standard deviation over a number of runs."""
 
     sd: float = Field(ge=0)
@@ -123,7 +122,7 @@ class Rules(Model):
     ceiling: float | None = None
     updates: int | None = Field(None, ge=1)
     updates_unknown: Text | None = None
-    noise: Noise | None = None
+    noise: PrintedSpread | None = None
     sampled: int | None = Field(None, ge=1)
     device: Literal["cpu", "gpu", "tpu"] | None = None
     same_as: Ref | None = None
@@ -199,8 +198,14 @@ class Row(Model):
         return first and rules.counted and rules.kind in COUNTED
 
 
-class Table(Model):
-    """A published table."""
+class PublishedTable(Model):
+    """A published table.
+
+    Attributes:
+        checked: with which copies of the paper the numbers were compared.
+        unconfirmed: whether no number could be compared, but for the rows that declare ``unconfirmed`` themselves:
+            a list of metrics, ``true`` or ``false``.
+    """
 
     id: Id
     number: Text
@@ -210,6 +215,7 @@ class Table(Model):
     metrics: dict[str, Metric]
     rows: Annotated[dict[str, Row], Field(min_length=1)]
     checked: Text
+    unconfirmed: bool = False
     notes: str
 
     @property
@@ -267,14 +273,12 @@ def _with_rules(
         )
         for name, of_metric in own.items()
     }
-    listed = raw["settings"].get("unconfirmed", ())
-    named = set(raw["values"]) if listed is True else set(listed or ())
-    unchecked = {
-        m for m, v in raw["values"].items() if is_unconfirmed(table["checked"], raw["id"], m, float(v))
-    }
+    unconfirmed = raw.get("unconfirmed", table.get("unconfirmed", False))
+    if isinstance(unconfirmed, bool):
+        unconfirmed = raw["values"] if unconfirmed else ()
     rest = {key: value for key, value in raw.items() if key not in KEYS | {"cells"}}
     why = {"no_recipe": raw["no_recipe"]} if "no_recipe" in raw else {}
-    return {**rest, **why, "rules": rules, "unconfirmed": named | unchecked}
+    return {**rest, **why, "rules": rules, "unconfirmed": frozenset(unconfirmed)}
 
 
 def _completed(rules: dict[str, Any], row: str, metric: str) -> dict[str, Any]:
@@ -355,7 +359,7 @@ class Paper(Model):
 
     schema_version: Literal[1]
     about: About = Field(alias="paper")
-    tables: Annotated[dict[str, Table], BeforeValidator(lambda raw: _by_id(raw, "table"))]
+    tables: Annotated[dict[str, PublishedTable], BeforeValidator(lambda raw: _by_id(raw, "table"))]
     claims: Annotated[dict[str, Claim], BeforeValidator(lambda raw: _by_id(raw, "claim"))]
     missing: tuple[Text, ...]
 

@@ -1,9 +1,10 @@
-"""From a resolved recipe to objects: the constructors' signatures are the schema."""
+"""Builds the objects of a resolved recipe: the constructors' signatures are the schema."""
 
 import contextlib
 import copy
 import io
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -18,12 +19,22 @@ from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.positions.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
-from repro.swaps import IMPORTABLE
 from repro.tasks import Task
 from repro.training.early_stop import StopRule
 from repro.training.saving import Checkpoints
 
 AnyTask = Task[Any]
+# What a YAML file may name. Everything else is refused before it is imported.
+IMPORTABLE = (
+    "repro.batches",
+    "repro.nn",
+    "repro.models",
+    "repro.tasks",
+    "repro.data",
+    "torch.nn",
+    "torch.optim",
+    "lightning.pytorch",
+)
 
 
 @dataclass
@@ -147,12 +158,8 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
 
 def explain(message: str) -> str:
     """A complaint of the configuration parser about a recipe, in one line."""
-    return one_line(
-        message,
-        IMPORTABLE,
-        {"trainer": Trainer, "checkpoints": Checkpoints, "stop": StopRule},
-        (*HEADER, *SECTIONS),
-    )
+    keys = [key for section in (Trainer, Checkpoints, StopRule) for key in signature(section).parameters]
+    return one_line(message, (*HEADER, *SECTIONS, *keys), IMPORTABLE)
 
 
 def _parser(sections: Config) -> ArgumentParser:

@@ -35,7 +35,7 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
         UserError: another signature (the differing keys are named) or another vocabulary.
     """
     stamp = loaded.get(STAMP)
-    if not isinstance(stamp, dict):
+    if not isinstance(stamp, dict) or not {"signature", "vocabulary_sha256"} <= stamp.keys():
         raise UserError(f"{path} was not written by repro, so its run is unknown")
     if signature is not None and stamp["signature"] != signature:
         keys = differing_keys(stamp["signature"], signature)

@@ -12,8 +12,8 @@ from repro.batches import SourceBatch, Tokenizer
 from repro.data.core.batches import source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
-from repro.experiment.attention import attention_sheet
 from repro.experiment.build import AnyTask, build_task
+from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
 from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample
@@ -143,9 +143,15 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
         )
     tokenizer = load_tokenizer(files[0])
     checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
-    config = loaded["config"]
+    config = loaded.get("config")
+    if not isinstance(config, dict):
+        raise UserError(f"{path} lacks its configuration; copy {MODEL_FILE} from the run's folder again")
     task = build_task(Recipe(word, scale or "", config))
-    task.load_state_dict(loaded["state_dict"])
+    try:
+        task.load_state_dict(loaded["state_dict"])
+    except RuntimeError as error:
+        problem = str(error).splitlines()[1].strip()
+        raise UserError(f"{path}: its weights are not those of its configuration: {problem}") from None
     if weighted_stacks(task.module):
         with contextlib.suppress(ValueError):  # bodies that cannot be folded work unchanged
             task.net = fold(task.module)
@@ -164,7 +170,7 @@ def translate_batch(trained: Trained, lines: list[str], beam: int | None = None)
 def best_translations(
     trained: Trained, lines: list[str], beam: int | None = None, n_best: int = 1
 ) -> list[tuple[float, str]]:
-    """As :func:`translate_batch`, the N best of each line behind each other: scores and texts.
+    """Scores and texts of the N best translations of each line, one line after the other.
 
     Raises:
         UserError: N is not 1 to the beam.
@@ -192,7 +198,7 @@ def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are sampled; see :func:`repro.models.generate.sample`.
+    """Settings of the sampling of tokens; see :func:`repro.models.generate.sample`.
 
     Raises:
         UserError: a value out of range.

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,22 @@ HARMLESS = (
     ".*sync_dist=True.*",  # tasks reduce by themselves, exactly: every rank logs the same value
 )
 SHARDING = ("fsdp", "deepspeed", "modelparallel", "model_parallel")
+# Arguments of Lightning's Trainer under which a record is true: updates are counted, splits scored whole.
+SUPPORTED = frozenset({
+    "accelerator", "strategy", "devices", "num_nodes", "precision", "sync_batchnorm", "deterministic", "benchmark",
+    "max_steps", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm", "val_check_interval",
+    "callbacks", "plugins", "profiler", "detect_anomaly", "log_every_n_steps", "enable_progress_bar",
+})  # fmt: skip
+INSTEAD = {
+    "max_time": "trainer.max_steps or `stop` ends a run",
+    "max_epochs": "trainer.max_steps or `stop` ends a run",
+    "fast_dev_run": "--trainer.max_steps 2 tries a recipe",
+    "limit_train_batches": "choose smaller data",
+    "overfit_batches": "choose smaller data",
+    "limit_val_batches": "a split is scored whole; 0 skips validation",
+    "limit_test_batches": "a split is scored whole; choose smaller data",
+}
+SUPPORTED_CALLBACKS = (pl.callbacks.ModelSummary, pl.callbacks.DeviceStatsMonitor)  # none changes a training
 
 
 def make_trainer(
@@ -45,9 +62,10 @@ def make_trainer(
         files: how checkpoints are written and read.
 
     Raises:
-        UserError: arguments that do not go together, or a strategy that shards the model.
+        UserError: arguments that are not supported or do not go together, or a strategy that shards the model.
     """
     settings = dict(arguments)
+    refuse_unsupported(settings)
     if settings.get("max_steps", -1) < 1:
         steps = settings.get("max_steps")
         raise UserError(f"trainer.max_steps must be at least 1 optimiser update, not {steps}")
@@ -74,6 +92,30 @@ def make_trainer(
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
     install_no_signal_handlers(trainer)  # repro.stop handles signals
     return trainer
+
+
+def refuse_unsupported(settings: dict[str, Any]) -> None:
+    """Refuses arguments and callbacks under which a record would not say what happened.
+
+    A limit of time or a callback that ends training leaves fewer updates than the record counts; a limit on training
+    batches cuts the last update of an epoch short; averaged weights are validated while the raw ones are tested.
+
+    Raises:
+        UserError: names the argument or callback, with what takes its place.
+    """
+    defaults = {name: p.default for name, p in signature(pl.Trainer).parameters.items()}
+    for name, value in settings.items():
+        skipped = name == "limit_val_batches" and value == 0
+        if name in defaults and name not in SUPPORTED and value not in (defaults[name], None) and not skipped:
+            remedy = INSTEAD.get(name, "leave it out")
+            raise UserError(f"trainer.{name} is not supported, given {value!r}: {remedy}")
+    for callback in settings.get("callbacks") or ():
+        known = type(callback).__module__.startswith("lightning.")
+        if known and not isinstance(callback, SUPPORTED_CALLBACKS):
+            raise UserError(
+                f"trainer.callbacks: {type(callback).__name__} is not supported; `stop` ends training early, "
+                "`checkpoints` saves, averages and chooses the best"
+            )
 
 
 def refuse_sharding(strategy: object) -> None:

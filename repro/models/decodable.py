@@ -74,7 +74,7 @@ Search = Callable[[Decodable, State, Tensor, "int | Tensor", "int | None"], Deco
 
 @contextmanager
 def stepping(model: Decodable, steps: int) -> Iterator[None]:
-    """As :func:`evaluating`, for a search of at most so many steps, in which the weights stay as they are."""
+    """Inference mode for a search of at most so many steps, in which the weights do not change."""
     with evaluating(model), packed(model.modules(), steps):
         yield
 
@@ -179,7 +179,7 @@ def top(values: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _settle(values: Tensor, largest: Tensor, index: Tensor) -> Tensor:
-    """Of the values equal to the last of the ``largest (R, n)``, takes those with the lowest indices."""
+    """Takes those with the lowest indices among the values equal to the last of the ``largest (R, n)``."""
     size, n = values.shape[-1], index.shape[-1]
     edge = largest[:, -1:]
     places = torch.arange(size, device=values.device)

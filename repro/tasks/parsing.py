@@ -54,7 +54,7 @@ class Parsing(Translation):
         return {"parses": ParseScores()}
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How trees were searched and compared, or how a likelihood is measured."""
+        """The settings of search and comparison of trees, or of the measurement of a likelihood."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Examples
-from repro.contact_sheet import cut_up, to_line
 from repro.errors import UserError
 from repro.models.draw import draw, timed_drawing
 from repro.nn.settings import CallSettings
+from repro.pictures import cut_up, to_line
 from repro.record import Measurement
 from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import EVALUATION_SEED, drawing_from
@@ -46,7 +46,7 @@ class Timing:
             raise ValueError(f"images {self.images} and values {self.values} must be at least 1")
 
 
-class PictureData(Data, Protocol):
+class PictureDataProtocol(Data, Protocol):
     """The attributes of the datamodule that drawing uses: pictures as rows of values."""
 
     seq_len: int
@@ -114,9 +114,9 @@ class PictureModel(SequenceModel):
         metrics["likelihood"].update(self.net.vocabulary.nll(hidden, targets).sum(), targets.numel())
 
     @property
-    def data(self) -> PictureData:
+    def data(self) -> PictureDataProtocol:
         """The datamodule of the trainer."""
-        return cast(PictureData, super().data)
+        return cast(PictureDataProtocol, super().data)
 
     def setup(self, stage: str) -> None:
         """Refuses, before training, a timing of more values than are drawn of a picture.

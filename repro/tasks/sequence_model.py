@@ -158,7 +158,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         return CallSettings(hashing=self.hashings[evaluation.name]) if evaluation.name else AS_BUILT
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How many examples; the hashing, as a point of a sweep over rounds, with its name where there are none."""
+        """The number of examples and the hashing, as a point of a sweep over rounds (its name where it has none)."""
         protocol, evaluation = super().protocol(metric, scored), scored.evaluation
         if not evaluation.name:
             return protocol

@@ -10,9 +10,9 @@ from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Hypotheses, LengthForm, Translator, translate
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
-from repro.tasks.divergence import diverged, failed
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.metrics.bleu import WAYS
+from repro.tasks.metrics.divergence import diverged, failed
 from repro.tasks.metrics.sentences import Sentence, SentenceScores, TranslationScores, one_line
 from repro.tasks.networks import PairNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
@@ -29,7 +29,7 @@ UNITS = {
 
 
 class Search(NamedTuple):
-    """How hypotheses are searched.
+    """Settings of the search for hypotheses.
 
     Attributes:
         beam: hypotheses kept; 1 is greedy.
@@ -202,7 +202,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """Prints every translation in the order of the split."""
         merged = {i: text for part in self.gather_objects(self._predicted) for i, text in part.items()}
         if self.trainer.is_global_zero:
-            print("\n".join(merged[i] for i in sorted(merged)))
+            print("\n".join(one_line(merged[i]) for i in sorted(merged)))
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -215,13 +215,13 @@ class Translation(EvaluatedTask[PairNetwork]):
         return evaluation.kind == "test"
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
-        """How hypotheses were searched, or how a likelihood is measured."""
+        """The settings of the search, or of the measurement of a likelihood."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {**self.search.stated, **self.signature(metric, scored.evaluation)}
 
     def signature(self, metric: str, evaluation: Evaluation) -> dict[str, str]:
-        """How a BLEU was counted."""
+        """The signature of a BLEU."""
         scores = self.scores[evaluation]
         signatures = scores.signatures if isinstance(scores, TranslationScores) else {}
         return {"signature": signatures[metric]} if metric in signatures else {}
@@ -242,7 +242,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         return diverged(val.values["nll"], ids, val.split, val.counts["tokens"])
 
     def forced(self, metric: str) -> dict[str, Any]:
-        """How a likelihood is measured."""
+        """The settings under which a likelihood is measured."""
         smoothing = self.label_smoothing if metric == "loss" else 0.0
         protocol = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": smoothing}
         ways = {"divergence": self.divergence, "smoothing_over_all": self.smoothing_over_all}

@@ -1,4 +1,4 @@
-"""Where Lightning's training loop stands."""
+"""Position of Lightning's training loop."""
 
 from lightning.pytorch import Trainer
 

@@ -72,7 +72,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("trainer.max_steps", "ten", ("trainer.max_steps", "int", "'ten'")),
         ("trainer.max_steps", "0", ("max_steps", "at least 1")),
         ("trainer.accelerator", "tpu", ("trainer.accelerator is tpu", "repro doctor")),
-        ("trainer.precision", "7", ("trainer.precision", "'32-true'")),
+        ("trainer.precision", "7", ("trainer.precision", "'32-true'", "not '7'")),
         ("checkpoints.every_step", "3", ("checkpoints has no key 'every_step'", "every_steps")),
         ("checkpoints.every_steps", "0", ("checkpoints.every_steps", "at least 1", "0")),
         ("data.batch_token", "3", ("data.init_args has no key 'batch_token'", "batch_tokens")),
@@ -90,10 +90,12 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.optimizer.lr", "-1", ("learning rate", "-1")),
         ("model.schedule.warmup_step", "1", ("schedule.init_args", "'warmup_step'; nearest: warmup_steps")),
         ("model.schedule.warmup_steps", "0", ("warmup_steps must be at least 1, not 0",)),
-        ("model.optimizer.class_path", "os.system", ("model.init_args.optimizer: class_path os.system is not",)),
-        ("model.class_path", "os.system", ("model: class_path os.system is not allowed", "repro.tasks")),
+        ("model.optimizer.class_path", "os.system", ("model.init_args.optimizer: Importing 'os.system' is not",)),
+        ("model.class_path", "os.system", ("'os.system' is not allowed", "choose from", "repro.tasks")),
         ("model.optimizer.class_path", "torch.optim.Adamm", ("torch.optim has no 'Adamm'; nearest: Adam",)),
         ("model.net.class_path", "repro.models.EncoderDecodr", ("nearest: EncoderDecoder",)),
+        ("model.net.blocks.sublayer", "repro.nn.PostNormm", ("blocks.sublayer: repro.nn has no", "nearest: PostNorm")),
+        ("model.net.blocks.mixers", "repro.nn.FullAttention", ("mixers: must be list, not 'repro.nn.FullAttention'",)),
         ("model.net.class_path", "repro.models.DecoderLM", ("n_layers",)),
         ("model.class_path", "lightning.pytorch.LightningModule", ("model", "Task")),
     ],
@@ -130,14 +132,19 @@ def test_a_recipe_says_how_long_it_trains(workshop: Workshop) -> None:
     assert workshop.records() == []
 
 
-@pytest.mark.parametrize("name", ["model", "tiny.paper", "tiny.huge"])
-def test_recipe_files_of_no_known_scale(workshop: Workshop, name: str) -> None:
-    if "." in name:
-        workshop.recipe("trainer: {}\n", name="tiny", scale=name.split(".")[1])
-        call("config", TINY).refused(name.split(".")[1], "not a scale")
-    else:
-        workshop.recipe("- a list\n", name=name)
-        call("config", f"{PAPER}/{name}").refused("a recipe is a mapping")
+def test_a_file_that_is_no_recipe(workshop: Workshop) -> None:
+    workshop.recipe("- a list\n", name="model")
+    call("config", f"{PAPER}/model").refused("a recipe is a mapping")
+
+
+def test_a_scale_of_no_known_name(workshop: Workshop) -> None:
+    workshop.recipe("{set: {}}", scale="hugo")
+    call("config", TINY).refused("tiny.yaml", "scales", "unknown key 'hugo'")
+
+
+def test_a_scale_in_a_file_of_its_own(workshop: Workshop) -> None:
+    workshop.recipe("trainer: {}\n", name="tiny.cpu")
+    call("config", TINY).refused("tiny.cpu.yaml", "`scales`", "tiny.yaml")
 
 
 def test_a_forbidden_class_path_is_not_imported(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,9 @@
 """translate and generate on standard input."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,6 +102,12 @@ def test_bad_lines(trained: TrainedRun, verb: str, stdin: bytes, parts: tuple[st
     assert said.out.count("\n") == before
 
 
+def test_a_line_that_is_too_long_costs_no_other_line(trained: TrainedRun) -> None:
+    said = call("translate", TINY, stdin=b"one\ntwo\n" + b"twenty-two " * 60 + b"\nthree\n")
+    said.refused("line 3", "longer than the 60")
+    assert said.out.count("\n") == 2
+
+
 def test_no_input_is_no_output(trained: TrainedRun) -> None:
     said = call("translate", TINY)
     assert (said.code, said.out) == (0, "")
@@ -152,6 +161,23 @@ def test_padding_and_batch_mates_change_nothing(trained: TrainedRun) -> None:
     lines = ["one", "the twenty-third of September nineteen ninety-nine", "five"]
     together = translate_batch(loaded, lines, beam=2)
     assert together == [translate_batch(loaded, [line], beam=2)[0] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda model: [model], "not a checkpoint"),
+        (lambda model: {**model, "repro": {}}, "not written by repro"),
+        (lambda model: {k: v for k, v in model.items() if k != "config"}, "lacks its configuration"),
+        (lambda model: {**model, "state_dict": {}}, "its weights are not those of its configuration"),
+    ],
+)
+def test_a_model_file_with_missing_parts(
+    trained: TrainedRun, tmp_path: Path, change: Callable[[Any], Any], part: str
+) -> None:
+    folder = shutil.copytree(trained.folder, tmp_path / "copy")
+    torch.save(change(torch.load(folder / "model.pt", weights_only=True)), folder / "model.pt")
+    call("translate", str(folder), stdin=b"one\n").refused("model.pt", part)
 
 
 def test_an_experiment_never_run_says_how(workshop: Workshop) -> None:

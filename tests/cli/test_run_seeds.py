@@ -1,13 +1,15 @@
-"""Which seeds run and reproduce begin, one after the other, and what they say of those that are not judged."""
+"""Which runs `run` and `reproduce` begin, one after the other, and what they report about seeds that are not judged."""
 
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
+from repro.launch.run_list import read_list, resolve_list
+from tests.workshop import PROJECT, RECIPE, TINY, Workshop, call
 
 Asked = tuple[list[list[str]], list[int]]
 
@@ -112,8 +114,7 @@ def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, ask
     assert said.code == 0, said.err
     assert begun == [tiny_words(seed, "--trainer.max_steps", "1") for seed in (11, 12, 3)]
     begun.clear()
-    overlay = (workshop.configs / PAPER / "tiny.cpu.yaml").read_text()
-    workshop.recipe(f"seeds: 11-15\n{overlay}", scale="cpu")
+    workshop.recipe("{seeds: 11-15, set: {trainer.max_steps: 2}}", scale="cpu")
     call("run", TINY, "--scale", "cpu", "--seeds", "2")
     assert begun == [tiny_words(11), tiny_words(12)]
 
@@ -147,3 +148,57 @@ def test_reproduce_dry_run_says_which_runs_are_not_judged(workshop: Workshop) ->
     said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "5-6", "--dry-run")
     assert [line.rpartition("/")[2][:3] for line in said.out.splitlines()[1:]] == ["s5-", "s6-"]
     assert [line.partition(":")[0] for line in said.err.splitlines()] == [f"{TINY}, seed 6"]
+
+
+def test_reproduce_makes_the_runs_of_a_list_in_its_order(workshop: Workshop, asked: Asked) -> None:
+    Path("list.yaml").write_text(
+        f"- {{targets: [{TINY}], scale: cpu, seeds: 101-102, set: {{trainer.max_steps: 1}}}}\n"
+        f"- {{targets: [{TINY}], scale: cpu, seeds: 1}}\n"
+    )
+    assert call("reproduce", "--list", "list.yaml").code == 0
+    steps = "--trainer.max_steps=1"
+    assert asked[0] == [tiny_words(101, steps), tiny_words(102, steps), tiny_words(1)]
+
+
+def test_after_the_hours_the_run_is_stopped_and_no_other_is_begun(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = workshop.root / "run"
+    run.write_text("#!/bin/sh\ntrap 'exit 75' TERM\nfor _ in $(seq 100); do sleep 0.1; done\n")
+    run.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(run))
+    result = call("reproduce", TINY, "--scale", "cpu", "--hours", "2e-4")
+    assert result.code == 75
+    assert result.out.count(f"{TINY}/cpu/s") == 1
+
+
+def test_no_run_is_begun_after_the_hours(workshop: Workshop, asked: Asked) -> None:
+    assert call("reproduce", TINY, "--scale", "cpu", "--hours", "1e-12").code == 75
+    assert asked[0] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "parts"),
+    [
+        ("- {target: x}", (), ["list.yaml", "target", "targets: [...]"]),
+        ("targets: [x]", (), ["list.yaml", "targets: [...]"]),
+        ("5", (), ["list.yaml", "targets: [...]"]),
+        ("- {targets: [admin/nothing]}", (), ["unknown target 'admin/nothing'"]),
+        ("[]", (TINY,), ["list.yaml", "exclude each other"]),
+        ("[]", ("--hours", "0"), ["--hours must be above 0"]),
+    ],
+)
+def test_a_list_that_is_none_is_refused_in_one_line(
+    workshop: Workshop, content: str, words: tuple[str, ...], parts: list[str]
+) -> None:
+    Path("list.yaml").write_text(content)
+    call("reproduce", *words, "--list", "list.yaml").refused(*parts)
+
+
+def test_the_list_for_a_gpu_names_what_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    monkeypatch.setenv("REPRO_RESULTS", str(PROJECT / "results"))
+    entries = read_list(PROJECT / "configs" / "gpu-queue.yaml")
+    specs, notices = resolve_list(entries)
+    assert len({spec.run_id for spec in specs}) == len(specs) > len(entries)
+    assert notices == []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from repro.evidence.verified import read_verified
 from repro.record import RunRecord, write_record
-from repro.verify import outcomes
 from tests.fake_checkout import FakeCheckout, make_checkout, make_record
 from tests.workshop import call
 
@@ -35,7 +35,7 @@ def test_a_record_that_comes_out_again_is_kept_as_such(checkout: FakeCheckout, t
     said = call("verify", str(path))
     assert said.code == 0, said.err
     assert "bit-equal" in said.out
-    [kept] = outcomes(tmp_path / "results")
+    [kept] = read_verified(tmp_path / "results")
     assert (kept.record, kept.outcome, kept.same_build) == (f"p/x/{path.name}", "bit-equal", True)
     assert kept.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -47,23 +47,10 @@ def test_a_number_that_does_not_come_out_again_is_kept_as_such(
     write(tmp_path, record)
     said = call("verify", record.run_id, "--quiet")
     assert said.code == 1
-    assert "test/accuracy (test): 0.6 → 0.5" in said.out
-    [kept] = outcomes(tmp_path / "results")
+    assert "test/accuracy (test) {} 0.6 → 0.5" in said.out
+    [kept] = read_verified(tmp_path / "results")
     assert kept.outcome == "differs"
-    assert "test/accuracy (test): 0.6 → 0.5" in kept.detail
-
-
-def test_the_spread_is_that_of_the_records_that_are_not_withdrawn(
-    checkout: FakeCheckout, tmp_path: Path
-) -> None:
-    path = write(tmp_path, make_record(checkout.commits[0], value=0.6))
-    other = write(tmp_path, make_record(checkout.commits[0], seed=2, value=0.5))
-    assert json.loads(call("verify", str(path), "--json").out)[0]["outcome"] == "within the spread"
-    place = other.relative_to(tmp_path / "results" / "runs").as_posix()
-    (tmp_path / "results" / "runs" / "LEDGER.tsv").write_text(
-        f"time\tevent\tpath\tsha256\treason\nt\twithdrawn\t{place}\ts\tr\n"
-    )
-    assert call("verify", str(path), "--json").code == 1
+    assert "test/accuracy (test) {} 0.6 → 0.5" in kept.detail
 
 
 def test_json_is_all_that_is_printed(
@@ -75,8 +62,7 @@ def test_json_is_all_that_is_printed(
     assert (said.code, said.err) == (1, "")
     assert capfd.readouterr() == ("", "")
     assert (found["outcome"], found["same_build"], found["commit"]) == ("differs", True, checkout.commits[1])
-    [deviation] = found["deviations"]
-    assert (deviation["old"], deviation["new"], deviation["allowed"]) == (0.5, 0.75, None)
+    assert found["differences"] == ["test/accuracy (test) {} 0.5 → 0.75"]
 
 
 def test_the_runs_output_passes_through(
@@ -94,10 +80,10 @@ def test_a_run_that_fails_is_kept_as_such(checkout: FakeCheckout, tmp_path: Path
     said = call("verify", str(path), "--quiet")
     assert said.code == 1
     assert "failed to run" in said.out
-    assert said.err.splitlines()[:2] == ["one", "two"]
-    [kept] = outcomes(tmp_path / "results")
+    assert "exit code 2" in said.out
+    [kept] = read_verified(tmp_path / "results")
     assert (kept.outcome, kept.same_build) == ("failed to run", None)
-    assert "cannot do that" in kept.detail
+    assert "exit code 2" in kept.detail
     assert str(tmp_path) not in kept.detail
 
 
@@ -110,10 +96,19 @@ def test_refused_before_anything_is_run_or_kept(checkout: FakeCheckout, tmp_path
     path.unlink()
     call("verify", str(copied)).refused(str(copied))
     call("verify", "p/none").refused("p/none")
-    assert outcomes(tmp_path / "results") == []
+    assert read_verified(tmp_path / "results") == []
+
+
+def test_a_record_of_gpus_that_are_missing_is_refused(
+    checkout: FakeCheckout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    record = make_record(checkout.commits[0])
+    record.hardware = {"device": "NVIDIA X", "count": 2, "nodes": 1}
+    call("verify", str(write(tmp_path, record))).refused("2 x NVIDIA X")
 
 
 def test_an_interrupted_verification_is_not_kept(checkout: FakeCheckout, tmp_path: Path) -> None:
     path = write(tmp_path, make_record(checkout.commits[0], "p/requeue"))
     assert call("verify", str(path)).code == 130
-    assert outcomes(tmp_path / "results") == []
+    assert read_verified(tmp_path / "results") == []

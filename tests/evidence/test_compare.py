@@ -137,7 +137,7 @@ def test_what_is_counted_depends_on_the_published_file_alone(house):
         ("values: {bleu: 27.8}", "same_as: table1/base, values: {bleu: 27.8}", ("small", "bleu")),
         ("values: {bleu: 27.8}", "configuration: ours, values: {bleu: 27.8}", ("small", "bleu")),
         ("values: {bleu: 27.8}", "counted: false, values: {bleu: 27.8}", ("small", "bleu")),
-        ("{}, values: {bleu: 27.8}", "{unconfirmed: true}, values: {bleu: 27.8}", ("small", "bleu")),
+        ("{}, values: {bleu: 27.8}", "{}, unconfirmed: true, values: {bleu: 27.8}", ("small", "bleu")),
         ("values: {bleu: 30.0, ppl", "cells: {ppl: {counted: false}}, values: {bleu: 30.0, ppl", ("big", "ppl")),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Compiled training computes what eager training does, as one graph for each stack; what cannot be is refused."""
 
 import copy
+import random
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,10 +15,11 @@ from repro.errors import UserError
 from repro.experiment import compiling
 from repro.experiment.build import build
 from repro.experiment.compiling import EAGER, TRACED, compile_training, require_compilable
+from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import LocalAttention, ResidualStack, Vocabulary
 from repro.recipe import Recipe, load_recipe
 from repro.tasks.costs.flops import FlopCounter
-from tests.experiment.meta_recipes import one_of_each, small, training_batches
+from tests.experiment.meta_recipes import CPU, one_of_each, small, training_batches
 from tests.experiment.test_meta import CONFIGS, EVERY, built
 from tests.workshop import PROJECT
 
@@ -86,6 +88,21 @@ def require_parity(recipe: Recipe) -> None:
 @pytest.mark.parametrize("name", FEW)
 def test_compiled_training_equals_eager_training(name: str, sizes: Path) -> None:
     require_parity(small(*FEW[name], sizes))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_batches_of_other_sizes_need_no_further_graphs(name: str, sizes: Path) -> None:
+    recipe, backend = small(*FEW[name], sizes), Graphs()
+    parts = built(recipe)
+    task: Any = parts.task
+    compile_training(task, backend, fullgraph=True)
+    generator, counts = random.Random(0), []
+    for number in range(30):
+        rows, steps, source = (generator.randint(3, 24) for _ in range(3))
+        for batch in batches(parts.data, recipe.config["data"], BatchSize(rows, steps, source), CPU):
+            task.training_step(batch, number)["loss"].backward()
+        counts.append(backend.count)
+    assert counts[-1] <= counts[5] + 1, counts  # sizes that happen to be equal are a graph of their own
 
 
 def test_local_attention(sizes: Path) -> None:

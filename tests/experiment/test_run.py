@@ -1,6 +1,5 @@
 """One experiment from recipe to record; interrupted and resumed; refused where it must be."""
 
-import contextlib
 import errno
 import os
 import shutil
@@ -11,6 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
+from lightning.pytorch.callbacks import EarlyStopping, EMAWeightAveraging, ModelSummary
 
 from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, read
 from repro.errors import ReproError, UserError
@@ -21,11 +21,11 @@ from repro.experiment.resume import Resume
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
+from repro.files import lock
 from repro.ledger import HEADER, read_ledger
 from repro.recipe import Recipe, load_recipe
 from repro.record import LEDGER, RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
-from repro.tracking.sync import held
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -46,7 +46,7 @@ def test_a_run_leaves_model_tokeniser_status_and_record(workshop: Workshop) -> N
         "step-00000004.ckpt",
         "step-00000006.ckpt",
     ]
-    assert {"config.yaml", "status.json", MODEL_FILE, RECORD_FILE, "tokenizer.json"} <= {
+    assert {"config.yaml", "events.jsonl", MODEL_FILE, RECORD_FILE, "tokenizer.json"} <= {
         p.name for p in folder.iterdir()
     }
     (written,) = (workshop.results / "runs").rglob("*.json")
@@ -265,8 +265,8 @@ def test_a_task_waits_for_what_holds_its_folder_and_says_so_once(
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     folder = workshop.runs / "a"
     folder.mkdir(parents=True)
-    holder, looks = contextlib.ExitStack(), iter(range(20))
-    holder.enter_context(held(folder))
+    holder, looks = (folder / ".lock").open("w"), iter(range(20))
+    assert lock(holder)
 
     def sleep(_: float) -> None:
         if next(looks) == 19:
@@ -275,7 +275,7 @@ def test_a_task_waits_for_what_holds_its_folder_and_says_so_once(
     monkeypatch.setattr(running.time, "sleep", sleep)
     with claimed(folder):
         pass
-    assert capsys.readouterr().err.count("held, maybe by `repro sync`") == 1
+    assert capsys.readouterr().err.count("is held by another process") == 1
 
 
 def test_a_folder_without_locks_is_claimed_all_the_same(
@@ -292,6 +292,33 @@ def test_a_folder_without_locks_is_claimed_all_the_same(
 def test_validation_intervals_count_updates(tmp_path: Path) -> None:
     given = {"max_steps": 8, "val_check_interval": 3, "accumulate_grad_batches": 2, "accelerator": "cpu"}
     assert make_trainer(given, [], tmp_path, DurableIO()).val_check_interval == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ({"max_time": "00:00:00:04"}, ("trainer.max_time", "00:00:00:04", "stop")),
+        ({"max_epochs": 3}, ("trainer.max_epochs", "3")),
+        ({"limit_train_batches": 5, "accumulate_grad_batches": 2}, ("trainer.limit_train_batches", "5")),
+        ({"limit_val_batches": 2}, ("trainer.limit_val_batches", "2", "whole")),
+        ({"limit_test_batches": 2}, ("trainer.limit_test_batches", "2", "whole")),
+        ({"overfit_batches": 0.5}, ("trainer.overfit_batches", "0.5")),
+        ({"fast_dev_run": True}, ("trainer.fast_dev_run", "max_steps 2")),
+        ({"callbacks": [EarlyStopping("val/loss")]}, ("EarlyStopping", "stop")),
+        ({"callbacks": [EMAWeightAveraging()]}, ("EMAWeightAveraging", "checkpoints")),
+    ],
+)
+def test_what_a_record_would_not_tell_is_refused(
+    tmp_path: Path, given: dict[str, object], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(UserError) as refused:
+        make_trainer({"max_steps": 8, "accelerator": "cpu"} | given, [], tmp_path, DurableIO())
+    assert all(part in str(refused.value) for part in parts)
+
+
+def test_no_validation_and_harmless_callbacks_are_supported(tmp_path: Path) -> None:
+    given = {"max_steps": 8, "accelerator": "cpu", "limit_val_batches": 0, "callbacks": [ModelSummary()]}
+    assert make_trainer(given, [], tmp_path, DurableIO()).limit_val_batches == 0
 
 
 def test_no_steps_are_refused(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_control_every_part_of_the_reach_matters(kind: str, name: str) -> None:
 def test_gradients_through_a_memory_that_was_cut(
     kind: str, memory: MemorySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shift, "_CPU_TILE", (2, 1))
+    monkeypatch.setattr(shift, "_TILE", (2, 1))
     made, given = mixer(kind), [row.requires_grad_() for row in rows([9, 11, 7])]
     inputs = [*given, *made.parameters()]
     got = fed(made, given, TAKES, CallSettings(memory))

@@ -62,7 +62,7 @@ def plain(given: list[Tensor], sight: Sight, scale: float) -> Tensor:
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("name", SIGHTS)
 def test_outputs_and_gradients(name: str, tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shift, "_CPU_TILE", tile)
+    monkeypatch.setattr(shift, "_TILE", tile)
     given, sight = inputs(), SIGHTS[name]
     expected, got = plain(given, sight, 0.7), attend(given, sight)
     assert difference(got, expected) < 1e-12
@@ -84,7 +84,7 @@ def test_the_masks_of_these_tests_hide_something(name: str) -> None:
 @pytest.mark.parametrize("tile", [(128, 2**20), (3, 1)])
 @pytest.mark.parametrize("name", ["all", "ragged window"])
 def test_gradients_with_dropout(name: str, tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shift, "_CPU_TILE", tile)
+    monkeypatch.setattr(shift, "_TILE", tile)
 
     given, draw = inputs(), torch.Generator().manual_seed(4)
     along = [torch.randn(t.shape, generator=draw, dtype=t.dtype) for t in given]

@@ -78,7 +78,7 @@ def fed(
 def test_outputs_and_every_gradient_equal_the_loop(
     kind: str, memory: MemorySettings, cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shift, "_CPU_TILE", (2, 1))
+    monkeypatch.setattr(shift, "_TILE", (2, 1))
     made, given = sublayer(kind), [row.requires_grad_() for row in rows(LENGTHS)]
     got, wanted = fed(made, given, TAKES, cut, memory), by_loop(made, given, TAKES, cut, memory)
     names, parameters = zip(*made.named_parameters(), strict=True)

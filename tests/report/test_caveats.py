@@ -184,7 +184,7 @@ def test_many_missing_seeds_are_counted(house):
 def test_a_published_number_that_is_unconfirmed(house):
     house.publish(
         PUBLISHED.replace(
-            "settings: {}, values: {bleu: 30.0", "settings: {unconfirmed: [bleu]}, values: {bleu: 30.0"
+            "settings: {}, values: {bleu: 30.0", "settings: {}, unconfirmed: [bleu], values: {bleu: 30.0"
         )
     )
     house.run(house.recipe("big"), [30.0, 30.0, 30.0])

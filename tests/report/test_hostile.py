@@ -6,12 +6,12 @@ import re
 import pytest
 
 from repro.evidence.table import evidence
+from repro.evidence.verified import DIFFERS, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats.terminal import diff_runs, render, show_run, terminal_table
 from repro.report.render import drawn, figures_of, pages, tables
 from repro.report.views.rows import list_grid, list_rows
 from repro.report.views.tests import document_of_tests
-from repro.verify import DIFFERS, Outcome, keep
 from tests.report.fakes import HEAD, PUBLISHED, TEST, House, make_record
 from tests.report.markup import read
 
@@ -90,7 +90,7 @@ def poison(house, text):
     ]
     for record in (made, other, *small):
         write_record(record, house.results / "runs")
-    keep(house.results, Outcome(text, text, text, DIFFERS, False, text))
+    keep(house.results, Verified(text, text, text, DIFFERS, False, text))
     return made
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from repro.contact_sheet import Picture, to_line
 from repro.errors import UserError
 from repro.evidence.compare import compare
+from repro.pictures import Picture, to_line
 from repro.report.plots import files
 from repro.report.plots.pictures import drawn, pictures
 from repro.report.plots.plot import DRAWN
@@ -21,7 +21,7 @@ def sheets():
 
 
 def image(plot):
-    return Image.open(io.BytesIO(files.content(plot, Path("missing"))))
+    return Image.open(io.BytesIO(files.content(plot, Path("missing")))).convert("L")
 
 
 def test_a_sheet_per_run_with_pictures(house):

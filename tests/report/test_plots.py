@@ -1,6 +1,6 @@
-from repro.contact_sheet import Picture, to_line
 from repro.evidence.compare import compare
 from repro.evidence.table import evidence
+from repro.pictures import Picture, to_line
 from repro.report.plots import figures
 from repro.report.plots.plot import KINDS, file_name, grids, labelled, over_seeds
 from tests.report.grids import grid, record, swept

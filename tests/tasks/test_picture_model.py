@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.contact_sheet import Picture, from_line
 from repro.data import PixelData
 from repro.data.registry import DATA_SETS
 from repro.errors import UserError
 from repro.models import DecoderLM
 from repro.models.draw import Drawing, draw
 from repro.nn import Blocks, FeedForward, FullAttention, Hashing, LSHAttention, PixelVocabulary, PreNorm
+from repro.pictures import Picture, from_line
 from repro.tasks import Constant, PictureModel, Timing
 from repro.tasks import picture_model as under_test
 from repro.tasks.example_task import EVALUATION_SEED

@@ -191,4 +191,4 @@ def test_a_lost_sentence_or_token_stops_the_evaluation(tokens: list[int], messag
 
 
 def test_a_hypothesis_is_one_line() -> None:
-    assert one_line("a b\nc\n") == "a b c "
+    assert one_line("a b\nc\r\nd\x85e\u2028f\n") == "a b c d e f"

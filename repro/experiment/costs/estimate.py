@@ -1,4 +1,4 @@
-"""What a run costs: operations, memory, and from these GPU hours, the number of GPUs and how it scales over them."""
+"""What a run costs: operations, memory, and from these GPU hours and in how many parts a batch fits."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,17 +6,12 @@ from typing import Any
 
 from repro.errors import UserError
 from repro.experiment.build import build
-from repro.experiment.costs.batches import Size, whole_size
+from repro.experiment.costs.batches import BatchSize, whole_size
 from repro.experiment.costs.gpus import Gpu, gpu_of
 from repro.experiment.costs.step import StepCost, cache_key, step_cost
 from repro.recipe import Recipe
 
 UTILISATION = 0.3
-RANKS = (1, 2, 4, 8, 16, 32, 64)
-BACKWARD = 2 / 3  # of a step's time, in which DDP exchanges gradients that are ready
-BUCKET = (
-    25 << 20
-)  # bytes that DDP exchanges at a time; the last bucket waits for the end of the backward pass
 # Tokens of training texts, which say how many updates an epoch of a stage has.
 TOKENS = {"wikitext-103/words": 103_227_021, "wikitext-2/bytes": 10_797_148, "books/bpe29000": 700_000_000}
 LONGEST = "every example has the greatest length: an upper bound"
@@ -46,7 +41,7 @@ class Phase:
     """
 
     updates: int
-    size: Size
+    size: BatchSize
     step: StepCost
 
 
@@ -73,8 +68,7 @@ class Cost:
     @property
     def own_gpu(self) -> Gpu | None:
         """The GPU that the recipe expects at its scale."""
-        entry = (self.recipe.config.get("expects") or {}).get(self.recipe.scale) or {}
-        return gpu_of(str(entry.get("hardware", "")))
+        return gpu_of(str(self.recipe.config.get("hardware", "")))
 
     @property
     def updates(self) -> int:
@@ -95,30 +89,16 @@ class Cost:
         """Of the global batch, with inputs of the full length."""
         return self.phases[-1].size.rows
 
-    def peak(self, share: float, ranks: int = 1) -> float:
-        """Bytes that a device takes at most.
+    def parts(self, gpu: Gpu) -> int | None:
+        """The fewest parts of the global batch of which each fits; None where a single row does not.
 
-        Args:
-            share: of the global batch that it takes at a time; a single row at least.
-            ranks: devices; with two and more DDP keeps the gradients once more, in the buffers that it exchanges.
-
-        Between a single row and the whole batch it is taken to be linear.
+        The peak is taken to be linear between a single row and the whole batch.
         """
         largest = max(self.phases, key=lambda one: one.step.peak)
         rows, least = largest.size.rows, self.row.peak
-        between = (max(share * rows, 1) - 1) / (rows - 1) if rows > 1 else 1.0
-        return least + (largest.step.peak - least) * between + (self.step.gradients if ranks > 1 else 0)
-
-    def parts(self, gpu: Gpu, ddp: bool = False) -> int | None:
-        """The fewest parts of the global batch that fit; None where a single row does not.
-
-        Args:
-            gpu: that takes a part.
-            ddp: each part has a GPU; else one takes them in turn (``trainer.accumulate_grad_batches``).
-        """
-        rows = max(self.phases, key=lambda one: one.step.peak).size.rows
         for n in range(1, rows + 1):
-            if self.peak(math.ceil(rows / n) / rows, n if ddp else 1) <= gpu.usable:
+            share = (math.ceil(rows / n) - 1) / max(1, rows - 1) if rows > 1 else 1.0
+            if least + (largest.step.peak - least) * share <= gpu.usable:
                 return n
         return None
 
@@ -126,36 +106,6 @@ class Cost:
         """Hours of one GPU; None where it cannot compute in the recipe's precision."""
         peak = gpu.peak(self.precision)
         return None if peak is None else self.flops / (peak * utilisation) / 3600
-
-    def hours_on(self, gpu: Gpu, ranks: int, utilisation: float) -> float | None:
-        """Estimated hours on several GPUs with DDP, the global batch unchanged; None where there are too few rows."""
-        alone = self.gpu_hours(gpu, utilisation)
-        if alone is None or ranks > self.rows:
-            return None
-        computing = alone * 3600 / self.updates / ranks
-        seconds = step_seconds(computing, self.step.gradients, ranks, gpu.bandwidth(ranks))
-        return seconds * self.updates / 3600
-
-
-def step_seconds(
-    computing: float, gradients: int, ranks: int, bandwidth: float, overlap: float = BACKWARD
-) -> float:
-    """Estimated seconds of an update with DDP.
-
-    A ring sends ``2 (n - 1) / n`` times the gradients; all but the last bucket meanwhile, in the backward pass.
-
-    Args:
-        computing: seconds that one rank computes.
-        gradients: bytes.
-        ranks: n.
-        bandwidth: bytes a second of the slowest link.
-        overlap: share of ``computing`` in which gradients are exchanged meanwhile.
-    """
-    if ranks == 1:
-        return computing
-    exchange = 2 * (ranks - 1) / ranks * gradients / bandwidth
-    last = exchange * min(1.0, BUCKET / max(gradients, 1))
-    return computing + max(exchange - overlap * computing, last)
 
 
 def cost(recipe: Recipe) -> Cost:
@@ -197,7 +147,7 @@ def stages(data: Any, updates: int, store: str) -> list[tuple[int, int | None]] 
     return [*found, (updates, None)]
 
 
-def _cached(recipe: Recipe, size: Size) -> StepCost:
+def _cached(recipe: Recipe, size: BatchSize) -> StepCost:
     key = cache_key(recipe, size)
     if key not in _steps:
         _steps[key] = step_cost(recipe, size)

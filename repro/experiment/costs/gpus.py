@@ -1,4 +1,4 @@
-"""GPUs by name: memory and links. What they compute at most is in :mod:`repro.tasks.costs.flops`."""
+"""GPUs by name and memory. What they compute at most is in :mod:`repro.tasks.costs.flops`."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,6 @@ from repro.errors import UserError, nearest
 from repro.tasks.costs.flops import peak_flops
 
 GIB = 1 << 30
-NODE = 8  # GPUs that share the fast links of a machine
 USABLE = 0.92  # of its memory: the driver, the context and gaps between blocks take the rest
 
 
@@ -16,14 +15,10 @@ class Gpu(NamedTuple):
     Attributes:
         name: as in the table of peaks.
         memory: GiB.
-        link: GB/s that it sends to GPUs of its machine, one way.
-        network: GB/s that it sends to other machines, its share of the machine's.
     """
 
     name: str
     memory: float
-    link: float
-    network: float
 
     def peak(self, precision: str) -> float | None:
         """FLOP/s at most in a precision of the Trainer, float32 without TF32; None where it has no such unit."""
@@ -34,21 +29,16 @@ class Gpu(NamedTuple):
         """Bytes that a run can take."""
         return USABLE * self.memory * GIB
 
-    def bandwidth(self, ranks: int) -> float:
-        """Bytes a second of the slowest link among so many GPUs."""
-        return (self.link if ranks <= NODE else self.network) * 1e9
 
-
-# Source: NVIDIA's data sheets; one way is half of what they print for NVLink. Networks are those of NVIDIA's machines
-# of eight, in Gb/s: DGX H200 and H100 eight of 400, DGX A100 eight of 200, DGX-1 four of 100. PCIe 3.0 x16: one of 100.
+# Source: NVIDIA's data sheets.
 GPUS = (
-    Gpu("H200", 141, 450, 50),
-    Gpu("H100", 80, 450, 50),  # SXM
-    Gpu("A100", 80, 300, 25),  # SXM, 80 GB
-    Gpu("V100", 32, 150, 6.25),  # SXM2, 32 GB
-    Gpu("P100", 16, 80, 6.25),  # SXM2
-    Gpu("P40", 24, 15.75, 1.56),  # PCIe
-    Gpu("1080 Ti", 11, 15.75, 1.56),  # PCIe
+    Gpu("H200", 141),
+    Gpu("H100", 80),  # SXM
+    Gpu("A100", 80),  # SXM, 80 GB
+    Gpu("V100", 32),  # SXM2, 32 GB
+    Gpu("P100", 16),  # SXM2
+    Gpu("P40", 24),  # PCIe
+    Gpu("1080 Ti", 11),  # PCIe
 )
 MODERN = tuple(gpu for gpu in GPUS if gpu.name in ("H100", "A100", "V100"))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tabulate import tabulate
 
-from repro.experiment.costs.estimate import RANKS, UTILISATION, Cost
+from repro.experiment.costs.estimate import UTILISATION, Cost
 from repro.experiment.costs.gpus import MODERN, USABLE, Gpu, gpu_named
 from repro.experiment.costs.show import fitting, flops, number, size
 from repro.seeds import SeedChoice
@@ -39,24 +39,10 @@ Runs at scale `paper`, {seeds} judged seeds of each, fewer where a recipe declar
 not a paper but a study of this project.
 """
 
-SCALING = """
-## Estimated hours on 1 to 64 GPUs
-
-An estimate for the largest run of each paper on H100s with DDP, measured nowhere. Computing is shared evenly. A ring
-exchanges the gradients at the published rate of the slowest link ({link:g} GB/s within a machine of 8, {network:g} GB/s
-between machines), in the backward pass but for its last bucket. Uneven shares, latency and waiting for data are left
-out.
-"""
-
 
 def page(costs: Iterable[Cost]) -> str:
     """The whole page."""
     by_paper = _grouped(costs, "/")
-    largest = [max(group, key=lambda one: one.flops) for group in by_paper.values()]
-    hours = [
-        [one.recipe.experiment, *(number(one.hours_on(H100, n, UTILISATION)) for n in RANKS)]
-        for one in largest
-    ]
     return "\n".join([
         _head([one for group in by_paper.values() for one in group]),
         _table(
@@ -64,17 +50,12 @@ def page(costs: Iterable[Cost]) -> str:
             ("paper", "runs", "FLOPs, one seed each", *(f"{gpu.name} hours, all seeds" for gpu in MODERN)),
         ),
         *(f"\n## {paper}\n\n{recipes(group)}" for paper, group in by_paper.items()),
-        SCALING.format(link=H100.link, network=H100.network),
-        _table(hours, ("run", *map(str, RANKS))),
     ])  # fmt: skip
 
 
 def _head(every: Sequence[Cost]) -> str:
-    largest = max(every, key=lambda one: one.peak(0.0, ranks=2))
-    most = f"{size(largest.peak(0.0, ranks=2))} (`{largest.recipe.experiment}`)"
-    fsdp = "**No recipe needs FSDP on GPUs of 80 GB.**"
-    if largest.parts(H100, ddp=True) is None:
-        fsdp = "**Not every recipe fits GPUs of 80 GB.**"
+    least, name = max((one.row.peak + one.step.gradients, one.recipe.experiment) for one in every)
+    fsdp = "No recipe needs FSDP" if least <= H100.usable else "Not every recipe fits"
     base = [one for one in every if one.recipe.experiment == "attention-is-all-you-need/base"]
     reached = [(one.gpu_hours(gpu_named("P100"), 1.0) or 0.0) / (8 * 12) for one in base]
     return HEAD.format(
@@ -84,9 +65,10 @@ def _head(every: Sequence[Cost]) -> str:
             f"  The base Transformer's authors reached at most {share:.0%} by this count, with 8 P100 in 12 hours.\n"
             for share in reached
         ),
-        fsdp=f"{fsdp} With DDP each GPU keeps all parameters, two copies of the gradients and the\noptimiser state. "
-        f"With a batch of one sequence the largest recipe then takes\n{most}. A batch that does not fit is taken in "
-        "parts\n(`--trainer.accumulate_grad_batches N`). `trainer.strategy: fsdp` is refused.",
+        fsdp=f"**{fsdp} on GPUs of 80 GB.** With DDP each GPU keeps all parameters, two copies of the gradients and "
+        "the\noptimiser state. With a batch of one sequence the largest recipe then takes\n"
+        f"{size(least)} (`{name}`). A batch that does not fit is taken in parts\n"
+        "(`--trainer.accumulate_grad_batches N`). `trainer.strategy: fsdp` is refused.",
         seeds=SEEDS,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from repro.experiment.costs.estimate import RANKS, Cost
+from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.gpus import GIB, MODERN, Gpu
 
 
@@ -33,9 +33,7 @@ def as_json(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> dict[str, An
             {
                 "name": gpu.name,
                 "gpu_hours": cost.gpu_hours(gpu, utilisation),
-                "gpus": cost.parts(gpu, ddp=True),
                 "micro_batches_on_one": cost.parts(gpu),
-                "estimated_hours": {str(n): cost.hours_on(gpu, n, utilisation) for n in RANKS},
             }
             for gpu in gpus
         ],
@@ -57,10 +55,9 @@ def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
     step, recipe = cost.step, cost.recipe
     rows = [
         [gpu.name, f"{gpu.memory:g} GiB", number(cost.gpu_hours(gpu, utilisation)), fitting(cost, gpu)]
-        + [number(cost.hours_on(gpu, n, utilisation)) for n in RANKS]
         for gpu in gpus
     ]
-    table = tabulate(rows, ["GPU", "memory", "GPU hours", "fits", *map(str, RANKS)], disable_numparse=True)
+    table = tabulate(rows, ["GPU", "memory", "GPU hours", "fits"], disable_numparse=True)
     return "\n  ".join([
         f"{recipe.experiment} ({recipe.scale}), one seed, training alone",
         f"{flops(step.flops)} an update (forward and backward), {flops(cost.flops)} in {cost.updates:,} updates",
@@ -69,18 +66,16 @@ def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
         *(f"assumed: {note}" for note in cost.notes),
         "",
         *table.splitlines(),
-        f"at {utilisation:.0%} of the peak in {cost.precision}; columns from 1: estimated hours on so many GPUs",
+        f"at {utilisation:.0%} of the peak in {cost.precision}",
     ])  # fmt: skip
 
 
 def fitting(cost: Cost, gpu: Gpu) -> str:
-    """How a global batch fits a kind of GPU: on one, on one in parts or on several at once."""
-    parts, gpus = cost.parts(gpu), cost.parts(gpu, ddp=True)
+    """How a global batch fits a GPU: whole or in parts."""
+    parts = cost.parts(gpu)
     if parts is None:
         return f"one row takes {size(cost.row.peak)}"
-    if parts == 1:
-        return "1 GPU"
-    return f"1 GPU in {parts:,} parts" + ("" if gpus is None else f", or {gpus:,} GPUs")
+    return "1 GPU" if parts == 1 else f"1 GPU in {parts:,} parts"
 
 
 def flops(value: float) -> str:

@@ -176,7 +176,7 @@ def _windows(chunks: Tensor, before: int, after: int) -> Tensor:
 
 
 def _around(chunks: Tensor, before: int, after: int, counts: Tensor) -> Tensor:
-    """As :func:`_windows`, around the ends of rows that have ``counts (B or 1,)`` chunks."""
+    """Every chunk with its neighbours, around the ends of rows that have ``counts (B or 1,)`` chunks."""
     own = torch.arange(chunks.shape[1], device=chunks.device)[:, None]
     beside = torch.arange(-before, after + 1, device=chunks.device)
     index = (own + beside) % counts.clamp(min=1)[:, None, None]

@@ -60,6 +60,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies itself to every token of ``x (B, T, D)``."""
+        if self.chunk is None:  # before the length is looked at, so that a compiled graph serves every length
+            return MixerOutput(self._piece(x), state)
         pieces = self.pieces(x.shape[1])
         if len(pieces) == 1:
             return MixerOutput(self._piece(x), state)

@@ -135,7 +135,7 @@ class _Sums:
 
 
 def variance(x: Tensor) -> float:
-    """Of all entries together, in float32 or better."""
+    """Variance of all entries together, computed in float32 or better."""
     exact = x.to(torch.promote_types(x.dtype, torch.float32))
     return float(exact.var(correction=0))
 

@@ -1,4 +1,4 @@
-"""From tokens to vectors: of ids a table, of real vectors a projection."""
+"""Token embeddings: a table for ids, a projection for real vectors."""
 
 import torch
 from torch import Tensor, nn

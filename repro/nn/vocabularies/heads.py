@@ -107,7 +107,7 @@ def token_scores(logits: Tensor, targets: Tensor) -> TokenScores:
 
 
 def padded_scores(logits: Tensor, targets: Tensor, padding: int) -> PaddedScores:
-    """As :func:`token_scores`, with the score of the token ``padding``."""
+    """Scores targets ``(...)`` under logits ``(..., V)``, with the score of the token ``padding``."""
     return PaddedScores(*_TokenScores.apply(logits, targets, padding))
 
 

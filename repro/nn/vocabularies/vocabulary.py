@@ -72,7 +72,7 @@ class Vocabulary(nn.Module):
         return TokenScores(*self._by_chunk(self._score, hidden, targets))
 
     def padded_score(self, hidden: Tensor, targets: Tensor, padding: int) -> PaddedScores:
-        """As :meth:`score`, with the score of the token ``padding``."""
+        """Scores of targets ``(...)`` given hidden states ``(..., D)``, with that of the token ``padding``."""
         return PaddedScores(*self._by_chunk(partial(self._padded_score, padding=padding), hidden, targets))
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from repro.contact_sheet import to_png
+from repro.pictures import sheet
 from repro.report.plots.plot import Plot
 
 SIDE = 84  # pixels of the longer side of a picture on a sheet, at least
@@ -33,4 +33,4 @@ def _drawn(plot: Plot, sha256: str) -> bytes:
         from repro.report.plots.drawing import svg
 
         return svg(plot.content, plot.caption, sha256)
-    return to_png(plot.content, scale=max(1, SIDE // max(plot.content[0][:2])), sha256=sha256)
+    return sheet(plot.content, SIDE, sha256)

@@ -3,14 +3,14 @@
 import re
 
 from repro import text
-from repro.contact_sheet import Picture, from_line
 from repro.errors import UserError
 from repro.evidence.compare import Comparison
 from repro.paths import records_dirs
+from repro.pictures import Picture, from_line
 from repro.record import RunRecord
 from repro.report.plots.plot import DRAWN, Plot, caption, file_name
 
-_PICTURE = re.compile(r"\d{1,5}x\d{1,5}x\d:")  # how a line of repro/contact_sheet.py begins
+_PICTURE = re.compile(r"\d{1,5}x\d{1,5}x\d:")  # how a line of repro/pictures.py begins
 
 
 def pictures(comparison: Comparison) -> list[Plot]:

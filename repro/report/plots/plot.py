@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from repro import text
-from repro.contact_sheet import Picture
 from repro.evidence.compare import Comparison
+from repro.pictures import Picture
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Forest
 

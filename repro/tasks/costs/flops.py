@@ -76,18 +76,18 @@ class FlopCounter(TorchDispatchMode):
 
 
 def attention_flops(query: Tensor, key: Tensor, value: Tensor, *_: object) -> int:
-    """Of scores and weighted sums: query ``(B, H, T, E)``, key ``(B, H, S, E)``, value ``(B, H, S, F)``."""
+    """FLOPs of scores and weighted sums: query ``(B, H, T, E)``, key ``(B, H, S, E)``, value ``(B, H, S, F)``."""
     rows, width = query.numel() // query.shape[-1], query.shape[-1]
     return 2 * rows * key.shape[-2] * (width + value.shape[-1])
 
 
 def attention_backward_flops(_: Tensor, query: Tensor, key: Tensor, value: Tensor) -> int:
-    """Of the gradients of queries, keys, values and weights: four products for the two of the forward pass."""
+    """FLOPs of the gradients of queries, keys, values and weights: four products for two of the forward pass."""
     return 2 * attention_flops(query, key, value)
 
 
 def added_product_flops(_: Tensor, left: Tensor, right: Tensor, *__: object) -> int:
-    """Of ``(N, A, B)`` times ``(N, B, C)``; the addition costs nothing, as elsewhere."""
+    """FLOPs of ``(N, A, B)`` times ``(N, B, C)``; the addition is not counted, nor is any other."""
     return 2 * left.numel() * right.shape[-1]
 
 

@@ -51,6 +51,6 @@ def taken(name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measu
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the logarithm of y over that of x, by least squares."""
+    """Slope of the logarithm of y over that of x, by least squares."""
     logs = [torch.tensor(values, dtype=torch.float64).log().tolist() for values in (x, y)]
     return statistics.linear_regression(*logs).slope

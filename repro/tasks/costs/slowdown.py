@@ -110,7 +110,7 @@ class Slowdown(Measuring[TokenNetwork]):
         return step
 
     def recalling(self, ids: Tensor, length: int) -> Step:
-        """The same with a memory that holds the first ``length`` tokens; places are given in order, from there on."""
+        """What follows the token at a place, with a memory of the first ``length`` tokens; places come in order."""
         settings = CallSettings(MemorySettings(length, same_length=True))
         state = self.net(ids[:, :length], self.net.init_state(1, length, settings), None, settings).state
 

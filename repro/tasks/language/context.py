@@ -1,4 +1,4 @@
-"""How much context helps a language model: losses after a given context, and the relative effective context length."""
+"""Use of context by a language model: losses after a given context, and the relative effective context length."""
 
 from collections.abc import Callable, Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""How a language model is scored: the protocol of a published perplexity."""
+"""Scoring of a language model: the protocol of a published perplexity."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -54,7 +54,7 @@ class Protocol(TextCut):
         return 2 * self.mem_len + self.seq_len
 
     def without_memory(self) -> "Protocol":
-        """The same cut for a network that keeps nothing."""
+        """The protocol with the same segments for a network without memory."""
         return replace(self, mem_len=0, clamp_len=None, same_length=False)
 
     def describe(self) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from repro.models.decodable import evaluating
 from repro.models.sampling import sample
 from repro.nn.mixer import MixerOutput, State
-from repro.tasks.language.reading import Cut, empty_memory, read_blocks, token_types
+from repro.tasks.language.reading import BlockPositions, empty_memory, read_blocks, token_types
 from repro.tasks.networks import TokenNetwork
 
 
 @dataclass(frozen=True)
 class Generation:
-    """How replies are sampled and compared.
+    """Settings with which replies are sampled and compared.
 
     Args:
         top_p: mass of the nucleus, in (0, 1].
@@ -107,7 +107,7 @@ class _Speaker:
         return MixerOutput(log_probs[:, None], {"stream": stream, "memory": {}})
 
     def _replies(self, log_probs: Tensor, first: Tensor) -> Tensor:
-        """Of the next token ``(R, V)``, where a reply may not end at its ``first (R,)`` token."""
+        """Log-probabilities ``(R, V)`` of the next token, where a reply may not end at its ``first (R,)`` token."""
         pad, bos, eos, doc = self.ids
         end = torch.cat([log_probs[:, eos, None], log_probs[:, doc:]], -1).logsumexp(-1)
         scores = log_probs.clone()
@@ -144,8 +144,8 @@ def replies(
     padded, lengths = _padded(rows, ids.pad, next(net.parameters()).device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
     last = padded.gather(1, lengths[:, None])[:, 0]
-    cut = Cut.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
-    earlier = Cut(cut.begins[:, :-1], cut.sizes[:, :-1], window)
+    cut = BlockPositions.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
+    earlier = BlockPositions(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):
         memory = empty_memory(net, typed, cut, ids.pad) if remembers else None

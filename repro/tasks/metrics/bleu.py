@@ -28,7 +28,8 @@ def bleu(
         hypotheses: one a line; detokenised but for ``bleu_given``.
         references: as many.
         way: one of ``WAYS``.
-        language: of the text, for Moses' rules.
+        language: of the text, for Moses' rules and for ``bleu``: sacrebleu has tokenisers of its own for Chinese,
+            Japanese and Korean.
 
     Returns:
         The score, 0 to 100, and sacrebleu's signature; before it, what was done to the text where that is more than
@@ -39,7 +40,7 @@ def bleu(
     """
     from sacrebleu.metrics import BLEU
 
-    metric, done = BLEU(**WAYS[way]), ""
+    metric, done = BLEU(**(WAYS[way] or {"trg_lang": language})), ""
     if way in ("bleu_tokenised", "bleu_compound_split"):
         split = way == "bleu_compound_split"
         hypotheses, references = (moses(lines, language, split) for lines in (hypotheses, references))

@@ -29,7 +29,7 @@ class Accuracy(MulticlassAccuracy):
         return self.tp + self.fn
 
     def compute(self) -> Tensor:
-        """In percent."""
+        """The rate in percent."""
         return 100.0 * self.tp.double() / self.count
 
 
@@ -45,5 +45,5 @@ class SymbolErrorRate(WordErrorRate):
         return self.total
 
     def compute(self) -> Tensor:
-        """In percent."""
+        """The rate in percent."""
         return 100.0 * self.errors.double() / self.total

@@ -73,6 +73,6 @@ class Likelihood(Mean):
         self.derived = derived
 
     def compute(self) -> dict[str, float]:
-        """By name."""
+        """The loss and, where it is asked for, the derived metric, by name."""
         nats = float(super().compute())
         return {"loss": nats} | ({self.derived: DERIVED[self.derived](nats)} if self.derived else {})

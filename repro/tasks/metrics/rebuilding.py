@@ -1,4 +1,4 @@
-"""From any row of symbols back to brackets over a sentence."""
+"""Rebuilds brackets over a sentence from any row of symbols."""
 
 import re
 from collections.abc import Iterable

@@ -151,5 +151,5 @@ def likelihoods(rows: Sequence[Sentence]) -> dict[str, float]:
 
 
 def one_line(text: str) -> str:
-    """A hypothesis without line breaks: outputs are one sentence a line."""
-    return text.replace("\n", " ")
+    """A hypothesis without line breaks of any kind, such as ``\\r`` or U+2028: outputs are one sentence a line."""
+    return " ".join(text.splitlines())

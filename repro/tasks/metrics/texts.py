@@ -1,4 +1,4 @@
-"""How close a generated text is to its reference: means over pairs of texts, in percent.
+"""Similarity of generated texts to their references: means over pairs of texts, in percent.
 
 Stems and synonyms come from nltk (``pip install repro[dialogue]``), which is imported where it is needed only.
 """

@@ -55,6 +55,10 @@ class InverseSquareRoot(LambdaLR):
             return math.sqrt(warmup_steps / done)
 
         peaks = [float(group["lr"]) for group in optimizer.param_groups]
+        if not min(peaks) > 0:
+            raise ValueError(
+                f"the optimiser's lr must be above 0, not {min(peaks)}: it is the peak of the schedule"
+            )
         super().__init__(optimizer, [partial(share, peak) for peak in peaks])
 
 

@@ -4,11 +4,11 @@ import dataclasses
 
 from repro.evidence.ledger import withdraw
 from repro.evidence.table import evidence
+from repro.evidence.verified import BIT_EQUAL, DIFFERS, FAILED, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats import markdown
 from repro.report.render import write_tables
 from repro.report.views.runs import commit, first_number, runs_document
-from repro.verify import BIT_EQUAL, DIFFERS, FAILED, Outcome, keep
 from tests.report.fakes import make_record
 from tests.report.views.fair import fair
 
@@ -95,9 +95,9 @@ def test_records_that_were_run_again_stand_below_the_runs(house):
     (made,) = house.run(house.recipe("big"), [30.0])
     assert "run again" not in said()
     outcomes = [
-        Outcome("2026-02-03T00:00:00Z", made.path, "a" * 64, BIT_EQUAL, True, "4 numbers"),
-        Outcome("2026-02-01T00:00:00Z", made.path, "a" * 64, DIFFERS, False, "test/bleu 30 | 31"),
-        Outcome("2026-02-02T00:00:00Z", "toy/gone/x.json", "a" * 64, FAILED, None, "exit code 1"),
+        Verified("2026-02-03T00:00:00Z", made.path, "a" * 64, BIT_EQUAL, True, "4 numbers"),
+        Verified("2026-02-01T00:00:00Z", made.path, "a" * 64, DIFFERS, False, "test/bleu 30 | 31"),
+        Verified("2026-02-02T00:00:00Z", "toy/gone/x.json", "a" * 64, FAILED, None, "exit code 1"),
     ]
     for outcome in outcomes:
         keep(house.results, outcome)

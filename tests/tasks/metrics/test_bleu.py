@@ -117,3 +117,10 @@ def test_the_score_is_that_of_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sacrebleu", "wanted", "-i", "said", "-b", "-w", "10"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"{bleu(DEGRADED, WANTED)[0]:.10f}"
+
+
+def test_chinese_is_split_as_sacrebleu_does() -> None:
+    hypotheses, references = ["我今天很高兴见到你们大家"], ["我今天很高兴见到你们"]
+    score, signature = bleu(hypotheses, references, language="zh")
+    assert score == pytest.approx(80.7, abs=0.05)
+    assert "tok:zh" in signature

@@ -51,6 +51,11 @@ def test_inverse_square_root_out_of_range(wrong: dict[str, Any]) -> None:
         InverseSquareRoot(optimizer(), **wrong)
 
 
+def test_inverse_square_root_of_no_rate() -> None:
+    with pytest.raises(ValueError, match=r"lr must be above 0, not 0"):
+        InverseSquareRoot(optimizer(0.0), warmup_steps=5)
+
+
 def test_after_warmup_the_rate_falls_with_the_square_root() -> None:
     assert noam(16000, 512, 4000) == pytest.approx(noam(4000, 512, 4000) / 2)
 

@@ -199,7 +199,7 @@ def oldest(memory: Tensor, length: Tensor, x: Tensor, count: int) -> Tensor:
 
 
 def frozen(norm: Norm | None) -> Norm:
-    """The same norm without gradients for its parameters; the identity for None."""
+    """The norm without gradients for its parameters; the identity for None."""
     if isinstance(norm, nn.Module):
         module, weights = norm, {name: tensor.detach() for name, tensor in norm.named_parameters()}
         return lambda x: functional_call(module, weights, (x,))

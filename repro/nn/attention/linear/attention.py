@@ -192,11 +192,11 @@ def _add(s: Tensor, z: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _read(q: Tensor, s: Tensor, z: Tensor, eps: float) -> Tensor:
-    """The same sums, seen by every query."""
+    """Outputs ``(B, T, H, V)`` of queries that all read the same sums."""
     divisor = torch.einsum("bthe,bhe->bth", q, z) + eps
     return torch.einsum("bthe,bhev->bthv", q, s) / divisor[..., None]
 
 
 def widened(x: Tensor) -> Tensor:
-    """In float32 or better: sums over long sequences lose precision in less."""
+    """Converts to float32 or better, since sums over long sequences lose precision in less."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -6,8 +6,9 @@ numbers read with rows s-1 apart are shifted by one more place in each row. The 
 written through the shifted view and read through the straight one.
 
 Work goes in tiles of rows and heads. A tile meets only keys that one of its rows can see, which spares half of the
-future, and on a CPU it is small enough that scores stay in the cache from the first product to the last. Backward
-needs the probabilities, and nothing else of this size is kept.
+future, and it is small enough that scores stay in the cache from the first product to the last. Backward needs the
+probabilities, and nothing else of this size is kept. On a GPU, and in a compiled graph, PyTorch's fused attention takes
+the scores by distance as a bias.
 
 Source: Dai et al. 2019, appendix B (the shift).
 """
@@ -21,12 +22,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from repro.nn.attention.relative.traced import attend_traced
+from repro.nn.attention.relative.biased import attend_with_bias
 from repro.nn.autograd import Context
 
-# Rows of a tile, and scores of a tile: measured on 2 cores with 1 MiB of cache each; a GPU wants few, large products.
-_CPU_TILE = (128, 2**20)
-_GPU_TILE = (512, 2**26)
+_TILE = (128, 2**20)  # rows and scores of a tile: measured on 2 cores with 1 MiB of cache each
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,11 @@ def attend_by_distance(
         ``(H, B, T, E)``.
     """
     x = _Inputs(*(t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)))
-    if torch.compiler.is_compiling():
-        return attend_traced(*x, sight.attention_mask, sight.window, scale, dropout)
+    if torch.compiler.is_compiling() or query.device.type == "cuda":
+        return attend_with_bias(*x, sight.attention_mask, sight.window, scale, dropout)
     if torch.is_grad_enabled() and any(t.requires_grad for t in x):
         return _Shifted.apply(*x, sight, scale, dropout)
-    if dropout or query.device.type != "cpu":
+    if dropout:
         return _run(x, sight, scale, dropout)[0]
     return _run_fused(x, sight, scale)
 
@@ -116,10 +115,10 @@ class _Inputs(NamedTuple):
         return t.unflatten(0, (-1, self.query.shape[1]))
 
     def tiles(self, window: int | None) -> Iterator[_Tile]:
-        """From the last rows to the first."""
+        """The tiles of the scores, from the last rows to the first."""
         heads, batch, steps, _ = self.query.shape
         memory = self.key.shape[2] - steps
-        rows, budget = _CPU_TILE if self.query.device.type == "cpu" else _GPU_TILE
+        rows, budget = _TILE
         for stop in range(steps, 0, -rows):
             start = max(0, stop - rows)
             first = 0 if window is None else max(0, memory + start + 1 - window)
@@ -268,7 +267,7 @@ class _Shifted(torch.autograd.Function):
 
 
 def _through_scores(x: _Inputs, grads: _Inputs, tile: _Tile, room: _Room) -> None:
-    """From the gradient of one tile's scores, written shifted into ``room``, to those of their inputs."""
+    """Adds the gradients of the inputs, given the gradient of one tile's scores, written shifted into ``room``."""
     room.clear_what_is_not_shifted()
     rows = (tile.heads, slice(None), tile.rows)
     query = x.by_head(torch.bmm(room.shifted, tile.at_keys(x.key)))

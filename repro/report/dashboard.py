@@ -1,0 +1,358 @@
+"""A paper's workspace and report on W&B, built with the objects of its library (the extra ``dashboards``).
+
+The *workspace* has the curves of all runs of the paper. The *report* has the published tables with our numbers, the
+tests of claims, the curves of each recipe and the commands that make the runs. A line is an experiment at a scale.
+"""
+
+import contextlib
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repro import text
+from repro.evidence.compare import Comparison
+from repro.evidence.header import Goal, Header
+from repro.evidence.published import Paper
+from repro.evidence.table import Evidence, evidence
+from repro.recipe import SCALES
+from repro.record import write_atomic
+from repro.report.formats import markdown
+from repro.report.formats.blocks import Document, Heading
+from repro.report.plots.plot import grid_of
+from repro.report.plots.rows import VARIANTS
+from repro.report.views.papers import paper_document
+
+if TYPE_CHECKING:
+    import wandb_workspaces.reports.v2 as wr
+    import wandb_workspaces.workspaces as ws
+    from wandb import Api
+
+STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
+TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
+SPEED = ("train/tokens_per_s", "train/mfu", "train/data_wait", "train/peak_memory_gib")
+# Scores that tasks also log during training, under val/; a test score's name begins with one of them.
+SCORES = ("loss", "nll", "ppl", "bpc", "bpb", "bits_per_dim", "bleu", "exact_match", "accuracy", "per")
+COLUMNS, WIDE, HIGH = 3, 8, 6  # of a report's grid, which is 24 wide
+MOST_LINES = 30
+MOST_LETTERS = 128  # of a report's title
+DESCRIPTION = "Published values beside ours, made by `repro dashboard`; edits here are overwritten."
+
+
+@dataclass(frozen=True)
+class Board:
+    """A paper's evidence, and where its runs are on W&B."""
+
+    found: Evidence
+    paper: Paper
+    entity: str
+    project: str
+
+    @classmethod
+    def of(cls, key: str, entity: str, project: str) -> "Board":
+        """Reads a paper's evidence.
+
+        Raises:
+            UserError: no paper of that key; or a published file, recipe or record that contradicts its schema.
+        """
+        found = evidence(key)
+        (paper,) = found.comparison.papers
+        return cls(found, paper, entity, project)
+
+    @property
+    def headers(self) -> list[Header]:
+        return list(self.found.comparison.headers.values())
+
+    def workspace(self) -> "ws.Workspace":
+        """The workspace, not saved."""
+        import wandb_workspaces.workspaces as ws
+        from wandb_workspaces import expr
+
+        sections = {
+            "Training": _curves(TRAINING),
+            "Validation": _curves(self.validated(self.headers)),
+            "Speed and hardware": _curves(SPEED),
+            "Measured beside published": _bars(_beside(self.found.comparison, self.headers)),
+        }
+        by: list[Any] = [expr.Metric("Group"), expr.Config("recipe.title")]
+        return ws.Workspace(
+            entity=self.entity,
+            project=self.project,
+            name=f"{self.paper.key}: curves",
+            sections=[
+                ws.Section(name=name, panels=panels, is_open=True)
+                for name, panels in sections.items()
+                if panels
+            ],
+            settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
+            runset_settings=ws.RunsetSettings(
+                filters=[expr.Metric("Tags").isin([self.paper.key])], groupby=by
+            ),
+        )
+
+    def report(self, workspace: str) -> "wr.Report":
+        """The report, not saved.
+
+        Args:
+            workspace: its address.
+        """
+        import wandb_workspaces.reports.v2 as wr
+
+        url = self.paper.about.url
+        web = re.fullmatch(r"https://[^\s\"'<>\x00-\x1f\x7f]+", url) is not None
+        opening, *passages = _passages(paper_document(self.found, self.paper))
+        blocks: list[Any] = [
+            wr.TableOfContents(),
+            wr.P([wr.Link(text="The paper", url=url)] if web else text.clean(url)),
+            wr.P([wr.Link(text="All curves", url=workspace)]),
+            wr.MarkdownBlock(opening[1]),
+        ]
+        for heading, words in passages:
+            blocks += [wr.H2(heading), wr.MarkdownBlock(words)]
+        blocks += [wr.H2("Curves by recipe"), *self.by_recipe(), wr.H2("Commands")]
+        blocks.append(_commands(self.commands()))
+        return wr.Report(
+            entity=self.entity,
+            project=self.project,
+            title=text.clean(f"{self.paper.key}: {self.paper.title}")[:MOST_LETTERS],
+            description=DESCRIPTION,
+            width="fluid",
+            blocks=blocks,
+        )
+
+    def by_recipe(self) -> Iterator[Any]:
+        """A recipe's heading, title, panels and commands. Scales never share axes: each has panels of its own."""
+        import wandb_workspaces.reports.v2 as wr
+        from wandb_workspaces import expr
+
+        recipes: dict[str, list[Header]] = {}
+        for header in self.headers:
+            recipes.setdefault(grid_of(header.recipe.experiment), []).append(header)
+        for recipe, headers in sorted(recipes.items()):
+            yield wr.H3(text.clean(recipe))
+            yield wr.P(_title(headers))
+            metrics = (*TRAINING[:1], *self.validated(headers), *TRAINING[1:], *SPEED)
+            scales = [scale for scale in SCALES if any(h.recipe.scale == scale for h in headers)]
+            used = {
+                s
+                for (e, s), chosen in self.found.comparison.selections.items()
+                if grid_of(e) == recipe and chosen.used
+            }
+            for scale in sorted(scales, key=lambda scale: scale not in used):  # those with records first
+                own = [header for header in headers if header.recipe.scale == scale]
+                name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
+                runs = wr.Runset(
+                    entity=self.entity,
+                    project=self.project,
+                    name=name,
+                    query=_query(recipe, scale, own),
+                    filters=[expr.Metric("Group").isin(list(dict.fromkeys(map(group_of, own))))],
+                    groupby=["run.Group", "config.recipe.title"],
+                )
+                yield wr.P(name)
+                yield wr.PanelGrid(runsets=[runs], panels=_curves(metrics))
+            yield _commands(
+                f"repro reproduce {_points(headers, scale)} --scale {scale} --seeds 3" for scale in scales
+            )
+
+    def validated(self, headers: list[Header]) -> list[str]:
+        """The validation curves of some recipes: those that their test scores name, and those that records hold."""
+        tests = self.found.files[self.paper.key].tests
+        measured = {goal.measured for header in headers for goal in header.goals}
+        measured |= {test.measured_of(row) for test in tests for row in test.rows}
+        last = {name.rpartition("/")[2] for name in measured}
+        named = [
+            f"val/{s}" for s in SCORES if s == "loss" or any(n == s or n.startswith(f"{s}_") for n in last)
+        ]
+        experiments = {header.recipe.experiment for header in headers}
+        logged = {
+            name
+            for selection in self.found.comparison.selections.values()
+            for record in selection.used
+            if record.experiment in experiments
+            for name in record.curves
+            if name.startswith("val/") and not name.startswith(VARIANTS)
+        }
+        return [*named, *sorted(logged - set(named))]
+
+    def commands(self) -> list[str]:
+        """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard."""
+        word, scales = (
+            shlex.quote(text.clean(self.paper.key)),
+            {header.recipe.scale for header in self.headers},
+        )
+        local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
+        cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []
+        return [*local, *cluster, "repro tables", f"repro dashboard {word}"]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A workspace or report on W&B; ``created`` is False where there was one before."""
+
+    kind: str
+    url: str
+    created: bool
+
+
+def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
+    """Saves a workspace and a report. Saved again, they keep their addresses, by which the library finds them.
+
+    Args:
+        board: with an entity.
+        api: W&B's public API.
+        addresses: the file with the addresses of what was saved.
+
+    Raises:
+        Exception: whatever W&B's library raises.
+    """
+    import wandb_workspaces.reports.v2 as wr
+    import wandb_workspaces.workspaces as ws
+
+    if board.project not in {existing.name for existing in api.projects(board.entity)}:
+        api.create_project(board.project, board.entity)
+    known = _read(addresses)
+    key = f"{board.entity}/{board.project}/{board.paper.key}"
+    before = dict(known.get(key, {}))
+    workspace: Any = board.workspace()
+    with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
+        workspace = _updated(
+            ws.Workspace.from_url(before["workspace"]), workspace, "name sections settings runset_settings"
+        )
+    known[key] = before | {"workspace": workspace.save().url}
+    _write(addresses, known)
+    report: Any = board.report(known[key]["workspace"])
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        head, _, name = before["report"].partition("/reports/")
+        place = f"{head}/reports/it--{name.rpartition('--')[2]}"  # a title may hold "?"
+        report = _updated(wr.Report.from_url(place), report, "title description width blocks")
+    known[key]["report"] = report.save().url
+    _write(addresses, known)
+    urls = {kind: known[key][kind] for kind in ("workspace", "report")}
+    return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
+
+
+def outline(report: "wr.Report") -> str:
+    """A report as Markdown, with a line in place of each grid of panels."""
+    lines = [f"# {report.title}"]
+    for block in map(vars, report.blocks):
+        if "panels" in block:
+            lines.append(f"[{len(block['panels'])} panels, {block['runsets'][0].name}]")
+        elif block.get("text") and isinstance(block["text"], str):
+            lines.append(block["text"])
+    return "\n\n".join(lines) + "\n"
+
+
+def group_of(header: Header) -> str:
+    """The W&B run group of an experiment at one scale: at paper scale, the first table cell it reproduces."""
+    recipe = header.recipe
+    if recipe.scale == "paper" and header.goals:
+        return f"{recipe.paper}:{header.goals[0].table}:{header.goals[0].row}"
+    return f"{recipe.experiment}/{recipe.scale}"
+
+
+def _updated(existing: Any, made: Any, names: str) -> Any:
+    for name in names.split():
+        setattr(existing, name, getattr(made, name))
+    return existing
+
+
+def _read(addresses: Path) -> dict[str, dict[str, str]]:
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads(addresses.read_text(encoding="utf-8"))
+        return dict(content) if isinstance(content, dict) else {}
+    return {}
+
+
+def _write(addresses: Path, known: Mapping[str, Any]) -> None:
+    write_atomic(addresses, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _passages(document: Document) -> list[tuple[str, str]]:
+    """Headings of a document with the Markdown below them; what is before the first one has no heading."""
+    cut: list[tuple[str, Document]] = [("", [])]
+    for block in document:
+        if not isinstance(block, Heading):
+            cut[-1][1].append(block)
+        elif block.level > 1:  # the title is the report's own
+            cut.append((text.clean(block.text), []))
+    return [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
+
+
+def _beside(comparison: Comparison, headers: list[Header]) -> list[list[str]]:
+    """For each final score of a paper-scale run: it, and the published numbers in the summaries of the runs."""
+    names: dict[str, dict[str, None]] = {}
+    for header in headers:
+        cells: dict[str, set[str]] = {}
+        for goal in header.goals:
+            if goal.scale == "paper" and _has_number(comparison, header, goal):
+                cells.setdefault(goal.measured, set()).add(f"{goal.table}:{goal.row}")
+        for measured, places in cells.items():
+            ends = [f"@{place}" for place in sorted(places)] if len(places) > 1 else [""]
+            names.setdefault(measured, {}).update(dict.fromkeys(f"published/{measured}{end}" for end in ends))
+    return [[measured, *names[measured]] for measured in sorted(names)]
+
+
+def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
+    entry = comparison.entries.get((header.recipe.paper, goal.table, goal.row, goal.metric))
+    return entry is not None and entry.published is not None
+
+
+def _curves(metrics: Iterable[str]) -> list[Any]:
+    """Curves over updates, means of the seeds with their range."""
+    import wandb_workspaces.reports.v2 as wr
+
+    panels: list[Any] = []
+    for metric in metrics:
+        panel = wr.LinePlot(x=STEP, y=[metric], groupby_rangefunc="minmax", title_x="optimiser steps")
+        panel.max_runs_to_show = MOST_LINES
+        panels.append(_placed(panel, metric, len(panels)))
+    return panels
+
+
+def _bars(groups: Sequence[Sequence[str]]) -> list[Any]:
+    """Final values side by side."""
+    import wandb_workspaces.reports.v2 as wr
+
+    return [
+        _placed(wr.BarPlot(metrics=list(names)), " beside ".join(names), i) for i, names in enumerate(groups)
+    ]
+
+
+def _placed(panel: Any, title: str, i: int) -> Any:
+    import wandb_workspaces.reports.v2 as wr
+
+    panel.title, panel.groupby_aggfunc = title, "mean"
+    panel.layout = wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH)
+    return panel
+
+
+def _commands(lines: Iterable[str]) -> Any:
+    """Commands; each is one line of plain words, so that none can end the block."""
+    import wandb_workspaces.reports.v2 as wr
+
+    return wr.MarkdownBlock("\n".join(["```bash", *lines, "```"]))
+
+
+def _title(headers: list[Header]) -> str:
+    """The common beginning of the titles of a grid's points."""
+    titles = {text.clean(h.recipe.config.get("title") or "") for h in headers}
+    if len(titles) == 1:
+        return titles.pop()
+    shared = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*titles, strict=False))
+    return f"{''.join(letters[0] for letters in shared).rstrip(' ,:;(')} …".strip()
+
+
+def _query(recipe: str, scale: str, headers: list[Header]) -> str:
+    """A part of the names of a recipe's runs: experiments of two recipes may share a table's cell."""
+    points = ["@" in header.recipe.experiment for header in headers]
+    return f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
+
+
+def _points(headers: list[Header], scale: str) -> str:
+    """The experiments of a recipe at a scale, as words of a shell."""
+    return " ".join(shlex.quote(text.clean(h.recipe.experiment)) for h in headers if h.recipe.scale == scale)

@@ -1,1 +1,0 @@
-"""Dashboards on W&B, from code."""

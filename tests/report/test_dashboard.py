@@ -1,0 +1,251 @@
+"""What a paper's workspace and report on W&B have; no server is asked."""
+
+import ast
+import itertools
+import json
+import re
+import shlex
+import socket
+from functools import cache
+from typing import Any
+
+import pytest
+
+from repro import text
+from repro.cli.main import build_parser
+from repro.errors import UserError
+from repro.evidence.compare import compare
+from repro.evidence.expected import expected
+from repro.evidence.published import load_paper, paper_keys
+from repro.mirror import labels
+from repro.recipe import load_recipe
+from repro.report.dashboard import SPEED, STEP, TRAINING, Board, group_of
+from repro.report.formats import markdown
+from tests.report.fakes import PUBLISHED, House
+
+pytest.importorskip("wandb_workspaces", reason="the extra `dashboards` is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore:Pydantic V1 style")
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a server was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@cache
+def board_of(key: str) -> Board:
+    """The board of a paper of this checkout."""
+    return Board.of(key, "anna", "repro")
+
+
+def blocks(board: Board, kind: str) -> list[Any]:
+    """The blocks of a report of one class of the library."""
+    return [block for block in board.report("https://w").blocks if type(block).__name__ == kind]
+
+
+def passages(board: Board) -> dict[str, str]:
+    """The Markdown below each heading of a report."""
+    found, heading = {}, ""
+    for block in board.report("https://w").blocks:
+        if type(block).__name__ in ("H2", "H3"):
+            heading = block.text
+        elif type(block).__name__ == "MarkdownBlock":
+            found[heading] = block.text
+    return found
+
+
+def sections(board: Board) -> dict[str, list[list[str]]]:
+    """The metrics of each panel, by section of the workspace."""
+    named: Any = {one.name: one.panels for one in board.workspace().sections}
+    return {
+        name: [[str(m) for m in getattr(p, "y", None) or p.metrics] for p in panels]
+        for name, panels in named.items()
+    }
+
+
+def listed(filters: str) -> list[str]:
+    """The values that a filter allows."""
+    return list(ast.literal_eval(filters.partition(" in ")[2]))
+
+
+@pytest.mark.parametrize("key", paper_keys())
+def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
+    found = passages(board_of(key))
+    for table in load_paper(key).tables.values():
+        lines = [
+            re.split(r"(?<!\\) \| ", line.removeprefix("| ").removesuffix(" |"))
+            for line in found[text.clean(f"{table.number}: {table.title}")].splitlines()
+            if line.startswith("|")
+        ]
+        for row in table.rows.values():
+            for metric, value in row.values.items():
+                start = f"{markdown.escape(metric)} ("
+                (column,) = [i for i, title in enumerate(lines[0]) if title.startswith(start)]
+                cells = [line[column] for line in lines if line[0] == markdown.escape(row.label)]
+                assert text.printed(value) in [cell.partition(" ")[0] for cell in cells], (row.id, metric)
+
+
+def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
+    house.run(house.recipe("base"), [28.0, 28.1, 28.2])
+    house.run(house.recipe("small"), [27.0, 27.1, 27.2])
+    found = passages(Board.of("toy", "a", "p"))
+    (ours,) = [line for line in found["Table 1: Toys"].splitlines() if "ours: toy/base" in line]
+    assert "28.10 ± 0.25" in ours
+    assert "reproduced" in ours
+    assert "| Big has more BLEU than base after 100 updates. |" in found["Tests of its claims"]
+    assert "Ada Lovelace" in found[""]
+    assert "A Toy Paper" not in found, "the title is the report's"
+
+
+def test_the_groups_are_those_that_runs_are_given() -> None:
+    comparison = compare()
+    assert len(comparison.headers) > 100
+    for header in comparison.headers.values():
+        assert group_of(header) == labels.group(header.recipe)
+
+
+def test_each_recipe_has_its_runs_by_scale_those_with_records_first(house: House) -> None:
+    goals = "{table: table1, row: base, metric: bleu, measured: test/bleu}"
+    base = house.recipe("base", goals)
+    house.recipe("base", goals, scale="cpu")
+
+    def names() -> list[tuple[str, list[str]]]:
+        runs = [grid.runsets[0] for grid in blocks(Board.of("toy", "a", "p"), "PanelGrid")]
+        return [(one.name, listed(one.filters)) for one in runs]
+
+    paper = ("paper scale", ["toy:table1:base"])
+    cpu = ("reduced scale: cpu, not the paper's row", ["toy/base/cpu"])
+    assert names() == [paper, cpu]
+    house.run(base, [28.0], scale="cpu")
+    assert names() == [cpu, paper]
+
+
+def test_a_recipes_runs_are_found_by_name_and_group_and_no_others() -> None:
+    every = {
+        (f"{e}/{s}/s1-01234567", group_of(header)): (e.partition("@")[0], s)
+        for (e, s), header in compare("shortformer").headers.items()
+    }
+    found = []
+    for grid in blocks(board_of("shortformer"), "PanelGrid"):
+        (runs,) = grid.runsets
+        groups = listed(runs.filters)
+        (meant,) = {every[name, group] for name, group in every if runs.query in name and group in groups}
+        assert meant[1] in runs.name
+        assert runs.groupby == ["run.Group", "config.recipe.title"], "a mean never mixes experiments"
+        found.append(meant)
+    assert sorted(found) == sorted(set(every.values()))
+
+
+def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(house: House) -> None:
+    house.recipe(
+        "base",
+        "{table: table1, row: base, metric: bleu, measured: test/bleu_intl}",
+        "{table: table1, row: base, metric: ppl, measured: val/ppl}",
+        "{table: table1, row: big, metric: ppl, measured: val/ppl}",
+    )
+    house.recipe("drawn", "{table: table1, row: drawn, metric: speed, measured: train/speed}")
+    board = Board.of("toy", "a", "p")
+    assert sections(board) == {
+        "Training": [[metric] for metric in TRAINING],
+        "Validation": [["val/loss"], ["val/ppl"], ["val/bleu"]],
+        "Speed and hardware": [[metric] for metric in SPEED],
+        "Measured beside published": [
+            ["test/bleu_intl", "published/test/bleu_intl"],
+            ["val/ppl", "published/val/ppl@table1:base", "published/val/ppl@table1:big"],
+        ],
+    }
+    workspace: Any = board.workspace()
+    assert workspace.settings.x_axis == STEP
+    assert listed(workspace.runset_settings.filters) == ["toy"]
+    places = [(panel.layout.x, panel.layout.y) for panel in workspace.sections[0].panels]
+    assert len(set(places)) == len(TRAINING)
+
+
+def test_published_numbers_are_called_as_runs_call_them(house: House) -> None:
+    house.recipe(
+        "base",
+        "{table: table1, row: base, metric: bleu, measured: test/bleu}",
+        "{table: table1, row: base, metric: speed, measured: test/bleu}",
+        "{table: table1, row: big, metric: ppl, measured: test/ppl}",
+        "{table: table1, row: base, metric: ppl, measured: test/ppl}",
+        "{table: table1, row: drawn, metric: speed, measured: train/speed}",
+    )
+    beside = sections(Board.of("toy", "a", "p"))["Measured beside published"]
+    shown = {metric for metrics in beside for metric in metrics[1:]}
+    assert shown == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
+
+
+def test_curves_of_records_are_drawn_too(house: House) -> None:
+    curves = {key: [[1, 2.0]] for key in ("val/odd", "train/odd", "val/bleu_intl")}
+    house.run(house.recipe("base"), [28.0], curves=curves)
+    metrics = [panel.y[0] for panel in blocks(Board.of("toy", "a", "p"), "PanelGrid")[0].panels]
+    assert metrics == ["train/loss", "val/loss", "val/bleu", "val/odd", *TRAINING[1:], *SPEED]
+
+
+@pytest.mark.parametrize("key", paper_keys())
+def test_every_command_is_one_that_the_command_line_takes(key: str) -> None:
+    written = [block.text for block in blocks(board_of(key), "MarkdownBlock") if block.text.startswith("```")]
+    for line in (line for block in written for line in block.splitlines()[1:-1]):
+        word, *arguments = shlex.split(line)
+        assert word == "repro"
+        assert build_parser().parse_args(arguments).verb == arguments[0]
+
+
+def test_a_grid_is_titled_by_what_its_points_share(house: House) -> None:
+    house.write("grid", "title: Toys, point {point}\npoints: {a: {trainer.x: 1}, b: {trainer.x: 2}}\n")
+    house.write("apart", "points: {a: {title: One}, b: {title: Two}}\n")
+    house.recipe("base")
+    report = Board.of("toy", "a", "p").report("https://w").blocks
+    titles = {
+        block.text: str(after.text)  # type: ignore[union-attr]
+        for block, after in itertools.pairwise(report)
+        if type(block).__name__ == "H3"
+    }
+    assert titles == {"toy/grid": "Toys, point …", "toy/apart": "…", "toy/base": "Toy"}
+
+
+def test_no_such_paper_is_bad_input() -> None:
+    with pytest.raises(UserError, match="'shortfromer'; nearest: shortformer"):
+        Board.of("shortfromer", "a", "p")
+
+
+@pytest.mark.parametrize("url", ['https://x/"><script>', "https://x/\x1b[2J"])
+def test_an_address_that_is_none_is_no_link(house: House, url: str) -> None:
+    def links(board: Board) -> list[str]:
+        parts = [part for block in blocks(board, "P") if isinstance(block.text, list) for part in block.text]
+        return [part.url for part in parts]
+
+    house.publish(PUBLISHED.replace("url: https://arxiv.org/abs/2001.00001", f"url: {json.dumps(url)}"))
+    assert links(Board.of("toy", "a", "p")) == ["https://w"]
+    assert links(board_of("admin"))[0] == board_of("admin").paper.about.url
+
+
+def test_hostile_words_stay_words(house: House) -> None:
+    evil = "x' or True ```\n<script>x</script> [a](javascript:b) ![c](d) | `e` **f**\x1b[2J"
+    house.publish(
+        PUBLISHED.replace("label: Base,", f"label: {json.dumps(evil)},")
+        .replace("notes: Toys are small.", f"notes: {json.dumps('# ' + evil)}")
+        .replace("title: A Toy Paper", f"title: {json.dumps(evil * 20)}")
+    )
+    house.run(house.recipe("base"), [28.0], scale="paper", commit=None, precision=evil)
+    house.write("evil", f"title: {json.dumps(evil)}\nmodel: {{class_path: x}}\n")
+    board = Board.of("toy", "a", "p")
+    title = board.report("https://w").title
+    assert len(title) <= 128
+    assert "\n" not in title
+    for block in blocks(board, "MarkdownBlock"):
+        if block.text.startswith("```"):
+            lines = block.text.splitlines()
+            assert (lines[0], lines[-1]) == ("```bash", "```")
+            assert all(line.startswith("repro ") for line in lines[1:-1])
+        else:
+            assert not re.search(r"<(?!!--)|\]\(|!\[|\x1b|`", re.sub(r"\\.", "", block.text)), block.text
+    table = passages(board)["Table 1: Toys"]
+    assert "&lt;script&gt;" in table
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 8 for line in lines)
