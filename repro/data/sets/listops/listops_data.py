@@ -11,10 +11,11 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, digest_of
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.padding import padded, slices
+from repro.data.core.padding import padded
 from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees, TreeSet
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
+from repro.data.table import slices
 from repro.errors import at_least
 
 Tokenisation = Literal["lra", "truncated"]

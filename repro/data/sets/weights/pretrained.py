@@ -5,6 +5,7 @@ A network that takes them checks names and shapes (:mod:`repro.models.pretrained
 
 import shutil
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from repro.data.data_set import Hub, OneStore
@@ -56,8 +57,6 @@ class PretrainedWeights(OneStore):
 
 def _sizes(path: Path) -> tuple[int, int]:
     """How many tensors a file holds, and how many numbers; reads its header only."""
-    from math import prod
-
     from safetensors import SafetensorError, safe_open
 
     try:
