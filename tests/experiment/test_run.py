@@ -327,7 +327,7 @@ def test_the_precision_of_products_is_part_of_the_hash_and_set_for_the_run(works
     for recipe, wanted in ((faster, "high"), (usual, "highest")):
         prepare(recipe, 1)
         assert torch.get_float32_matmul_precision() == wanted
-    with pytest.raises(UserError, match="matmul_precision.*highest.*higher"):
+    with pytest.raises(UserError, match=r"matmul_precision.*highest.*higher"):
         prepare(tiny(matmul_precision="higher"), 1)
 
 
