@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1700,
     "data": 6500,
     "evidence": 2450,
-    "experiment": 2200,
+    "experiment": 2250,
     "launch": 2300,
     "mirror": 450,
     "models": 1150,
