@@ -31,7 +31,7 @@ from repro.nn import (
     Vocabulary,
 )
 from repro.nn.mixer import State, detach, leaves, nbytes, tree_map
-from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.files import content
 from repro.report.plots.plot import SWEEPS, Plot
 
@@ -128,7 +128,7 @@ def figure(found: list[dict[str, float]]) -> Plot:
 
     def panel(upwards: str, factor: float, *names: str) -> Panel:
         values = [[(one["context"], one[name] * factor) for one in found] for name in names]
-        lines = [Line(look, points) for look, points in enumerate(values)]
+        lines = [PlotLine(look, points) for look, points in enumerate(values)]
         several = len(names) > 1
         return Panel("context in tokens", upwards, lines, log_x=True, log_y=several, from_zero=not several)
 

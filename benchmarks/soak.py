@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro.data.prepare import prepare
+from repro.events import EVENTS_FILE, status
 from tests.slurm.control import Cluster, own_folder
 from tests.slurm.project import Project, make_project
 from tests.workshop import TINY, Workshop
@@ -165,7 +166,7 @@ def hashes(project: Project) -> dict[str, str]:
 
 def attempts(project: Project) -> int:
     """How often runs were started."""
-    return sum(json.loads(path.read_text())["attempt"] for path in project.workshop.runs.rglob("status.json"))
+    return sum(status(path.parent)["attempt"] for path in project.workshop.runs.rglob(EVENTS_FILE))
 
 
 def until_done(soak: Soak, experiments: list[str], seeds: int, limit_s: float = 3600) -> dict[str, str]:

@@ -9,7 +9,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -29,12 +29,19 @@ HEADER = (
 CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
-SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile")
+SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmul_precision")
+USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
     "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.log_every_n_steps",
     "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.num_workers",
+)  # fmt: skip
+# Keys of one quantity: a change of one also changes those of the others that had its value, if it does not set them.
+LINKED = (
+    ("trainer.max_steps", "model.schedule.steps"),
+    ("model.net.d_model", "model.net.body.d_model", "model.against.d_model", "model.schedule.d_model", "data.width"),
+    ("model.net.vocabulary.size", "model.against.vocabulary.size", "data.vocab_size"),
 )  # fmt: skip
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
@@ -63,11 +70,9 @@ class Recipe:
 
     @property
     def sections(self) -> Config:
-        """What is run: trainer, model, data, checkpoints, stop, compile."""
+        """What is run, by section."""
         given = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
-        if given.get("compile") is False:  # as if it were absent, in the hash too
-            del given["compile"]
-        return given
+        return {key: value for key, value in given.items() if USUAL.get(key) != value}
 
     @property
     def signature(self) -> Config:
@@ -211,15 +216,14 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     at = file["scales"].get(scale, {"set": {}, "points": {}})
     beside = {key: value for key, value in at.items() if key not in ("set", "points", "deviations")}
     for change in (_point(file, at, name, point), beside, at["set"], at["points"].get(point)):
-        for key, value in (change or {}).items():
-            _set(config, key, value, name)
+        _change(config, change or {}, name)
     _deviate(config, at.get("deviations") or ())
     config["title"] = str(config.get("title") or "").replace("{point}", point)
     config["reproduces"] = reproduced(experiment, scale)
-    for key, value in overrides or ():
+    for key, _ in overrides or ():
         if key.partition(".")[0] not in SECTIONS:
             raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
-        _set(config, key, value, "command line")
+    _change(config, dict(overrides or ()), "command line")
     words = _words(overrides or ())
     if shown := [word for word in words if change_results([word])]:
         _deviate(config, [f"Settings given on the command line: {' '.join(shown)}"])
@@ -243,6 +247,21 @@ def _point(file: Config, at: Config, name: str, point: str) -> Config | None:
 def _deviate(config: Config, lines: Iterable[str]) -> None:
     if lines:
         config["deviations"] = [*(config.get("deviations") or ()), *lines]
+
+
+def _change(config: Config, change: Mapping[str, Tree], where: str) -> None:
+    """Sets the keys of a change in place, with those that are linked to them."""
+    before = {short(key): value for key, value in flatten(config).items()}
+    given = {short(key): value for name, tree in change.items() for key, value in flatten(tree, name).items()}
+    for key, value in change.items():
+        _set(config, key, value, where)
+    after = {short(key): value for key, value in flatten(config).items()}
+    for linked in LINKED:
+        for key in [key for key in linked if key in given and key in before][:1]:
+            for other in (
+                k for k in linked if k not in given and before.get(k) == before[key] == after.get(k)
+            ):
+                _set(config, other, given[key], where)
 
 
 def _set(config: Config, key: str, value: Tree, where: str) -> None:

@@ -13,7 +13,7 @@ UNITS = {
 }
 # The long ones begin first, so that no worker is left with one of them at the end.
 FIRST = (
-    "Slurm", "ranks", "tests/tracking/test_run.py", "tests/tracking/test_sync.py", "tests/test_configs.py",
+    "Slurm", "ranks", "tests/mirror/test_run.py", "tests/mirror/test_sync.py", "tests/test_configs.py",
 )  # fmt: skip
 
 

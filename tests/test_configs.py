@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.data.sets.dialogue.dialogue_generated import Talk
+from repro.data.sets.dialogue.dialogue_data import Talk
 from repro.dotted import flatten, short
-from repro.evidence.fair_tests import FairTest, Run, load_tests
+from repro.evidence.fair_tests import FairTest, RowRuns, load_tests
 from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
     SCALES,
@@ -115,7 +115,7 @@ def published(paper: str) -> Any:
     return yaml.safe_load((PROJECT / "results" / "published" / f"{paper}.yaml").read_text())
 
 
-def tested() -> list[tuple[FairTest, str, Run]]:
+def tested() -> list[tuple[FairTest, str, RowRuns]]:
     """Every row of every declared test, with the runs that stand for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("REPRO_RESULTS", raising=False)
@@ -126,13 +126,13 @@ def tested() -> list[tuple[FairTest, str, Run]]:
 TESTED = tested()
 
 
-def is_todays(test: FairTest, run: Run) -> bool:
+def is_todays(test: FairTest, run: RowRuns) -> bool:
     """Whether the runs of a row have the configuration that their recipe now has."""
     return load_recipe(run.run, test.scale).config_hash.startswith(run.config)
 
 
 @pytest.mark.parametrize(("test", "row", "run"), TESTED, ids=lambda one: getattr(one, "name", None))
-def test_the_runs_of_a_declared_test_have_a_recipe_or_records(test: FairTest, row: str, run: Run) -> None:
+def test_the_runs_of_a_declared_test_have_a_recipe_or_records(test: FairTest, row: str, run: RowRuns) -> None:
     assert (run.run, test.scale) in EVERY
     records = (PROJECT / "results" / "runs" / run.run).glob(f"{test.scale}-s*-{run.config[:8]}-*.json")
     assert is_todays(test, run) or any(records), "a pinned configuration is today's, or has records"

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "repro"
-BOTTOM = {"errors", "paths", "yamls", "dotted", "seeds", "reproduced", "recipe", "files", "record"}
+BOTTOM = {"errors", "paths", "yamls", "dotted", "seeds", "reproduced", "recipe", "files", "record", "events"}
 # What a layer may import of repro, itself included. A module of no layer listed here fails the test.
 MAY_IMPORT = {
     "__init__": set(),
@@ -24,17 +24,17 @@ MAY_IMPORT = {
     "recipe": {"errors", "paths", "yamls", "dotted", "seeds", "reproduced"},
     "files": {"errors"},
     "record": {"errors", "paths", "files"},
+    "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},
-    "stop": set(),
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
     "pictures": {"errors"},
-    "tracking": {"tracking", *BOTTOM},
+    "mirror": {"mirror", *BOTTOM},
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
     "batches": set(),
     "tasks": {"tasks", "batches", "models", "nn", "record", "errors", "pictures"},
-    "training": {"training", "tasks", "models", "nn", "record", "errors", "stop", "checkpoints"},
+    "training": {"training", "tasks", "models", "nn", "record", "events", "errors", "checkpoints"},
     "data": {"data", "batches", *BOTTOM},
     "experiment": {
         "experiment",
@@ -45,9 +45,8 @@ MAY_IMPORT = {
         "models",
         "nn",
         "data",
-        "tracking",
+        "mirror",
         "ledger",
-        "stop",
         "source",
         "checkpoints",
         *BOTTOM,
@@ -55,9 +54,8 @@ MAY_IMPORT = {
     "text": {"evidence"},
     "evidence": {"evidence", "ledger", "text", "source", *BOTTOM},
     "report": {"report", "evidence", "text", "pictures", "source", *BOTTOM},
-    "launch": {"launch", "source", "stop", *BOTTOM},
+    "launch": {"launch", "mirror", "source", *BOTTOM},
     "verify": {"verify", "evidence", "source", *BOTTOM},
-    "doctor": {"data", "tracking", *BOTTOM},
     "cli": {
         "cli",
         "launch",
@@ -68,9 +66,7 @@ MAY_IMPORT = {
         "training",
         "tasks",
         "data",
-        "tracking",
-        "doctor",
-        "stop",
+        "mirror",
         "source",
         "checkpoints",
         "verify",
@@ -78,7 +74,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "ledger", "source", "stop", "text", "evidence", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "ledger", "source", "text", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",
@@ -242,8 +238,8 @@ def test_no_papers_name_in_the_block_library() -> None:
 
 
 def test_recipes_launch_and_command_line_load_quickly() -> None:
-    modules = [*modules_in("cli", "launch", "recipe", "record", "doctor", "tracking"), "repro.report"]
-    modules.remove("repro.tracking.background")  # Lightning's, which only a run imports
+    modules = [*modules_in("cli", "launch", "recipe", "record", "mirror"), "repro.report"]
+    modules.remove("repro.mirror.__main__")  # a process
     assert {"repro.cli.main", "repro.launch", "repro.recipe", "repro.report"} <= set(modules)
     assert heavy_after(modules, HEAVY) == set()
 

@@ -156,8 +156,8 @@ def test_a_wheel_does_not_verify(carried: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.cli.project.SHARED", PROJECT)
-    monkeypatch.setattr("repro.cli.project.INSTALLED", True)
+    monkeypatch.setattr("repro.cli.start.SHARED", PROJECT)
+    monkeypatch.setattr("repro.cli.start.INSTALLED", True)
     said = call("init", "mine")
     assert (said.code, said.err) == (0, "")
     made = sorted(path.relative_to(bare).as_posix() for path in (bare / "mine").rglob("*") if path.is_file())

@@ -35,18 +35,17 @@ PROMISES = {
         "experiment/test_signals.py::test_all_ranks_save_and_ask_to_be_requeued",
         "test_stop.py::test_a_signal_sets_the_flag_and_handlers_are_put_back",
     ],
-    "restarts are one W&B run, and every step that reached the disk is in it": [
+    "restarts are one W&B run, and every step is in it once": [
         "slurm/test_preemption.py::test_preempted_three_times_a_run_ends_bit_equal_under_one_id",
-        "tracking/test_sync.py::test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_records_summary",
+        "mirror/test_process.py::test_three_requeues_are_one_run_and_each_row_is_there_once",
     ],
-    "offline parts arrive whole": [
-        "tracking/test_sync.py::test_three_fragments_of_one_id_become_one_run_with_every_step_and_the_records_summary",
-        "tracking/test_sync.py::test_a_server_that_fails_meanwhile_gets_it_later",
+    "offline runs arrive whole": [
+        "mirror/test_sync.py::test_with_the_default_folder_the_command_sends",
+        "mirror/test_process.py::test_a_server_that_fails_gets_it_later",
     ],
     "W&B trouble does not touch training": [
-        "tracking/test_run.py::test_whatever_fails_training_reaches_the_same_weights",
-        "tracking/test_background.py::test_a_service_that_hangs_is_replaced_and_no_call_waits",
-        "tracking/test_background.py::test_a_service_that_is_stopped_holds_up_nothing",
+        "mirror/test_run.py::test_whatever_fails_training_reaches_the_same_weights_and_does_not_wait",
+        "mirror/test_process.py::test_a_mirror_that_is_killed_leaves_no_gap",
     ],
     "a published number is compared like with like": [
         "tasks/metrics/test_bleu.py::test_a_perfect_translation_scores_100",

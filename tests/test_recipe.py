@@ -87,6 +87,35 @@ def test_point_scale_point_at_the_scale_and_settings_apply_in_this_order(write):
     assert "hours" not in paper
 
 
+LINKED = """
+trainer: {max_steps: 100}
+model: {class_path: M, init_args: {schedule: {class_path: S, init_args: {steps: 100, d_model: 8}}, net: {d_model: 8}}}
+scales:
+  small: {set: {trainer.max_steps: 50}}
+  cpu: {set: {trainer.max_steps: 50, model.schedule.steps: 100}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "overrides", "steps", "width"),
+    [
+        ("small", [], (50, 50), (8, 8)),
+        ("cpu", [], (50, 100), (8, 8)),  # a key that is stated does not follow,
+        ("cpu", [("trainer.max_steps", 20)], (20, 100), (8, 8)),  # nor one that had another value
+        ("paper", [("trainer.max_steps", 20), ("model.net.d_model", 4)], (20, 20), (4, 4)),
+        ("paper", [("model.schedule.steps", 20)], (20, 20), (8, 8)),
+        ("paper", [("model.schedule", {"class_path": "T", "init_args": {"steps": 9}})], (9, 9), (8, None)),
+        ("paper", [("model.schedule", {"class_path": "T"}), ("trainer.max_steps", 9)], (9, None), (8, None)),
+    ],
+)
+def test_keys_of_one_quantity_change_together(write, scale, overrides, steps, width):
+    write("linked", LINKED)
+    flat = flatten(load_recipe("toy/linked", scale, overrides).config)
+    schedule = "model.init_args.schedule.init_args"
+    assert (flat["trainer.max_steps"], flat.get(f"{schedule}.steps")) == steps
+    assert (flat["model.init_args.net.d_model"], flat.get(f"{schedule}.d_model")) == width
+
+
 def test_a_scale_may_have_a_point_of_its_own(write):
     write("grid", BASE + GRID)
     write("grid", "points: {wide: {model.net.width: 16}}", "cpu")

@@ -112,6 +112,9 @@ class WandbServer:
         operation = operation or (named.group(1) if named else "")
         if operation == "Run":
             return {"data": {"project": {"run": self._run(given["name"])}}}
+        if operation == "RunHistoryKeys":
+            last = len(self.rows.get(given["name"], [])) - 1
+            return {"data": {"project": {"run": {"historyKeys": {"lastStep": last}}}}}
         if operation in ("Viewer", "GetViewer", "GetDefaultEntity"):
             viewer = {"id": "1", "entity": ENTITY, "username": ENTITY, "email": "", "flags": "{}"}
             return {"data": {"viewer": {**viewer, "teams": {"edges": []}}}}

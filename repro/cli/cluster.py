@@ -131,7 +131,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
 def examine(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from repro.doctor import checks
+    from repro.cli.doctor import checks
 
     results = checks()
     if args.json:

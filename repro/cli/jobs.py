@@ -33,7 +33,9 @@ def register(verbs: Verbs) -> None:
     )
     status.set_defaults(handler=show_status)
 
-    logs = verbs.add_parser("logs", help="print the log of a run's job, all attempts")
+    logs = verbs.add_parser(
+        "logs", help="print the log of a run's job, all attempts; without a job, its events"
+    )
     run = logs.add_argument("run", metavar="RUN", help=f"{_TARGET}; of several runs, the last submitted")
     completed(run, complete_runs)
     logs.add_argument("--scale", choices=SCALES, help="choose the run at this scale")
@@ -95,17 +97,18 @@ def show_status(args: argparse.Namespace) -> None:
 
 
 def show_logs(args: argparse.Namespace) -> None:
-    from repro.launch.status.logs import choose, follow, print_log
+    from repro.launch.status.logs import choose, follow, log_of, print_log
 
     if args.lines is not None and args.lines < 0:
         raise UserError(f"--lines must be at least 0, not {args.lines}")
     entry, count = choose(args.run, args.scale, args.seed)
     if args.job:
-        print(f"{entry.job_id}  {entry.log}")
+        print(f"{entry.job_id}  {log_of(entry)}")
         return
     if count > 1:
         hint = "--scale and --seed choose another"
-        print(f"repro: {entry.run}, job {entry.job_id}, of {count} runs; {hint}", file=sys.stderr)
+        job = f", job {entry.job_id}" if entry.job_id else ""
+        print(f"repro: {entry.run}{job}, of {count} runs; {hint}", file=sys.stderr)
     if args.follow:
         follow(entry, _write, args.lines)
     else:

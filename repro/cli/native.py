@@ -72,11 +72,12 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 
 
 def _run(arguments: list[str]) -> None:
+    import torch
     from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
     from repro.data.core.datamodule import DataModule
-    from repro.experiment.build import Checkpoints, check_makers, check_together, explain
+    from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
     from repro.tasks import Task
     from repro.training.callbacks import Curves
@@ -87,6 +88,7 @@ def _run(arguments: list[str]) -> None:
             for key in (*HEADER, *CHANGES, "reproduces"):  # of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
             parser.add_argument("--compile", type=bool, default=False)
+            parser.add_argument("--matmul_precision", type=MatmulPrecision, default="highest")
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
 
         def instantiate_classes(self) -> None:
@@ -94,6 +96,7 @@ def _run(arguments: list[str]) -> None:
                 super().instantiate_classes()
                 check_makers(self.model)
                 check_together(self.model, self.datamodule)
+                torch.set_float32_matmul_precision(self.config[self.subcommand].matmul_precision)
                 if self.config[self.subcommand].compile:
                     require_compilable(self.model)
                     compile_training(self.model)

@@ -19,7 +19,7 @@ from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.source import is_snapshot
-from repro.stop import StopRequest
+from repro.training.stop_request import StopRequest
 from repro.yamls import parse_yaml
 
 FEW = 10  # numbers that are shown after a run
@@ -94,7 +94,7 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
     pairs = []
     words = iter(extras)
     for word in words:
-        section = word.partition("=")[0] == "--compile"  # the only one without keys
+        section = word.partition("=")[0] in ("--compile", "--matmul_precision")  # sections without keys
         if not word.startswith("--") or not (section or "." in word):
             close = nearest(word, options) if word.startswith("--") else ""
             raise UserError(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
+from repro.events import EVENTS_FILE, status
 from repro.paths import records_dirs, runs_dir
 from repro.record import RECORD_FILE, RunRecord, read_record, read_records
 
@@ -56,14 +57,14 @@ def find_record(word: str) -> RunRecord:
     for damage in records.damaged:
         if word == damage.path.removesuffix(".json"):
             raise UserError(str(damage))
-    status = runs_dir() / word / "status.json"
-    if status.is_file():
-        state = json.loads(status.read_text(encoding="utf-8"))
-        raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
+    found = status(runs_dir() / word)
+    if found:
+        raise UserError(f"{word} has no record yet: {found['state']}, step {found.get('step', 0)}")
     known = {r.run_id for r in records.good}
-    begun = _beginning(
-        word, known | {path.parent.relative_to(runs_dir()).as_posix() for path in _status_files()}
-    )
+    started = {
+        path.parent.relative_to(runs_dir()).as_posix() for path in runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")
+    }
+    begun = _beginning(word, known | started)
     if len(begun) == 1 and begun != [word]:
         return find_record(begun[0])
     if begun:
@@ -71,10 +72,6 @@ def find_record(word: str) -> RunRecord:
             f"{len(begun)} runs begin with {word!r}: {', '.join(begun[:3])}, ...; write more of one"
         )
     raise UserError(f"no run {word!r} has a record{nearest(word, known)}; `repro run` makes one")
-
-
-def _status_files() -> list[Path]:
-    return list(runs_dir().glob("*/*/*/s*/status.json"))
 
 
 def _beginning(word: str, runs: set[str]) -> list[str]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "AlignmentData": "repro.data.sets.speech.alignment",
+    "AlignmentData": "repro.data.sets.speech.speech_data",
     "BitMemoryData": "repro.data.sets.puzzles.bits",
     "BitXorData": "repro.data.sets.puzzles.bits",
     "CopyData": "repro.data.sets.puzzles.copying",
@@ -15,7 +15,7 @@ _HOMES = {
     "DataModule": "repro.data.core.datamodule",
     "DialogueData": "repro.data.sets.dialogue.dialogue_data",
     "EchoData": "repro.data.sets.puzzles.echo",
-    "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_generated",
+    "GeneratedDialogueData": "repro.data.sets.dialogue.dialogue_data",
     "ExampleBatch": "repro.batches",
     "ExampleData": "repro.data.core.examples",
     "Examples": "repro.batches",

@@ -26,7 +26,7 @@ Seeds = Annotated[
 ]
 
 
-class Run(Model):
+class RowRuns(Model):
     """The runs that stand for a row.
 
     Attributes:
@@ -127,7 +127,7 @@ class FairTest(Model):
     says: Text
     check: str = ""
     scale: Literal["paper", "gpu", "small", "cpu"]
-    rows: Annotated[dict[Id, Run], Field(min_length=2)]
+    rows: Annotated[dict[Id, RowRuns], Field(min_length=2)]
     measured: Text
     better: Literal["higher", "lower"] | None = None
     column: str | None = None

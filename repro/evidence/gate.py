@@ -27,9 +27,9 @@ from typing import Any
 from repro import text
 from repro.dotted import Config, flatten, short
 from repro.evidence.fair_tests import Competent, FairTest, Sweep
-from repro.evidence.margins import Margin
+from repro.evidence.judging.margins import Margin
+from repro.evidence.judging.statistics import exceeds
 from repro.evidence.published import Metric
-from repro.evidence.statistics import exceeds
 from repro.recipe import Recipe
 from repro.record import Measurement, RunRecord
 
@@ -64,7 +64,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Row:
+class GateRow:
     """A row of a test with its numbers.
 
     Attributes:
@@ -84,7 +84,7 @@ class Row:
 
 
 def gate(
-    test: FairTest, rows: Sequence[Row], column: Metric, margin: Margin | None, declared: Condition
+    test: FairTest, rows: Sequence[GateRow], column: Metric, margin: Margin | None, declared: Condition
 ) -> list[Condition]:
     """Every condition; a test is fair where all are met.
 
@@ -106,7 +106,7 @@ def gate(
     ]
 
 
-def _column(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condition:
     unit, problems = rows[0].measured[0][1].unit, []
     if kind_of(unit) != kind_of(column.unit) and not test.other_quantity:
         problems.append(f"{unit} is not what {column.name} measures ({column.unit})")
@@ -153,7 +153,7 @@ def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | 
     return "trained" if reach == usual else "longer" if reach > usual else "shorter"
 
 
-def _room(test: FairTest, rows: Sequence[Row], margin: Margin | None) -> Condition:
+def _room(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> Condition:
     unit = rows[0].measured[0][1].unit
     ceiling = 100.0 if test.ceiling is None and kind_of(unit) == "accuracy" else test.ceiling
     near = []
@@ -172,7 +172,7 @@ def _size(margin: Margin | None, reference: float) -> float:
     return abs(reference) * (margin.size - 1) if margin.is_log else margin.at(reference)
 
 
-def _settled(test: FairTest, rows: Sequence[Row], margin: Margin | None) -> Condition:
+def _settled(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> Condition:
     curve, worst = test.settled_curve, []
     for i, row in enumerate(rows):
         moves = [movement(record.curves.get(curve, ()), record.steps) for record, _ in row.measured]
@@ -217,7 +217,7 @@ def movement(points: Sequence[Sequence[Any]], steps: int) -> float | None:
     return slope * (1 - LAST) * steps
 
 
-def _competent(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition:
+def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condition:
     level = test.competent
     if level is None:
         return Condition("competent", False, "no level is declared")
@@ -233,14 +233,14 @@ def _competent(test: FairTest, rows: Sequence[Row], column: Metric) -> Condition
     )
 
 
-def _scores(row: Row, level: Competent) -> list[float]:
+def _scores(row: GateRow, level: Competent) -> list[float]:
     if not level.measured:
         return [m.value for _, m in row.measured]
     found = [record.metric(level.measured) for record, _ in row.measured]
     return [m.value for m in found if m is not None]
 
 
-def _unit(row: Row, level: Competent) -> str:
+def _unit(row: GateRow, level: Competent) -> str:
     return next(m.unit for record, _ in row.measured if (m := record.metric(level.measured)))
 
 
@@ -248,7 +248,7 @@ def _lower(test: FairTest, column: Metric) -> bool:
     return (test.better or column.better) == "lower"
 
 
-def _tuned(test: FairTest, rows: Sequence[Row]) -> Condition:
+def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
     if test.tuned == "paper":
         met = test.scale == "paper"
         return Condition(
@@ -263,7 +263,7 @@ def _tuned(test: FairTest, rows: Sequence[Row]) -> Condition:
     )
 
 
-def _untuned(test: FairTest, sweep: Sweep, row: Row) -> str:
+def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
     """Why a row's value is not the best of the sweep; empty where it is."""
     scores: dict[float, list[float]] = {}
     judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps

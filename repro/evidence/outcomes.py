@@ -12,15 +12,15 @@ from statistics import fmean
 
 from repro import text
 from repro.evidence.compare import Comparison
-from repro.evidence.fair_tests import FairTest, Run, Tests, load_tests
-from repro.evidence.gate import Condition, Row, gate
+from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests
+from repro.evidence.gate import Condition, GateRow, gate
 from repro.evidence.header import Wanted
-from repro.evidence.judge import Printed, judge_claim
+from repro.evidence.judging.judge import Printed, judge_claim
+from repro.evidence.judging.margins import Margin, check_date, default_margin
+from repro.evidence.judging.statistics import Difference, Estimate, welch
 from repro.evidence.ledger import declaration
-from repro.evidence.margins import Margin, check_date, default_margin
 from repro.evidence.published import Claim, Metric, Paper
 from repro.evidence.selection import Sample, Selection, protocol_of, sample
-from repro.evidence.statistics import Difference, Estimate, welch
 from repro.recipe import change_results
 from repro.record import RunRecord
 from repro.seeds import TUNING
@@ -44,7 +44,7 @@ class Standing:
 
     row: str
     label: str
-    run: Run
+    run: RowRuns
     config: str
     published: float | None
     sample: Sample
@@ -160,7 +160,7 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
     if few or problem:
         return replace(found, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
     if not test.check:
-        rows = [Row(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in standings]
+        rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in standings]
         conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, standings)))
         found = replace(found, conditions=conditions)
         failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
@@ -197,7 +197,7 @@ def _standing(
     return Standing(row, label, run, config, published, found, relation, _path(found, test.settled_curve))
 
 
-def _config(comparison: Comparison, run: Run, scale: str, group: Sequence[RunRecord]) -> str:
+def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
     """The hash in full of a row's configuration: the pinned one's, or that of today's recipe."""
     if run.config:
         return next((r.config_hash for r in group if r.config_hash.startswith(run.config)), run.config)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from repro.errors import UserError, nearest
-from repro.evidence.margins import Margin, default_margin, parse_margin
+from repro.evidence.judging.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
 from repro.yamls import read_yaml
 
@@ -53,7 +53,7 @@ AMargin = Annotated[Margin, BeforeValidator(parse_margin)]
 Day = Annotated[str, BeforeValidator(lambda day: date.fromisoformat(str(day)).isoformat())]
 
 
-class Noise(Model):
+class PrintedSpread(Model):
     """The spread that a paper prints: the sample standard deviation over a number of runs."""
 
     sd: float = Field(ge=0)
@@ -122,7 +122,7 @@ class Rules(Model):
     ceiling: float | None = None
     updates: int | None = Field(None, ge=1)
     updates_unknown: Text | None = None
-    noise: Noise | None = None
+    noise: PrintedSpread | None = None
     sampled: int | None = Field(None, ge=1)
     device: Literal["cpu", "gpu", "tpu"] | None = None
     same_as: Ref | None = None
@@ -222,7 +222,7 @@ class Ours(Model):
         return self
 
 
-class Table(Model):
+class PublishedTable(Model):
     """A published table.
 
     Attributes:
@@ -393,7 +393,7 @@ class Paper(Model):
 
     schema_version: Literal[1]
     about: About = Field(alias="paper")
-    tables: Annotated[dict[str, Table], BeforeValidator(lambda raw: _by_id(raw, "table"))]
+    tables: Annotated[dict[str, PublishedTable], BeforeValidator(lambda raw: _by_id(raw, "table"))]
     claims: Annotated[dict[str, Claim], BeforeValidator(lambda raw: _by_id(raw, "claim"))]
     missing: tuple[Text, ...]
 

@@ -32,7 +32,7 @@ from repro.tasks.language.context import (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ContextSettings:
     """The settings of a comparison.
 
     Args:
@@ -61,7 +61,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Reader:
+class LoadedRun:
     """A finished run of a language model, and the data it was trained on."""
 
     folder: Path
@@ -86,7 +86,7 @@ class Reader:
         return f"split {self.split(kind)} of {name} ({digest}, a vocabulary of {self.data.vocab_size})"
 
 
-def load_reader(word: str, scale: str | None = None, seed: int | None = None) -> Reader:
+def load_reader(word: str, scale: str | None = None, seed: int | None = None) -> LoadedRun:
     """Loads a finished run of a language model with its data; onto a GPU where there is one.
 
     Args:
@@ -112,10 +112,10 @@ def load_reader(word: str, scale: str | None = None, seed: int | None = None) ->
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
     parts.task.load_state_dict(loaded["state_dict"])
     net.eval().requires_grad_(False)
-    return Reader(folder, net.to("cuda" if torch.cuda.is_available() else "cpu"), parts.data)
+    return LoadedRun(folder, net.to("cuda" if torch.cuda.is_available() else "cpu"), parts.data)
 
 
-def require_group(readers: Sequence[Reader], settings: Comparison) -> None:
+def require_group(readers: Sequence[LoadedRun], settings: ContextSettings) -> None:
     """Refuses runs that cannot be compared.
 
     Raises:
@@ -152,7 +152,7 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
 
 
 def compare(
-    readers: Sequence[Reader], settings: Comparison, say: Callable[[str], None] = lambda line: None
+    readers: Sequence[LoadedRun], settings: ContextSettings, say: Callable[[str], None] = lambda line: None
 ) -> list[dict[str, Any]]:
     """RECL of every run of a group at every ratio.
 

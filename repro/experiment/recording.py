@@ -2,25 +2,25 @@
 
 import contextlib
 import hashlib
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from repro import tracking
 from repro.data.core.datamodule import DataModule
+from repro.events import EventLog
 from repro.experiment import facts
-from repro.experiment.attention import attention_sheet, short_sample
 from repro.experiment.build import AnyTask
-from repro.experiment.memory_pictures import profiles, read_example
+from repro.experiment.pictures.attention import attention_sheet, short_sample
+from repro.experiment.pictures.memory_pictures import profiles, read_example
 from repro.experiment.session import Run
+from repro.mirror import labels, mode, url
 from repro.models import EncoderDecoder
 from repro.paths import results_dir
 from repro.pictures import sheet_of
 from repro.record import RECORD_FILE, RunRecord, write_atomic, write_record
 from repro.tasks.translation import Translation
-from repro.tracking import labels
-from repro.tracking.background import BackgroundLogger
 
 
 def record(
@@ -37,12 +37,14 @@ def record(
     outputs = current.parts.task.outputs()
     result = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
-        result.wandb_url = tracking.url(current.logger)
+        result.wandb_url = url(current.folder)
         result.profiles = profiles_of(current)
         write_record(result, results_dir() / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
-        current.status.write("done", step=result.steps, max_steps=result.steps)
-        close_tracking(current.logger, result, current.parts.task, outputs, published or {})
+        if mode() != "disabled":
+            with contextlib.suppress(Exception):  # the run is recorded
+                write_last_events(current.events, result, current.parts.task, outputs, published or {})
+        current.events.append("state", result.steps, {"state": "done"})
     return result
 
 
@@ -97,10 +99,10 @@ def data_facts(data: DataModule) -> dict[str, Any]:
     return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
 
 
-def known_at_start(current: Run) -> dict[str, Any]:
-    """The facts sent to W&B before training, besides the recipe; none names a path, a host or a user."""
-    trainer = current.trainer
-    return {
+def first_event(current: Run) -> dict[str, Any]:
+    """What an attempt's first event says of the run; none of it names a path, a host or a user."""
+    trainer, recipe = current.trainer, current.recipe
+    known = {
         "commit": current.source.commit,
         "dirty": current.source.dirty,
         "data": data_facts(current.parts.data),
@@ -111,51 +113,49 @@ def known_at_start(current: Run) -> dict[str, Any]:
         ),
         "precision": str(trainer.precision),
     }
+    return {
+        "run": recipe.run_id(current.seed),
+        "max_steps": current.steps,
+        "job": slurm_job(),
+        "began": float(os.environ.get("REPRO_BEGAN") or 0),
+        "wandb": mode(),
+        "group": labels.group(recipe),
+        "tags": labels.tags(recipe, labels.states_of(known)),
+        "config": {"recipe": recipe.config, "seed": current.seed, "hash": recipe.hash8, **known},
+    }
 
 
-def close_tracking(
-    logger: BackgroundLogger | None,
-    result: RunRecord,
-    task: AnyTask,
-    outputs: str | None,
-    published: Mapping[str, float],
+def slurm_job() -> str | None:
+    """The Slurm job of this process, ``<array>_<task>`` or a plain id; None outside Slurm."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+
+
+def write_last_events(
+    log: EventLog, result: RunRecord, task: AnyTask, outputs: str | None, published: Mapping[str, float]
 ) -> None:
-    """Logs final metrics, samples, the summary and the record with its sources on W&B, and ends its run."""
-    if logger is None:
-        return
-    with contextlib.suppress(Exception):
-        values = {
-            m.name: m.value for m in reversed(result.metrics)
-        }  # of two of one name the first, as in the tables
-        logger.log_metrics(values, step=result.steps)
-        columns, rows = task.samples()
-        if rows:
-            logger.log_table("samples", columns=columns, data=rows)
-        sheet = sheet_of(outputs)
-        if sheet is not None:
-            logger.log_picture("drawn", sheet, result.run_id)
-        logger.log_summary({**values, **{f"published/{name}": value for name, value in published.items()}})
-        for artifact in artifacts(result, outputs):
-            logger.log_artifact(artifact)
-        if isinstance(task, Translation) and isinstance(task.module, EncoderDecoder):
-            tokenizer = task.data.tokenizer
-            sample = short_sample(task.translated(), tokenizer)
-            if sample is not None:
-                logger.log_picture(
-                    "attention", attention_sheet(task.module, tokenizer, *sample), result.run_id
-                )
-    tracking.finish(logger)
+    """Adds the final numbers, samples of outputs, and pictures, which are files beside the events."""
+    values = {
+        m.name: m.value for m in reversed(result.metrics)
+    }  # of two of one name the first, as in the tables
+    log.append("test", result.steps, values)
+    columns, rows = task.samples()
+    if rows:
+        log.append("note", result.steps, {"table": "samples", "columns": columns, "rows": rows})
+    summary = {**values, **{f"published/{name}": value for name, value in published.items()}}
+    log.append("note", result.steps, {"summary": summary})
+    for name, picture in pictures(task, outputs):
+        file = log.path.with_name(f"{name}.png")
+        write_atomic(file, picture)
+        log.append("note", result.steps, {"picture": name, "file": file.name, "caption": result.run_id})
 
 
-def artifacts(result: RunRecord, outputs: str | None) -> list[dict[str, Any]]:
-    """Artifacts of a run: its weights, by their hash alone, and its record, with the decoded outputs if small."""
-    name = tracking.wandb_id(result.run_id)
-    facts = {"run_id": result.run_id, "steps": result.steps, "parameters": result.parameters}
-    files = {RECORD_FILE: result.to_json() + "\n"}
-    if outputs is not None and len(outputs.encode()) <= labels.OUTPUTS_LIMIT:
-        files["outputs.txt"] = outputs
-    built = [labels.artifact("record", f"record-{name}", {**facts, "finished": result.finished}, files=files)]
-    if result.checkpoint_sha256 is not None:
-        weights = {**facts, "sha256": result.checkpoint_sha256, "start_from": result.start_from}
-        built.insert(0, labels.artifact("model", f"model-{name}", weights))
-    return built
+def pictures(task: AnyTask, outputs: str | None) -> Iterator[tuple[str, bytes]]:
+    """PNG files by name: what was drawn, and what a translation attended to."""
+    sheet = sheet_of(outputs)
+    if sheet is not None:
+        yield "drawn", sheet
+    if isinstance(task, Translation) and isinstance(task.module, EncoderDecoder):
+        sample = short_sample(task.translated(), task.data.tokenizer)
+        if sample is not None:
+            yield "attention", attention_sheet(task.module, task.data.tokenizer, *sample)

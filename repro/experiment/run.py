@@ -1,24 +1,24 @@
 """Runs one experiment with one seed: fit (or resume), average, test, record."""
 
 import contextlib
-import functools
 import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import torch
 import yaml
 
-from repro import tracking
+from repro import mirror
 from repro.checkpoints import await_files
-from repro.errors import EXIT_FAILED, Preempted, ReproError, UserError
+from repro.errors import Preempted, UserError
+from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
 from repro.experiment.initial_weights import begin_from, go_on_from
-from repro.experiment.recording import known_at_start, record
+from repro.experiment.recording import first_event, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
@@ -28,16 +28,13 @@ from repro.paths import results_dir
 from repro.recipe import Recipe, change_results
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.seeds import TUNING
-from repro.stop import StopRequest
 from repro.tasks.lightning_private import end_at
-from repro.training.callbacks import read_status
-from repro.training.finite import NotFinite
+from repro.training.events import EventLogger
+from repro.training.stop_request import StopRequest
 from repro.training.watchdog import stall_limit
 
-LEAVING_S = 30.0  # for W&B, once a run must end: Slurm kills what is left
 BRIEFLY_S = 0.25  # how long a run waits for its folder; `repro status` holds it during a check
-IN_JOB_S = 300.0  # in a Slurm job: `repro sync` may hold it, and a task that is refused fails for good
-OFTEN = 2  # requeues after which W&B sends an alert
+IN_JOB_S = 300.0  # in a Slurm job: a dying attempt may hold it, and a task that is refused fails for good
 
 
 def run(
@@ -71,12 +68,11 @@ def run(
         resume = ready(current)
         with reported(current):
             start(current, resume)
-            current.trainer.loggers = [current.logger] if current.logger is not None else []
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)
             result = record(current, command, digest, published)
-            part()
+            leave(current)
             return result
 
 
@@ -98,7 +94,12 @@ def ready(current: Run) -> Resume:
         if current.recipe.start_with != "everything":
             return resume
         before = go_on_from(current.recipe, current.seed, current.steps)
+        assert before.path is not None
         current.saver.resumed_from = before.step
+        current.curves.source = before.path.parent.parent / EVENTS_FILE
+        current.curves.load_state_dict(
+            checkpoint.read(before.path, mmap=True)["callbacks"][current.curves.state_key]
+        )
         return replace(before, damaged=resume.damaged, later=resume.later)
     loaded = checkpoint.read(resume.path, mmap=True)
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
@@ -134,23 +135,11 @@ def start(current: Run, resume: Resume) -> None:
         print("no valid checkpoint is left: starting from step 0", file=sys.stderr)
     text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
     write_atomic(current.folder / "config.yaml", text.encode())
-    requeues = count_requeues(read_status(current.status.path))
-    current.status.begin(resume.step)
-    current.status.facts["requeues"] = requeues
-    current.logger = tracking.logger(
-        current.recipe, current.seed, current.folder, functools.partial(known_at_start, current)
-    )
-    current.status.facts["wandb_url"] = tracking.url(current.logger)
-    if requeues >= OFTEN:
-        message = f"requeued {requeues} times, resuming from step {resume.step} of {current.steps}"
-        tracking.alert(current.logger, "Preempted again", message)
-
-
-def count_requeues(earlier: Mapping[str, Any]) -> int:
-    """How often the system has stopped a run that is about to start: from its status file, or from Slurm."""
-    counted = int(earlier.get("requeues") or 0) + (earlier.get("state") == "requeue")
-    by_slurm = os.environ.get("SLURM_RESTART_COUNT", "")
-    return max(counted, int(by_slurm) if by_slurm.isdigit() else 0)
+    current.events.begin(current.curves.known, resume.step, first_event(current))
+    current.trainer.loggers = [
+        EventLogger(current.events, lambda: max(current.trainer.global_step, resume.step))
+    ]
+    current.mirror = mirror.start(current.folder)
 
 
 def fit(current: Run, resume: Resume) -> None:
@@ -170,7 +159,7 @@ def test(current: Run) -> str | None:
     current.parts.task.load_state_dict(weights)
     digest = None
     if current.trainer.is_global_zero:
-        current.status.write("testing", step=current.steps, max_steps=current.steps)
+        current.events.append("state", current.steps, {"state": "testing"})
         data = current.parts.data
         if data.tokenizer is not None:
             data.tokenizer.save(current.folder / f"tokenizer{data.tokenizer.suffix}")
@@ -178,6 +167,12 @@ def test(current: Run) -> str | None:
         digest = checkpoint.write_model(current.folder / MODEL_FILE, weights, current.recipe.config, mark)
     current.trainer.test(current.parts.task, datamodule=current.parts.data, verbose=False)
     return digest
+
+
+def leave(current: Run) -> None:
+    """Waits for W&B's mirror, where it would end with this process, and ends the process group."""
+    mirror.wait(current.mirror)
+    part()
 
 
 def part() -> None:
@@ -199,24 +194,18 @@ def finished_record(folder: Path) -> RunRecord | None:
 
 @contextlib.contextmanager
 def reported(current: Run) -> Iterator[None]:
-    """Says in the status file, and to W&B, how a run ended that did not end well."""
+    """Notes in the events how a run ended that did not end well."""
     try:
         yield
-    except Preempted as stop:  # in the status file already
+    except Preempted as stop:  # in the events already
         if str(stop):  # one rank's; it is said now, since srun kills it once another has left
             print(f"repro: {stop}", file=sys.stderr, flush=True)
-        tracking.finish(current.logger, LEAVING_S, stop.exit_code)
-        part()
+        leave(current)
         raise type(stop)() from stop
     except SystemExit as stop:  # raised by Lightning on Ctrl-C
-        tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
         raise KeyboardInterrupt from stop
     except BaseException as error:
-        with contextlib.suppress(ReproError):
-            current.status.fail(str(error) or type(error).__name__)
-        if isinstance(error, NotFinite):
-            tracking.alert(current.logger, "Not finite", str(error), "ERROR")
-        tracking.finish(current.logger, LEAVING_S, EXIT_FAILED)
+        current.fail(str(error) or type(error).__name__, mirror.FAILED_S)
         raise
 
 
@@ -255,7 +244,7 @@ def _locked(file: IO[str]) -> bool:
         if time.monotonic() > end:
             return False
         if not said:
-            print(f"{file.name} is held, maybe by `repro sync`: waiting {patience_s:.0f} s", file=sys.stderr)
+            print(f"{file.name} is held by another process: waiting {patience_s:.0f} s", file=sys.stderr)
             said = True
         time.sleep(0.05)
 

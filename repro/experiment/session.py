@@ -1,13 +1,15 @@
 """A run in progress and its parts."""
 
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import lightning.pytorch as pl
+import torch
 
-from repro import tracking
+from repro import mirror
 from repro.checkpoints import DurableIO
-from repro.errors import EXIT_FAILED
+from repro.events import EventLog
 from repro.experiment import facts
 from repro.experiment.build import Parts, build
 from repro.experiment.compiling import compile_training
@@ -15,21 +17,21 @@ from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
-from repro.stop import StopRequest
-from repro.tracking.background import BackgroundLogger
-from repro.training.callbacks import Curves, StatusFile
+from repro.training.callbacks import Curves
 from repro.training.early_stop import EarlyStop
+from repro.training.events import Heartbeat
 from repro.training.finite import Finite
 from repro.training.observe import Observer
 from repro.training.packing import PackedValidation
 from repro.training.progress import Progress
 from repro.training.randomness import Randomness
 from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.stop_request import StopRequest
 from repro.training.stopping import Stopping
 from repro.training.watchdog import Watchdog, stall_limit
 
 MODEL_FILE = "model.pt"
-STALLED_S = 3.0  # for W&B
+STALLED_S = 5.0  # for W&B, within the time that the watchdog grants
 
 
 @dataclass
@@ -42,12 +44,12 @@ class Run:
     trainer: pl.Trainer
     curves: Curves
     saver: StepCheckpoints
-    status: StatusFile
+    events: EventLog
     watchdog: Watchdog
     stamper: Stamper
     source: Source
     early_stop: EarlyStop
-    logger: BackgroundLogger | None = None  # W&B's, on rank 0
+    mirror: subprocess.Popen[bytes] | None = None  # W&B's, of rank 0
 
     @property
     def folder(self) -> Path:
@@ -58,13 +60,10 @@ class Run:
         """Optimiser updates of the whole run: fewer than planned once its ``stop`` rule is met."""
         return self.trainer.max_steps
 
-    def stalled(self, message: str) -> None:
-        """Says wherever it can that nothing moves, before the watchdog ends the process; waits for W&B for moments."""
-        try:
-            self.status.fail(message)
-        finally:
-            tracking.alert(self.logger, "Stalled", message)
-            tracking.finish(self.logger, STALLED_S, EXIT_FAILED)
+    def fail(self, message: str, limit_s: float) -> None:
+        """Notes in the events why the run fails; W&B's mirror has ``limit_s`` seconds to send it."""
+        self.events.fail(message, self.trainer.global_rank)
+        mirror.wait(self.mirror, limit_s)
 
 
 def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Run:
@@ -77,19 +76,19 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     """
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)
+    torch.set_float32_matmul_precision(parts.matmul_precision)
     if parts.compile:
         compile_training(parts.task)
     plan = parts.checkpoints or Checkpoints(every_steps=1000)
     folder = recipe.run_dir(seed)
     parts.data.seed = seed
     # A point for each that the record keeps, and often enough to follow a long run.
-    curves = Curves(every_steps=min(max(1, parts.trainer.get("max_steps", -1) // MAX_CURVE_POINTS), 50))
-    progress = Progress(curves)
-    status = StatusFile(folder / "status.json", curves, progress)
+    events = EventLog(folder)
+    curves = Curves(min(max(1, parts.trainer.get("max_steps", -1) // MAX_CURVE_POINTS), 50), events)
     files = DurableIO()
     saver = StepCheckpoints(folder / "checkpoints", plan, files)
-    watchdog = Watchdog(stall_limit(), lambda message: run.stalled(message))
-    stopping = Stopping(request or StopRequest(), saver, status)
+    watchdog = Watchdog(stall_limit(), lambda message: run.fail(message, STALLED_S))
+    stopping = Stopping(request or StopRequest(), saver, events)
     stamper = Stamper(recipe)
     observer = Observer(curves, facts.peak_bytes)
     ending, random = EarlyStop(parts.stop, curves), Randomness()
@@ -99,8 +98,8 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         Finite(),
         curves,
         ending,
-        progress,
-        status,
+        Progress(curves),
+        Heartbeat(events),
         stamper,
         random,
         saver,
@@ -108,5 +107,5 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         stopping,
     ]
     trainer = make_trainer(parts.trainer, around, folder, files)
-    run = Run(recipe, seed, parts, trainer, curves, saver, status, watchdog, stamper, source(), ending)
+    run = Run(recipe, seed, parts, trainer, curves, saver, events, watchdog, stamper, source(), ending)
     return run

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
+from repro.events import status
 from repro.launch.slurm.profile import Resources
 from repro.launch.slurm.validation import WARNING_S, hours
-from repro.launch.status.job_state import read_status
 from repro.launch.targets import RunSpec
 from repro.recipe import load_recipe
 
@@ -81,7 +81,7 @@ def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
         UserError: none of them would have come to a step within the time limit.
     """
     folders = dict.fromkeys(spec.run_dir.parent for spec in specs)
-    told = (read_status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
+    told = (status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
     seconds = sorted(s for s in told if isinstance(s, int))
     if not seconds:
         return []

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.decodable import Decodable, evaluating
-from repro.models.generate import LanguageModel
+from repro.models.generate import LanguageModelProtocol
 from repro.models.sampling import sample
 from repro.nn.mixer import MixerOutput, State
 
@@ -17,7 +17,7 @@ PLACES = 8  # of a picture at which drawing is timed where not all of it is
 
 
 def draw(
-    net: LanguageModel,
+    net: LanguageModelProtocol,
     known: Tensor,
     n: int,
     generator: torch.Generator | None = None,
@@ -50,7 +50,7 @@ def draw(
 
 
 def draw_by_recomputing(
-    net: LanguageModel,
+    net: LanguageModelProtocol,
     known: Tensor,
     n: int,
     generator: torch.Generator | None = None,
@@ -82,7 +82,7 @@ def _checked(known: Tensor, n: int) -> Tensor:
 class _Anew:
     """A model whose state is nothing but the values so far."""
 
-    def __init__(self, net: LanguageModel) -> None:
+    def __init__(self, net: LanguageModelProtocol) -> None:
         self.net = net
         self.vocabulary = net.vocabulary
 
@@ -137,7 +137,7 @@ class Drawing:
 
 
 def timed_drawing(
-    net: LanguageModel,
+    net: LanguageModelProtocol,
     images: int,
     n_values: int,
     cached: bool,
@@ -186,7 +186,9 @@ def _runs(total: int, values: int | None) -> list[tuple[int, int]]:
     return [(sum(lengths[:i]) + int((i + 0.5) * gap), length) for i, length in enumerate(lengths)]
 
 
-def _seconds(net: LanguageModel, ids: Tensor, run: tuple[int, int], cached: bool, clock: Clock) -> float:
+def _seconds(
+    net: LanguageModelProtocol, ids: Tensor, run: tuple[int, int], cached: bool, clock: Clock
+) -> float:
     """Seconds for a run of :func:`_runs` in pictures ``(B, n)``."""
     start, length = run
     model: Decodable = net if cached else _Anew(net)

@@ -20,7 +20,7 @@ __all__ = [
     "Decodable",
     "Decoded",
     "Hypotheses",
-    "LanguageModel",
+    "LanguageModelProtocol",
     "LengthForm",
     "Search",
     "Translator",
@@ -42,7 +42,7 @@ class Translator(Decodable, Protocol):
         ...
 
 
-class LanguageModel(Decodable, Protocol):
+class LanguageModelProtocol(Decodable, Protocol):
     """A model that starts from nothing, such as :class:`repro.models.DecoderLM`."""
 
     def __call__(self, ids: Tensor) -> MixerOutput:
@@ -67,7 +67,7 @@ class LanguageModel(Decodable, Protocol):
 class _Bound:
     """A language model that decodes under given settings: what a search drives."""
 
-    def __init__(self, model: LanguageModel, settings: CallSettings) -> None:
+    def __init__(self, model: LanguageModelProtocol, settings: CallSettings) -> None:
         self.model = model
         self.settings = settings
         self.vocabulary = model.vocabulary
@@ -147,7 +147,7 @@ def translate(
 
 
 def continue_prompt(
-    model: LanguageModel,
+    model: LanguageModelProtocol,
     prompts: Sequence[Sequence[int]],
     max_new: int,
     eos: int | None = None,

@@ -6,11 +6,11 @@ from typing import Any
 
 from repro import text
 from repro.evidence.compare import Comparison
-from repro.evidence.statistics import estimate
+from repro.evidence.judging.statistics import estimate
 from repro.paths import results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
-from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import SIDES, Plot
 
 GRID, SCALE = "crossover/bytes", "small"
@@ -139,7 +139,7 @@ def picture(study: Crossover) -> Plot:
     """Bits per byte against the speed of training, then each cost against the context."""
     mixers = list(study.runs)
     points = [
-        Line(look, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
+        PlotLine(look, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
         for look, mixer in enumerate(mixers)
         if study.contexts and (speed := study.measured(mixer, study.contexts[0], "training", "tokens_per_s"))
     ]
@@ -147,7 +147,7 @@ def picture(study: Crossover) -> Plot:
     panels = [Panel(f"training, bytes/s at a context of {first}", "bits per byte", points, settings=True)]
     for title, (what, key) in COSTS.items():
         lines = [
-            Line(look, [(c, study.measured(mixer, c, what, key)) for c in study.contexts])
+            PlotLine(look, [(c, study.measured(mixer, c, what, key)) for c in study.contexts])
             for look, mixer in enumerate(mixers)
         ]
         panels.append(Panel("context, bytes", title, lines, settings=True))

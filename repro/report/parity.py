@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from repro import text
 from repro.evidence.official import Met
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
-from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import HEADLINES, Plot
 
 PICTURE = "parity.svg"
@@ -81,7 +81,7 @@ def _panel(met: Met, title: str) -> Panel:
     theirs, ours = ([(n, loss) for n, loss in enumerate(losses, 1)] for losses in met.curve)
     differences = ", ".join(f"{kind} {power(met.differences[kind])}" for kind in ("losses", "weights"))
     words = f"{textwrap.fill(title, LETTERS)}\n\n{met.codes[0]}\nlargest difference: {differences}"
-    return Panel("update", "loss", [Line(0, theirs), Line(1, ours)], words)
+    return Panel("update", "loss", [PlotLine(0, theirs), PlotLine(1, ours)], words)
 
 
 def document(found: Sequence[Met], title: Callable[[str], str] = str) -> Document:

@@ -23,7 +23,7 @@ WIDTH = 100  # of lines in a terminal
 
 
 @dataclass(frozen=True)
-class Stage:
+class TourStage:
     """The experiment of one paper.
 
     Attributes:
@@ -59,9 +59,9 @@ class Tour:
 
     scale: str
     seed: int
-    papers: tuple[Stage, ...]
+    papers: tuple[TourStage, ...]
 
-    def of(self, paper: str | None) -> tuple[Stage, ...]:
+    def of(self, paper: str | None) -> tuple[TourStage, ...]:
         """The stage of one paper, or all of them.
 
         Raises:
@@ -84,7 +84,7 @@ class Shown:
         picture: the file's name.
     """
 
-    stage: Stage
+    stage: TourStage
     paper: Paper
     numbers: tuple[tuple[str, str, str], ...]
     tested: Tested | None
@@ -115,12 +115,12 @@ def load_tour() -> Tour:
     path = files_in(configs_dirs(), FILE).get(FILE, configs_dirs()[0] / FILE)
     raw = read_yaml(path)
     try:
-        return Tour(**(raw | {"papers": tuple(Stage(**entry) for entry in raw["papers"])}))
+        return Tour(**(raw | {"papers": tuple(TourStage(**entry) for entry in raw["papers"])}))
     except (TypeError, KeyError) as error:
         raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
 
 
-def beside_stage(stage: Stage, found: Evidence) -> Tested | None:
+def beside_stage(stage: TourStage, found: Evidence) -> Tested | None:
     """The test whose outcome stands beside a stage; None where the paper has none.
 
     Raises:
@@ -136,7 +136,7 @@ def beside_stage(stage: Stage, found: Evidence) -> Tested | None:
     return tested[stage.claim]
 
 
-def numbers_of(stage: Stage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
+def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
     """For each run its name, its number with name and unit, and its duration.
 
     Raises:
@@ -160,7 +160,7 @@ def numbers_of(stage: Stage, records: dict[str, RunRecord]) -> tuple[tuple[str, 
     return tuple(rows)
 
 
-def plot_of(stage: Stage, paper: Paper, records: dict[str, RunRecord]) -> Plot:
+def plot_of(stage: TourStage, paper: Paper, records: dict[str, RunRecord]) -> Plot:
     """The figure of a stage that has a curve or a sweep.
 
     Raises:

@@ -10,7 +10,7 @@ from repro.errors import UserError
 from repro.nn.settings import CallSettings, has_memory
 from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
-from repro.tasks.language.reading import Cut, read_blocks, token_types
+from repro.tasks.language.reading import BlockPositions, read_blocks, token_types
 from repro.tasks.language.replies import Generation, Ids, replies, turns
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.metrics.sentences import one_line
@@ -23,10 +23,10 @@ TEXTS = ("f1", "rouge1", "rougeL", "meteor")
 Place = tuple[int, int]  # of a reply: conversation, and number among its replies
 
 
-class DialogueData(Data, Protocol):
+class DialogueDataProtocol(Data, Protocol):
     """The attributes of the datamodule that the task uses.
 
-    See :class:`repro.data.sets.dialogue.dialogue_rows.Marked`.
+    See :class:`repro.data.sets.dialogue.dialogue_data.Marked`.
     """
 
     seq_len: int
@@ -84,9 +84,9 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         self._pairs: list[tuple[str, str]] = []  # of all ranks
 
     @property
-    def data(self) -> DialogueData:
+    def data(self) -> DialogueDataProtocol:
         """The datamodule of the trainer."""
-        return cast(DialogueData, super().data)
+        return cast(DialogueDataProtocol, super().data)
 
     @property
     def vocabulary_size(self) -> int:
@@ -124,7 +124,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         ids, data = examples.inputs, self.data
         rows, steps = ids.shape
         lengths = ids.new_full((rows,), steps) if examples.lengths is None else examples.lengths
-        cut = Cut.of(lengths, steps, data.seq_len)
+        cut = BlockPositions.of(lengths, steps, data.seq_len)
         typed = torch.stack([ids, token_types(ids, data.doc_id)], -1)
         read = read_blocks(
             self.net, typed, cut, self.remembers, data.ends[0], CallSettings(first_draw=self.first_draw)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
+from repro.nn import FullAttention, LocalAttention, LSHAttention, ResidualStack
 from repro.nn.mixer import State, detach, reset_rows, tree_map
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory, rereads
@@ -82,6 +83,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             self.validation_protocol = self.validation_protocol.without_memory()
         self.token_unit = unit
         self.carries = has_memory(net)
+        if self.carries:
+            _require_bounded(net)
         self.memory_as_input = memory_as_input
         self.accuracy = accuracy
         self._memories: list[State] = []  # memories of this update's micro-batches
@@ -248,3 +251,18 @@ def scored_hidden(hidden: Tensor, batch: StreamBatch) -> tuple[Tensor, Tensor]:
     """Hidden states ``(N, D)`` and targets ``(N,)`` of the places that are scored, of ``(B, T, D)``."""
     targets = scored_places(batch.targets.flatten(), batch.scored)
     return scored_places(hidden.flatten(0, -2), batch.scored), targets
+
+
+def _require_bounded(net: nn.Module) -> None:
+    """Refuses mixers that keep every token in a network that carries its state from batch to batch.
+
+    Raises:
+        ValueError: names the mixer.
+    """
+    for stack in (module for module in net.modules() if isinstance(module, ResidualStack)):
+        for mixer in (layer["mix"].body for layer in stack.each()):
+            if isinstance(mixer, FullAttention | LocalAttention | LSHAttention):
+                raise ValueError(
+                    f"{type(mixer).__name__} keeps every earlier token, beside mixers with a memory of mem_len "
+                    "tokens: its state would grow with every batch; give every mixer a mem_len, or none"
+                )

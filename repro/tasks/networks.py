@@ -4,7 +4,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from repro.models.generate import LanguageModel as Generator
+from repro.models.generate import LanguageModelProtocol as Generator
 from repro.models.generate import Translator
 from repro.nn.mixer import MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
@@ -12,7 +12,7 @@ from repro.nn.vocabularies.ctc import CtcHead
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 
 
-class Vocabulary(Protocol):
+class VocabularyProtocol(Protocol):
     """Scores hidden states ``(..., D)`` against V symbols."""
 
     size: int
@@ -26,7 +26,7 @@ class Vocabulary(Protocol):
         ...
 
 
-class SmoothedVocabulary(Vocabulary, Protocol):
+class SmoothedVocabulary(VocabularyProtocol, Protocol):
     """A vocabulary that is also trained with label smoothing."""
 
     def score(self, hidden: Tensor, targets: Tensor) -> TokenScores:
@@ -42,7 +42,7 @@ class TokenNetwork(Generator, Protocol):
     """A model of the next token, such as :class:`repro.models.DecoderLM`."""
 
     @property
-    def vocabulary(self) -> Vocabulary: ...
+    def vocabulary(self) -> VocabularyProtocol: ...
 
     def __call__(
         self,

@@ -46,7 +46,7 @@ class Timing:
             raise ValueError(f"images {self.images} and values {self.values} must be at least 1")
 
 
-class PictureData(Data, Protocol):
+class PictureDataProtocol(Data, Protocol):
     """The attributes of the datamodule that drawing uses: pictures as rows of values."""
 
     seq_len: int
@@ -114,9 +114,9 @@ class PictureModel(SequenceModel):
         metrics["likelihood"].update(self.net.vocabulary.nll(hidden, targets).sum(), targets.numel())
 
     @property
-    def data(self) -> PictureData:
+    def data(self) -> PictureDataProtocol:
         """The datamodule of the trainer."""
-        return cast(PictureData, super().data)
+        return cast(PictureDataProtocol, super().data)
 
     def setup(self, stage: str) -> None:
         """Refuses, before training, a timing of more values than are drawn of a picture.

@@ -1,12 +1,7 @@
-"""Records kept of training while it runs: curves and a status file."""
+"""The curves of training."""
 
-import contextlib
-import json
-import os
-import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,10 +9,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from repro.errors import ReproError
-from repro.record import thin, write_atomic
+from repro import events
+from repro.events import EventLog
+from repro.record import thin
 from repro.training.loops import at_update, validation_due
-from repro.training.progress import Progress
 
 
 class Curves(Callback):
@@ -25,16 +20,22 @@ class Curves(Callback):
 
     Args:
         every_steps: optimiser updates between two points of the training curves.
+        log: the run's events, which hold the curves; a checkpoint holds how long their file was.
 
     Attributes:
         curves: ``{"train/loss": [[step, value], ...], "val/...": ...}``.
+        source: the events that a loaded checkpoint belongs to: of this run, or of one that it continues.
+        known: the lines of it that the checkpoint knew.
         tokens: target tokens trained on so far, over all ranks.
         seconds: wall time in training so far, over all restarts.
     """
 
-    def __init__(self, every_steps: int = 10) -> None:
+    def __init__(self, every_steps: int = 10, log: EventLog | None = None) -> None:
         self.every_steps = every_steps
-        self.curves: dict[str, list[list[float]]] = {}
+        self.events = log  # `log` is a name of Lightning's
+        self.source = None if log is None else log.path
+        self.known = b""
+        self.curves: events.Curves = {}
         self.tokens = 0
         self._began = time.monotonic()
         self._earlier_s = 0.0
@@ -45,25 +46,32 @@ class Curves(Callback):
         self._pending: dict[str, Any] = {"sums": [], "seconds": 0.0}
 
     def state_dict(self) -> dict[str, Any]:
-        state = {"curves": self.curves, "tokens": self.tokens, "wall_seconds": self.wall_seconds}
-        return {
-            **state,
-            "pending": {"sums": [], "seconds": 0.0},
-        }  # on_save_checkpoint asks all ranks for theirs
+        pending = {"sums": [], "seconds": 0.0}  # on_save_checkpoint asks all ranks for theirs
+        return {"events": 0, "tokens": self.tokens, "wall_seconds": self.wall_seconds, "pending": pending}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.curves = state_dict["curves"]
+        if "curves" in state_dict:  # of a checkpoint from before there were events
+            self.known = events.from_curves(state_dict["curves"])
+        elif self.events is not None and self.source is not None:
+            self.known = events.prefix(self.source, state_dict["events"])
+            if self.source != self.events.path:
+                self.known = events.only_metrics(self.known)
+        self.curves = events.curves(events.decode(self.known))
         self.tokens = state_dict["tokens"]
         self._earlier_s = state_dict["wall_seconds"]
         self._pending = state_dict["pending"]
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Keeps the sums since the last point, of each rank: a resumed run draws the same curves."""
+        """Keeps the sums since the last point, of each rank, and the place in the events."""
         local = {name: float(value) for name, value in self._sums.items()}
-        checkpoint["callbacks"][self.state_key]["pending"] = {
+        state = checkpoint["callbacks"][self.state_key]
+        state["pending"] = {
             "sums": pl_module.gather_objects(local),
             "seconds": time.monotonic() - self._since,
         }
+        if self.events is not None and trainer.is_global_zero:
+            self.events.sync()
+            state["events"] = self.events.size
 
     @property
     def wall_seconds(self) -> float:
@@ -129,10 +137,7 @@ class Curves(Callback):
 
     def _keep(self, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
-            points = self.curves.setdefault(name, [])
-            if points and points[-1][0] >= step:  # a step repeated after a crash: the last value counts
-                points[:] = [point for point in points if point[0] < step]
-            points.append([step, value])
+            self.curves.setdefault(name, []).append([step, value])
 
     def thinned(self) -> dict[str, list[list[float]]]:
         """The curves with at most 200 points each, six digits each."""
@@ -140,101 +145,3 @@ class Curves(Callback):
             name: [[int(step), float(f"{value:.6g}")] for step, value in thin(points)]
             for name, points in sorted(self.curves.items())
         }
-
-
-class StatusFile(Callback):
-    """Keeps ``status.json`` in the run folder: state, step, loss, tokens/s, seconds left, attempt, job, W&B address.
-
-    Args:
-        path: the file.
-        curves: where loss and speed come from.
-        progress: where the time left comes from.
-        every_s: seconds between two writes.
-
-    Attributes:
-        facts: what stays the same while this process runs; written with each state.
-
-    Raises:
-        ReproError: at the run's beginning, the file cannot be written. Later, that is said once and the run goes on.
-    """
-
-    def __init__(self, path: Path, curves: Curves, progress: Progress, every_s: float = 10.0) -> None:
-        self.path = path
-        self.curves = curves
-        self.progress = progress
-        self.every_s = every_s
-        self.facts: dict[str, Any] = {}
-        self._written = 0.0
-        self._said = False
-        self._began = float(os.environ.get("REPRO_BEGAN") or 0)  # the job, seconds since 1970; 0 outside one
-
-    def begin(self, resumed_from: int) -> None:
-        """Counts this start of the run and writes it to the file."""
-        earlier = read_status(self.path)
-        self.facts = {
-            "attempt": int(earlier.get("attempt", 0)) + 1,
-            "resumed_from": resumed_from,
-            "job": slurm_job(),
-            "wandb_url": None,
-        }
-        self._write("starting", step=resumed_from)
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        if trainer.global_step > self.facts.get("resumed_from", 0):
-            self._note_startup()
-            self._began = 0
-        if trainer.is_global_zero and time.monotonic() - self._written > self.every_s:
-            seconds = self.progress.seconds_left(trainer.global_step, trainer.max_steps)
-            self.write(
-                "training", step=trainer.global_step, max_steps=trainer.max_steps, seconds_left=round(seconds)
-            )
-
-    def write(self, state: str, **values: object) -> None:
-        """Writes the state with the latest figures; where that fails, says so on stderr, once."""
-        try:
-            self._write(state, **values)
-        except ReproError as error:
-            if not self._said:
-                self._said = True
-                with contextlib.suppress(OSError):  # stderr may be a file on the same disk
-                    print(f"the status is not up to date, the run goes on: {error}", file=sys.stderr)
-
-    def _write(self, state: str, **values: object) -> None:
-        if state in ("starting", "requeue"):
-            self._note_startup()
-        self._written = time.monotonic()
-        body = {**self.facts, "tokens": self.curves.tokens, **self.curves.latest, **values}
-        self._put(state, body)
-
-    def _note_startup(self) -> None:
-        """Keeps how long this attempt has taken so far without a step."""
-        if self._began:
-            self.facts["startup_s"] = round(time.time() - self._began)
-
-    def fail(self, message: str) -> None:
-        """Writes why the run failed; any rank may. The first message is kept, as it is nearest to the cause."""
-        status = read_status(self.path)
-        if status.get("state") != "failed":
-            self._put("failed", {**status, "message": " ".join(message.split())[:500]})
-
-    def _put(self, state: str, body: dict[str, Any]) -> None:
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        body = {**body, "state": state, "updated": now}
-        write_atomic(self.path, (json.dumps(body, indent=1) + "\n").encode())
-
-
-def read_status(path: Path) -> dict[str, Any]:
-    """The content of a status file; empty where there is none or it cannot be read."""
-    try:
-        status = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
-
-
-def slurm_job() -> str | None:
-    """The Slurm job of this process, ``<array>_<task>`` or a plain id; None outside Slurm."""
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")

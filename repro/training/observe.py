@@ -24,7 +24,7 @@ class Observer(Callback):
     share of what they can do at most, where that is known; ``train/data_wait``, the share of the time in which a batch
     was waited for; ``train/peak_memory_gib`` of the first rank.
 
-    Model FLOPs are three times those of the forward pass of the first micro-batch of this process, by target token.
+    Model FLOPs are three times those of the forward pass of the first micro-batch of the run, by target token.
     Only the first rank looks, and only where somebody logs; updates between two points do nothing but read the clock.
     No random number is drawn and no number of the training is touched. It stands behind callbacks that take time,
     and before those that end a run.
@@ -49,6 +49,13 @@ class Observer(Callback):
         self._norms: dict[str, float] = {}
         self._seen = curves.latest
         self._since = self._ended = self._waited = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"flops_per_token": self.flops_per_token}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """A resumed run does not count anew: while it counts, compiled layers run eagerly, with other rounding."""
+        self.flops_per_token = state_dict["flops_per_token"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begin()

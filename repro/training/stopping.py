@@ -6,10 +6,10 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from repro.errors import Interrupted, Preempted
-from repro.stop import StopRequest
-from repro.training.callbacks import StatusFile
+from repro.events import EventLog
 from repro.training.loops import at_update
 from repro.training.saving import StepCheckpoints
+from repro.training.stop_request import StopRequest
 
 
 class Stopping(Callback):
@@ -22,16 +22,16 @@ class Stopping(Callback):
     Args:
         request: the flag of this process.
         saver: writes the checkpoint.
-        status: is told that the run wants to be started again.
+        events: the run's events.
 
     Raises:
         Preempted: on all ranks, after the checkpoint is on disk; after Ctrl-C it is Interrupted.
     """
 
-    def __init__(self, request: StopRequest, saver: StepCheckpoints, status: StatusFile) -> None:
+    def __init__(self, request: StopRequest, saver: StepCheckpoints, events: EventLog) -> None:
         self.request = request
         self.saver = saver
-        self.status = status
+        self.events = events
         self._batches: list[int] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -93,7 +93,7 @@ class Stopping(Callback):
         by_user = trainer.strategy.reduce_boolean_decision(self.request.by_user, all=False)
         if trainer.is_global_zero:
             state = "stopped" if by_user else "requeue"
-            self.status.write(state, step=trainer.global_step, max_steps=trainer.max_steps)
+            self.events.append("state", trainer.global_step, {"state": state})
         kind = Interrupted if by_user else Preempted
         message = f"asked to stop; {where}, the same command resumes from there"
         raise kind(message if trainer.is_global_zero else "")  # one of all ranks says it

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.dashboard import MISSING
-from repro.tracking import api as connection
+from repro.cli.mirror import MISSING
+from repro.mirror import api as connection
 from tests.report.fakes import House
 from tests.wandb_api import KEY, WandbApi, said
 from tests.wandb_server import ENTITY, GONE, PROJECT

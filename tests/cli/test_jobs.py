@@ -1,13 +1,12 @@
 """``repro status``, ``logs`` and ``cancel`` as commands."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from repro.cli.jobs import complete_runs
 from tests.cli.test_startup import process
-from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm
+from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm, write_status
 from tests.workshop import TINY, Workshop, call
 
 __all__ = ["slurm"]
@@ -21,16 +20,7 @@ def full(workshop: Workshop, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) 
     slurm.submit(NAME, 12, FIRST, SECOND)
     slurm.queue(queued("12_0", "RUNNING", NAME), queued("12_1", "PENDING", NAME, Reason="Priority"))
     slurm.answers("scancel")
-    folder = workshop.runs / FIRST
-    folder.mkdir(parents=True)
-    status = {
-        "state": "training",
-        "job": "12_0",
-        "updated": "2030-01-01T00:00:00Z",
-        "step": 3,
-        "max_steps": 9,
-    }
-    (folder / "status.json").write_text(json.dumps(status))
+    write_status(FIRST, updated="2030-01-01T00:00:00Z", step=3, max_steps=9)
     (workshop.runs / "slurm" / NAME / "logs" / "12_0.log").write_text("one\ntwo\n")
     return slurm
 
@@ -39,7 +29,7 @@ def test_status_is_a_table(full: FakeSlurm) -> None:
     said = call("status")
     assert said.code == 0
     assert [line.split()[:4] for line in said.out.splitlines()[4:]] == [
-        [FIRST, "training", "12_0", "3/9"],
+        [FIRST, "training", "3/9", "0"],
         [SECOND, "queued", "(Priority)", "12_1"],
     ]
 

@@ -12,6 +12,7 @@ import yaml
 from repro.cli import runs
 from repro.cli.runs import conclude, parse_overrides
 from repro.errors import UserError
+from repro.events import EventLog, status
 from repro.record import RunRecord
 from repro.report import render
 from tests.conftest import TrainedRun
@@ -139,10 +140,10 @@ def test_tables_that_cannot_be_made_do_not_fail_a_run(
 
 
 def test_the_run_folder_has_model_tokeniser_config_and_status(trained: TrainedRun) -> None:
-    assert {"model.pt", "tokenizer.json", "config.yaml", "record.json", "status.json"} <= {
+    assert {"model.pt", "tokenizer.json", "config.yaml", "record.json", "events.jsonl"} <= {
         p.name for p in trained.folder.iterdir()
     }
-    assert json.loads((trained.folder / "status.json").read_text())["state"] == "done"
+    assert status(trained.folder)["state"] == "done"
     assert yaml.safe_load((trained.folder / "config.yaml").read_text())["title"] == "Tiny"
 
 
@@ -194,9 +195,8 @@ def test_show_takes_the_unique_beginning_of_a_run_id(trained: TrainedRun) -> Non
     folder = f"{TINY}/cpu"
     by_id = call("show", trained.run_id).out
     assert call("show", f"{folder}/s1").out == call("show", trained.run_id[:-3]).out == by_id
-    other = trained.workshop.runs / folder / "s11-01234567" / "status.json"
-    other.parent.mkdir()
-    other.write_text('{"state": "training", "step": 5}')
+    other = trained.workshop.runs / folder / "s11-01234567" / "events.jsonl"
+    EventLog(other.parent).begin(b"", 5, {})
     try:
         assert call("show", f"{folder}/s1").out == by_id, "of seed 1, not of seed 11"
         call("show", f"{folder}/s11").refused("s11-01234567 has no record yet")
@@ -229,8 +229,8 @@ def test_show_two_runs_tells_their_differences(trained: TrainedRun, tmp_path: Pa
 def test_show_tells_the_state_of_a_run_without_a_record(workshop: Workshop) -> None:
     folder = workshop.runs / TINY / "cpu" / "s1-01234567"
     folder.mkdir(parents=True)
-    (folder / "status.json").write_text('{"state": "training", "step": 5}')
-    call("show", f"{TINY}/cpu/s1-01234567").refused("no record yet", "training", "step 5")
+    EventLog(folder).begin(b"", 5, {})
+    call("show", f"{TINY}/cpu/s1-01234567").refused("no record yet", "starting", "step 5")
 
 
 def test_reproduce_dry_run_counts_what_is_recorded(trained: TrainedRun) -> None:

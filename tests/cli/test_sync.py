@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from repro.tracking import api
-from repro.tracking.background import BackgroundLogger, Limits
-from repro.tracking.sync import write_about
-from tests.tracking.conftest import KEY, about, put
+from repro.events import EventLog
+from repro.mirror import api
+from repro.mirror.client import wandb_id
+from tests.mirror.conftest import FIRST, KEY, end, put
 from tests.wandb_server import WandbServer
 from tests.workshop import Workshop, call
 
@@ -20,17 +20,13 @@ RUNS = (
 
 @pytest.fixture
 def runs(workshop: Workshop) -> list[Path]:
-    """Four runs, of which the first two left a fragment with two rows."""
+    """Four runs, of which the first two have rows."""
     folders = [workshop.runs / run for run in RUNS]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    for number, folder in enumerate(folders[:2]):
-        (folder / "wandb").mkdir()
-        write_about(folder, f"{number:016x}", "repro")
-        told = about(folder) | {"id": f"{number:016x}", "name": RUNS[number]}
-        made = BackgroundLogger(told, folder / "wandb", Limits(), False)
-        put(made, 0, 1)
-        made.close(20)
+    for run, folder in zip(RUNS, folders, strict=True):
+        log = EventLog(folder)
+        log.begin(b"", 0, {**FIRST, "run": run})
+        put(log, *((1, 2) if run in RUNS[:2] else ()))
+        end(log, 2)
     return folders
 
 
@@ -47,9 +43,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> WandbServer:
 def test_a_dry_run_says_what_would_be_sent_and_asks_nobody(runs: list[Path]) -> None:
     said = call("sync", "--dry-run")
     assert said.code == 0, said.err
-    assert [line.partition(":")[0] for line in said.out.splitlines()] == list(RUNS[:2])
+    assert said.out.splitlines() == [f"{run}: would send 2 of 2 rows" for run in RUNS[:2]]
     found = call("sync", "--dry-run", "--json", RUNS[0]).json()
-    assert [(one["run"], one["state"], one["sent"]) for one in found] == [(RUNS[0], "planned", 1)]
+    assert [(one["run"], one["state"], one["sent"]) for one in found] == [(RUNS[0], "planned", 2)]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +58,14 @@ def test_a_dry_run_says_what_would_be_sent_and_asks_nobody(runs: list[Path]) -> 
         ("paper/one/cpu", RUNS[:2]),
         (RUNS[1], RUNS[1:2]),
         ("{runs}/" + RUNS[1], RUNS[1:2]),
-        ("runs/" + RUNS[1] + "/wandb/..", RUNS[1:2]),
+        ("runs/" + RUNS[1] + "/../s2-01234567", RUNS[1:2]),
         ("paper/two", RUNS[3:]),
     ],
 )
 def test_runs_go_by_the_words_of_status(
     runs: list[Path], workshop: Workshop, monkeypatch: pytest.MonkeyPatch, word: str, meant: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("repro.tracking.sync.waits", lambda _: True)
+    monkeypatch.setattr("repro.mirror.sync.waits", lambda _: True)
     words = [] if word is None else [word.format(runs=workshop.runs)]
     found = call("sync", "--dry-run", "--json", *words).json()
     assert [one["run"] for one in found] == sorted(meant)
@@ -80,6 +76,8 @@ def test_bad_input_is_one_line(runs: list[Path], monkeypatch: pytest.MonkeyPatch
         "no run or target 'paper/one/cpu/s3-01234567'", "nearest: paper/one/cpu/s"
     )
     call("sync", "/").refused("no run or target '/'")
+    for words in (["--watch", "0"], ["--watch", "5", "--json"], ["--watch", "--dry-run"]):
+        call("sync", *words).refused("--watch takes 1 to 86400 seconds")
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     call("sync").refused("no key for 127.0.0.1; set WANDB_API_KEY or run `wandb login`")
     monkeypatch.setenv("WANDB_API_KEY", KEY)
@@ -94,17 +92,17 @@ def test_a_key_that_is_refused_is_one_line(runs: list[Path], server: WandbServer
 
 def test_nothing_to_send_needs_no_server(workshop: Workshop) -> None:
     said = call("sync")
-    assert (said.code, said.out) == (0, "nothing to send: no run here logged to W&B\n")
+    assert (said.code, said.out) == (0, "nothing to send: no run here has rows for W&B\n")
 
 
 def test_runs_are_sent_and_one_that_is_not_complete_fails(
     runs: list[Path], server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = call("sync", RUNS[0])
-    assert (said.code, said.out.count("\n")) == (0, 1)
-    assert server.steps("0" * 16) == [0, 1]
-    monkeypatch.setattr("repro.tracking.sync.upload", lambda *_: "failed")
+    assert (said.code, said.out) == (0, f"{RUNS[0]}: 2 of 2 rows sent, complete\n")
+    assert server.steps(wandb_id(RUNS[0])) == [1, 2]
+    monkeypatch.setattr("repro.mirror.sync._call", lambda *_: 1)
     said = call("sync", RUNS[1], "--json")
     assert said.code == 1
     (told,) = json.loads(said.out)
-    assert (told["state"], told["sent"], told["held"]) == ("missing", 0, 1)
+    assert (told["state"], told["sent"], told["held"]) == ("missing", 0, 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.sets.speech.filterbanks import Samples
+from repro.data.sets.speech.wsj import Samples
 
 # utterance: samples and phonemes, in the order of its lines
 SPLITS: dict[str, dict[str, tuple[int, str]]] = {

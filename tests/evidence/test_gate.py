@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from repro.evidence.fair_tests import FairTest
-from repro.evidence.gate import Condition, Row, gate, movement
-from repro.evidence.margins import Margin
+from repro.evidence.gate import Condition, GateRow, gate, movement
+from repro.evidence.judging.margins import Margin
 from repro.evidence.published import Metric
 from repro.record import Measurement, RunRecord
 
@@ -76,7 +76,7 @@ def row(name, value, curve=None, tuning=None, **changes):
     made = [record(name, seed, value + 0.1 * (seed - 2), curve, **changes) for seed in (1, 2, 3)]
     scores = {0.1: value + 5, 0.2: value, 0.3: value + 9} if tuning is None else tuning
     tried = [record(name, 100, score, lr=lr) for lr, score in scores.items()]
-    return Row(name, [(one, one.metrics[0]) for one in made], tried)
+    return GateRow(name, [(one, one.metrics[0]) for one in made], tried)
 
 
 def judged(*rows, test=None, column=None, margin=PERCENT, declared=DECLARED):
@@ -215,7 +215,7 @@ def test_in_an_order_of_three_the_smaller_gap_counts():
 def test_the_mean_over_seeds_moves():
     up, down = falling(-8.0, 50.0), falling(8.0, 50.0)
     made = [record("long", seed, 50.0, curve) for seed, curve in ((1, up), (2, down), (3, flat(50.0)))]
-    mixed = Row("long", [(one, one.metrics[0]) for one in made], row("long", 50.0).tuning)
+    mixed = GateRow("long", [(one, one.metrics[0]) for one in made], row("long", 50.0).tuning)
     assert unmet(mixed, row("short", 60.0)) == {}
 
 
@@ -307,16 +307,16 @@ def test_every_value_was_tried_for_every_row():
 def test_tuning_runs_differ_from_the_judged_ones_in_nothing_else(changes):
     crippled = row("long", 50.0, tuning={0.2: 50.0})
     others = [record("long", 100, 90.0, lr=lr, **changes) for lr in (0.1, 0.3)]
-    found = unmet(Row("long", crippled.measured, [*crippled.tuning, *others]), row("short", 60.0))
+    found = unmet(GateRow("long", crippled.measured, [*crippled.tuning, *others]), row("short", 60.0))
     assert found == {"tuned": "long: no tuning run with model.lr 0.1, 0.3"}
 
 
 def test_only_the_seeds_of_the_sweep_count():
     other = row("long", 50.0)
     better = record("long", 101, 10.0, lr=0.1)
-    assert unmet(Row("long", other.measured, [*other.tuning, better]), row("short", 60.0)) == {}
+    assert unmet(GateRow("long", other.measured, [*other.tuning, better]), row("short", 60.0)) == {}
     found = unmet(
-        Row("long", other.measured, [*other.tuning, better]),
+        GateRow("long", other.measured, [*other.tuning, better]),
         row("short", 60.0),
         test=fair_test(tuned=SWEEP | {"seeds": "100-101"}),
     )
@@ -388,7 +388,7 @@ def share_of_passes(n, in_quarter, rows, noise=NOISE, draws=DRAWS):
                 one = SimpleNamespace(curves={"val/ppl": points}, steps=steps, config={})
                 score = i + shift + random.normal(0, noise)
                 measured.append((one, SimpleNamespace(value=score, unit="perplexity", protocol={})))
-            made.append(Row(name, measured))
+            made.append(GateRow(name, measured))
         passed += {c.name: c.met for c in gate(test, made, column, None, DECLARED)}["settled"]
     return passed / draws
 

@@ -9,7 +9,7 @@ import torch
 
 from repro.batches import Batch, StreamBatch
 from repro.experiment.build import Parts
-from repro.experiment.costs.batches import Size, batches, fields_of, stream
+from repro.experiment.costs.batches import BatchSize, batches, fields_of, stream
 from repro.recipe import Config, Recipe, flatten, load_recipe
 from tests.shrunk import BYTES, SENTENCES, shrunk
 
@@ -97,9 +97,9 @@ def _drop(node: Any) -> None:
 def training_batches(parts: Parts, recipe: Recipe, device: torch.device = CPU) -> list[Batch]:
     """Two batches of a stream, of which the second goes on; one of all else. Ids are 0."""
     steps = parts.data.seq_len if parts.data.batch is StreamBatch else STEPS  # type: ignore[attr-defined]
-    return batches(parts.data, recipe.config["data"], Size(ROWS, steps, SOURCE), device)
+    return batches(parts.data, recipe.config["data"], BatchSize(ROWS, steps, SOURCE), device)
 
 
 def stream_of(steps: int, scored: bool, reset_memory: bool, device: torch.device) -> StreamBatch:
     """A batch of an evaluation."""
-    return stream(Size(ROWS, steps), scored, reset_memory, device)
+    return stream(BatchSize(ROWS, steps), scored, reset_memory, device)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from repro.checkpoints import checkpoint_path, read
+from repro.events import EVENTS_FILE, curves
+from repro.events import read as read_events
 from repro.paths import PROJECT
 from tests.workshop import TINY, Workshop, make_workshop
 
@@ -155,14 +157,14 @@ class Outcome:
 
 def outcome(workshop: Workshop) -> Outcome:
     loaded = read(checkpoint_path(run_folder(workshop) / "checkpoints", 17))
-    curves = loaded["callbacks"]["Curves"]
     checkpoint = {
         key: loaded[key] for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step")
     }
     checkpoint |= {"random": loaded["random_states"], "carried": loaded["carried"]}
     checkpoint["position"] = [loaded[key] for key in DATA if key in loaded]
-    checkpoint["curves"] = {name: points for name, points in curves["curves"].items() if TIMED not in name}
-    checkpoint["tokens"] = curves["tokens"]
+    drawn = curves(read_events(run_folder(workshop) / EVENTS_FILE))
+    checkpoint["curves"] = {name: points for name, points in drawn.items() if TIMED not in name}
+    checkpoint["tokens"] = loaded["callbacks"]["Curves"]["tokens"]
     (path,) = workshop.records()
     outputs = path.with_suffix(".outputs.txt")
     order = [json.loads(line) for line in (workshop.runs / "order.jsonl").read_text().splitlines()]

@@ -15,7 +15,7 @@ from repro.errors import UserError
 from repro.experiment import compiling
 from repro.experiment.build import build
 from repro.experiment.compiling import EAGER, TRACED, compile_training, require_compilable
-from repro.experiment.costs.batches import Size, batches
+from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import LocalAttention, ResidualStack, Vocabulary
 from repro.recipe import Recipe, load_recipe
 from repro.tasks.costs.flops import FlopCounter
@@ -99,7 +99,7 @@ def test_batches_of_other_sizes_need_no_further_graphs(name: str, sizes: Path) -
     generator, counts = random.Random(0), []
     for number in range(30):
         rows, steps, source = (generator.randint(3, 24) for _ in range(3))
-        for batch in batches(parts.data, recipe.config["data"], Size(rows, steps, source), CPU):
+        for batch in batches(parts.data, recipe.config["data"], BatchSize(rows, steps, source), CPU):
             task.training_step(batch, number)["loss"].backward()
         counts.append(backend.count)
     assert counts[-1] <= counts[5] + 1, counts  # sizes that happen to be equal are a graph of their own

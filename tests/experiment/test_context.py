@@ -9,22 +9,22 @@ from repro.checkpoints import read
 from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.experiment import context as module
-from repro.experiment.context import Comparison, Reader, compare, load_reader, spread_places
+from repro.experiment.context import ContextSettings, LoadedRun, compare, load_reader, spread_places
 from repro.nn.settings import MemorySettings, Remembers
 from repro.tasks.language.context import relative_effective_context_length
 from tests.experiment.finished import PAPER, finished, with_learned_positions
 from tests.workshop import RECIPE, STREAM_RECIPE, Workshop
 
-ASKED = Comparison(start=2, step=2, longest=12, ratios=(0.2, 1.0), places=20)
+ASKED = ContextSettings(start=2, step=2, longest=12, ratios=(0.2, 1.0), places=20)
 
 
-def group(*names: str) -> list[Reader]:
+def group(*names: str) -> list[LoadedRun]:
     for name in names:
         finished(name)
     return [load_reader(f"{PAPER}/{name}") for name in names]
 
 
-def slowly(reader: Reader, places: list[int], context: int) -> Tensor:
+def slowly(reader: LoadedRun, places: list[int], context: int) -> Tensor:
     """Losses of a run, a window at a time."""
     tokens = reader.data.tokens("test").astype(np.int64)
     found = []
@@ -73,13 +73,13 @@ def test_known_lengths_and_where_the_search_ended(
     found = compare(readers, ASKED)
     assert [one["recl"] for one in found] == [{"0.2": n, "1": n} for n in (6, 12, 12)]
     assert [one["at_longest"]["1"] for one in found] == [False, True, True]
-    further = compare(readers, Comparison(2, 2, 13, (1.0,), 20))
+    further = compare(readers, ContextSettings(2, 2, 13, (1.0,), 20))
     assert [(one["recl"]["1"], one["at_longest"]["1"]) for one in further] == [
         (6, False),
         (12, True),
         (12, True),
     ]
-    more = compare(readers, Comparison(2, 2, 14, (1.0,), 20))
+    more = compare(readers, ContextSettings(2, 2, 14, (1.0,), 20))
     assert [(one["recl"]["1"], one["at_longest"]["1"]) for one in more] == [
         (6, False),
         (14, True),
@@ -109,7 +109,7 @@ def test_a_split_is_the_one_that_was_asked_for(workshop: Workshop, monkeypatch: 
     monkeypatch.setattr(module, "losses_with_context", losses)
     for split in ("train", "val", "test"):
         seen.clear()
-        compare([reader], Comparison(2, 2, 4, (1.0,), 20, split))
+        compare([reader], ContextSettings(2, 2, 4, (1.0,), 20, split))
         assert seen[0] == int(reader.data.tokens(split)[:20].astype(int) @ np.arange(20))
 
 
@@ -151,7 +151,7 @@ def test_data_are_made_ready_first(workshop: Workshop, monkeypatch: pytest.Monke
         load_reader(f"{PAPER}/one")
 
 
-def refused(*names: str, asked: Comparison = ASKED) -> str:
+def refused(*names: str, asked: ContextSettings = ASKED) -> str:
     with pytest.raises(UserError) as caught:
         compare([load_reader(f"{PAPER}/{name}") for name in names], asked)
     return str(caught.value)
@@ -177,7 +177,7 @@ def test_too_few_learned_positions_are_refused_before_anything_is_read(workshop:
     assert f"{PAPER}/learned/paper/s1-" in said
     assert "learned 11 positions: --longest must be at most 11, not 12" in said
     readers = [load_reader(f"{PAPER}/{name}") for name in ("one", "learned")]
-    assert len(compare(readers, Comparison(2, 3, 11, (1.0,), 5))) == 2
+    assert len(compare(readers, ContextSettings(2, 3, 11, (1.0,), 5))) == 2
 
 
 def test_another_task_is_refused(workshop: Workshop) -> None:
@@ -215,4 +215,4 @@ def test_missing_data_and_another_vocabulary_are_refused(
 )
 def test_what_makes_no_sense_is_refused(settings: dict[str, object], part: str) -> None:
     with pytest.raises(UserError, match=part):
-        Comparison(**settings)  # type: ignore[arg-type]
+        ContextSettings(**settings)  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """One experiment from recipe to record; interrupted and resumed; refused where it must be."""
 
-import contextlib
 import errno
 import os
 import shutil
@@ -22,11 +21,11 @@ from repro.experiment.resume import Resume
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
+from repro.files import lock
 from repro.ledger import HEADER, read_ledger
 from repro.recipe import Recipe, load_recipe
 from repro.record import LEDGER, RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
-from repro.tracking.sync import held
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -47,7 +46,7 @@ def test_a_run_leaves_model_tokeniser_status_and_record(workshop: Workshop) -> N
         "step-00000004.ckpt",
         "step-00000006.ckpt",
     ]
-    assert {"config.yaml", "status.json", MODEL_FILE, RECORD_FILE, "tokenizer.json"} <= {
+    assert {"config.yaml", "events.jsonl", MODEL_FILE, RECORD_FILE, "tokenizer.json"} <= {
         p.name for p in folder.iterdir()
     }
     (written,) = (workshop.results / "runs").rglob("*.json")
@@ -266,8 +265,8 @@ def test_a_task_waits_for_what_holds_its_folder_and_says_so_once(
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     folder = workshop.runs / "a"
     folder.mkdir(parents=True)
-    holder, looks = contextlib.ExitStack(), iter(range(20))
-    holder.enter_context(held(folder))
+    holder, looks = (folder / ".lock").open("w"), iter(range(20))
+    assert lock(holder)
 
     def sleep(_: float) -> None:
         if next(looks) == 19:
@@ -276,7 +275,7 @@ def test_a_task_waits_for_what_holds_its_folder_and_says_so_once(
     monkeypatch.setattr(running.time, "sleep", sleep)
     with claimed(folder):
         pass
-    assert capsys.readouterr().err.count("held, maybe by `repro sync`") == 1
+    assert capsys.readouterr().err.count("is held by another process") == 1
 
 
 def test_a_folder_without_locks_is_claimed_all_the_same(
@@ -320,6 +319,16 @@ def test_what_a_record_would_not_tell_is_refused(
 def test_no_validation_and_harmless_callbacks_are_supported(tmp_path: Path) -> None:
     given = {"max_steps": 8, "accelerator": "cpu", "limit_val_batches": 0, "callbacks": [ModelSummary()]}
     assert make_trainer(given, [], tmp_path, DurableIO()).limit_val_batches == 0
+
+
+def test_the_precision_of_products_is_part_of_the_hash_and_set_for_the_run(workshop: Workshop) -> None:
+    usual, faster = tiny(), tiny(matmul_precision="high")
+    assert tiny(matmul_precision="highest").config_hash == usual.config_hash != faster.config_hash
+    for recipe, wanted in ((faster, "high"), (usual, "highest")):
+        prepare(recipe, 1)
+        assert torch.get_float32_matmul_precision() == wanted
+    with pytest.raises(UserError, match=r"matmul_precision.*highest.*higher"):
+        prepare(tiny(matmul_precision="higher"), 1)
 
 
 def test_no_steps_are_refused(tmp_path: Path) -> None:

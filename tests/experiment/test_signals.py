@@ -5,6 +5,7 @@ import json
 import pytest
 
 from repro.checkpoints import checkpoints, fault
+from repro.events import status
 from tests.experiment.runner import Runner, run_folder, said
 from tests.workshop import Workshop
 
@@ -28,17 +29,17 @@ def test_all_ranks_save_and_ask_to_be_requeued(
 ) -> None:
     assert runner.attempt(workshop, 2, 0, point, signals, only) == [75, 75], said(workshop)
     folder = run_folder(workshop)
-    status = json.loads((folder / "status.json").read_text())
-    assert status["state"] == "requeue"
-    assert status["attempt"] == 1
+    found = status(folder)
+    assert found["state"] == "requeue"
+    assert found["attempt"] == 1
     newest = checkpoints(folder / "checkpoints")[-1]
     assert fault(newest) is None
     assert newest.name == {"step 8": "step-00000009.ckpt", "during a save": "step-00000006.ckpt"}[point]
     assert not list((folder / "checkpoints").glob(".*")), "nothing half-written is left"
     runner.attempt(workshop, 2, 0, "step 12", ("SIGUSR1",))
     assert "resuming from step " in said(workshop)
-    again = json.loads((folder / "status.json").read_text())
-    assert (again["attempt"], again["resumed_from"]) == (2, status["step"])
+    again = status(folder)
+    assert (again["attempt"], again["resumed_from"]) == (2, found["step"])
 
 
 def test_a_second_run_may_use_another_number_of_ranks(runner: Runner, workshop: Workshop) -> None:

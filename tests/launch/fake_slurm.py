@@ -3,14 +3,16 @@
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from repro.launch.status.ledger import Job, Submission, Task, write_submission
+from repro.events import EVENTS_FILE, encode
+from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
 from repro.launch.status.state import RunState, run_states
 from tests.launch.conftest import World
 
@@ -94,7 +96,9 @@ class FakeSlurm:
     def submit(self, name: str, number: int | None, *runs: str, job: str = "job") -> Submission:
         """Writes a submission of one array to the ledger."""
         tasks = tuple(
-            Task(i, run.rsplit("/", 2)[0], run.split("/")[-2], int(run.rsplit("/s", 1)[1].split("-")[0]), run)
+            ArrayTask(
+                i, run.rsplit("/", 2)[0], run.split("/")[-2], int(run.rsplit("/s", 1)[1].split("-")[0]), run
+            )
             for i, run in enumerate(runs)
         )
         made = Submission(
@@ -121,10 +125,6 @@ def run_id(seed: int = 1, experiment: str = f"{PAPER}/base", scale: str = "cpu")
     return f"{experiment}/{scale}/s{seed}-0123abcd"
 
 
-def ago(seconds: float) -> str:
-    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def local_time(seconds_ago: float) -> str:
     return (datetime.now() - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S")
 
@@ -132,8 +132,20 @@ def local_time(seconds_ago: float) -> str:
 def write_status(run: str = run_id(), job: str | None = "12_0", age: float = 5, **values: Any) -> Path:
     folder = Path(os.environ["REPRO_RUNS"]) / run
     folder.mkdir(parents=True, exist_ok=True)
-    body = {"state": "training", "updated": ago(age), "job": job, **values}
-    (folder / "status.json").write_text(json.dumps(body), encoding="utf-8")
+    given = {"state": "training", "job": job, "attempt": 1, "step": 0, **values}
+    t = (
+        time.time() - age
+        if "updated" not in given
+        else datetime.fromisoformat(given.pop("updated")).timestamp()
+    )
+    state, attempt, step = (given.pop(name) for name in ("state", "attempt", "step"))
+    numbers = {name: given.pop(name) for name in list(given) if name.startswith("train")}
+    message = {"message": given.pop("message")} if "message" in given else {}
+    first = {"state": "starting", "resumed_from": 0, **given}
+    lines = [encode("state", first["resumed_from"], first, t)] * attempt
+    lines += [encode("train", step, {"train/lr": None, **numbers}, t)] if numbers else []
+    lines += [encode("state", step, {"state": state, **message}, t)] if state != "starting" else []
+    (folder / EVENTS_FILE).write_bytes(b"".join(lines))
     return folder
 
 

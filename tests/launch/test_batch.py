@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from repro.events import EVENTS_FILE, encode
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import parse_profile
 from repro.launch.slurm.render import Places, render_script
@@ -76,8 +77,8 @@ def test_a_restart_beyond_the_bound_ends_at_once(here: Places, tmp_path: Path) -
 
 def status(here: Places, state: str, step: int = 7, resumed_from: int = 3) -> str:
     folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
-    text = f'{{"state": "{state}", "step": {step}, "max_steps": 9, "resumed_from": {resumed_from}}}'
-    return f"mkdir -p {folder}; echo '{text}' > {folder}/status.json"
+    lines = encode("state", resumed_from, {"state": "starting"}) + encode("state", step, {"state": state})
+    return f"mkdir -p {folder}; printf '%s' '{lines.decode()}' > {folder}/{EVENTS_FILE}"
 
 
 def attempts(here: Places, folder: Path, *ranks: str) -> list[bool]:
@@ -108,14 +109,15 @@ def test_a_killed_rank_hides_no_request(here: Places, tmp_path: Path) -> None:
 
 def test_a_rank_that_is_killed_while_leaving_fails_no_run(here: Places, tmp_path: Path) -> None:
     """Slurm repeats a TERM that a node did not acknowledge, a minute later; the record is written by then."""
-    ended = run_batch(script(here), tmp_path / "node", f"{status(here, 'done')}; exit 143")
+    record = here.variables["REPRO_RUNS"] / "alpha" / "s1" / "record.json"
+    ended = run_batch(script(here), tmp_path / "node", f"{status(here, 'testing')}; : > {record}; exit 143")
     assert (ended.code, ended.of("scontrol")) == (0, [])
 
 
 def test_a_request_of_an_earlier_attempt_does_not_count(here: Places, tmp_path: Path) -> None:
     folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
     folder.mkdir(parents=True)
-    (folder / "status.json").write_text('{"state": "requeue"}')
+    (folder / EVENTS_FILE).write_bytes(encode("state", 3, {"state": "requeue"}))
     ended = run_batch(script(here), tmp_path / "node", "exit 143")
     assert (ended.code, ended.of("scontrol")) == (143, [])
 

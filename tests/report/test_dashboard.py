@@ -17,10 +17,10 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.expected import expected
 from repro.evidence.published import load_paper, paper_keys
+from repro.mirror import labels
 from repro.recipe import load_recipe
 from repro.report.dashboard import SPEED, STEP, TRAINING, Board, group_of
 from repro.report.formats import markdown
-from repro.tracking import labels
 from tests.report.fakes import PUBLISHED, House
 
 pytest.importorskip("wandb_workspaces", reason="the extra `dashboards` is not installed")

@@ -6,11 +6,11 @@ import matplotlib
 import pytest
 
 from repro.evidence.outcomes import Effect
-from repro.report.plots.chart import Chart, Forest, Line, Panel
+from repro.report.plots.chart import Chart, Forest, Panel, PlotLine
 from repro.report.plots.drawing import DARK, STYLE, pdf, svg
 from tests.report.svg import root_of
 
-CHART = Chart("t", ["a", "b"], [Panel("x", "y", [Line(n, [(0, 1.0), (1, 2.0)]) for n in range(2)])])
+CHART = Chart("t", ["a", "b"], [Panel("x", "y", [PlotLine(n, [(0, 1.0), (1, 2.0)]) for n in range(2)])])
 FOREST = Forest([("says", True, [Effect(("a", "b"), 1.0, 0.5, 1.5, None)])])
 BOTH = pytest.mark.parametrize("content", [CHART, FOREST], ids=["chart", "forest"])
 

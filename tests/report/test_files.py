@@ -10,10 +10,10 @@ import pytest
 from repro.evidence.outcomes import Effect
 from repro.pictures import Picture
 from repro.report.plots import files
-from repro.report.plots.chart import Chart, Forest, Line, Panel
+from repro.report.plots.chart import Chart, Forest, Panel, PlotLine
 from repro.report.plots.plot import DRAWN, EFFECTS, SWEEPS, Plot
 
-LINE = Line(0, [(0, 1.0), ("exact", None)])
+LINE = PlotLine(0, [(0, 1.0), ("exact", None)])
 CHART = Plot("a.svg", SWEEPS, "c", Chart("t", ["n"], [Panel("x", "y", [LINE])]))
 FOREST = Plot("f.svg", EFFECTS, "c", Forest([("says", True, [Effect(("a", "b"), 1.0, None, None, None)])]))
 SHEET = Plot("a.png", DRAWN, "c", [Picture(1, 2, 1, b"ab")])
@@ -31,7 +31,9 @@ def changed(**panel):
 
 
 def test_every_change_of_data_changes_the_hash(monkeypatch):
-    points = dataclasses.replace(CHART, content=Chart("t", ["n"], [Panel("x", "y", [Line(0, [(0, 1.5)])])]))
+    points = dataclasses.replace(
+        CHART, content=Chart("t", ["n"], [Panel("x", "y", [PlotLine(0, [(0, 1.5)])])])
+    )
     others = [
         changed(settings=True),
         changed(notes=[(0, "a")]),

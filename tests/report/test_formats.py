@@ -5,7 +5,7 @@ import re
 import pytest
 
 from repro.report.formats import latex, markdown
-from repro.report.formats.blocks import Bullets, Grid, Heading, Link, Paragraph, Verdict
+from repro.report.formats.blocks import Bullets, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.text import clean
 
 HOSTILE = [
@@ -73,7 +73,7 @@ def test_markdown_leaves_metric_names_legible():
 def test_markdown_links_lead_to_the_tables():
     link = Link("a | [b]", "toy.html", "tests.md#a-b")
     said = markdown.render(
-        [Grid(("a",), ((link,), (Verdict("open", "2 | 3 seeds"),)))], tables="results/tables/"
+        [Grid(("a",), ((link,), (VerdictWord("open", "2 | 3 seeds"),)))], tables="results/tables/"
     )
     assert "| [a \\| \\[b\\]](results/tables/tests.md#a-b) |" in said
     assert "| open: 2 \\| 3 seeds |" in said

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.drawing import svg
 from repro.report.plots.panels import MARKS, in_powers, spans
 from tests.report.svg import marks, root_of, strokes, ticks, words
@@ -21,12 +21,12 @@ def drawn(*lines, names=None, title="title", panels=None, **about):
 
 
 def test_a_panel_says_what_it_shows_as_text():
-    shown = drawn(Line(0, [(1, 1.0), (2, 3.0)]), names=["a"], title="all", settings=True)
+    shown = drawn(PlotLine(0, [(1, 1.0), (2, 3.0)]), names=["a"], title="all", settings=True)
     assert {"all", "a", "across (s)", "upwards (m)", "1"} <= set(words(shown))
 
 
 def test_markers_lie_above_their_ticks():
-    line = Line(0, [(1024 * 2**n, float(n)) for n in range(7)])
+    line = PlotLine(0, [(1024 * 2**n, float(n)) for n in range(7)])
     shown = drawn(line, settings=True)
     across, up = ticks(shown)
     found = marks(shown)
@@ -40,52 +40,52 @@ def test_markers_lie_above_their_ticks():
 
 
 def test_a_logarithmic_height_and_its_ticks():
-    shown = drawn(Line(0, [(n, 10.0 ** (-n)) for n in range(6)]))
+    shown = drawn(PlotLine(0, [(n, 10.0 ** (-n)) for n in range(6)]))
     (_, _, places), up = strokes(shown)[0], ticks(shown)[1]
     steps = [b[1] - a[1] for a, b in itertools.pairwise(places)]
     assert steps == pytest.approx([steps[0]] * 5, abs=0.2)
     assert {"1", "0.01", "0.0001"} <= set(up)
-    assert set(ticks(drawn(Line(0, [(0, 2.0), (1, 80.0)])))[1]) == {"2", "5", "10", "20", "50"}
+    assert set(ticks(drawn(PlotLine(0, [(0, 2.0), (1, 80.0)])))[1]) == {"2", "5", "10", "20", "50"}
 
 
 def test_a_height_from_zero():
-    line = Line(0, [(0, 90.0), (1, 100.0)])
+    line = PlotLine(0, [(0, 90.0), (1, 100.0)])
     assert "0" not in ticks(drawn(line))[1]
     assert "0" in ticks(drawn(line, from_zero=True))[1]
-    assert "0" in ticks(drawn(Line(0, [(0, 0.1), (1, 100.0)]), from_zero=True))[1]
+    assert "0" in ticks(drawn(PlotLine(0, [(0, 0.1), (1, 100.0)]), from_zero=True))[1]
 
 
 def test_words_stand_behind_the_numbers_and_are_not_joined():
-    shown = drawn(Line(0, [(1, 1.0), (2, 2.0), ("exact", 9.0), ("none", 1.0)]), settings=True)
+    shown = drawn(PlotLine(0, [(1, 1.0), (2, 2.0), ("exact", 9.0), ("none", 1.0)]), settings=True)
     ((_, _, places),) = strokes(shown)
     assert len(places) == 2
     across, _ = ticks(shown)
     assert across["1"] < across["2"] < across["exact"] < across["none"]
     assert marks(shown)[2][1] == pytest.approx(across["exact"], abs=0.2)
-    assert {"a", "b"} <= set(words(drawn(Line(0, [("a", 1.0), ("b", 2.0)]), settings=True)))
+    assert {"a", "b"} <= set(words(drawn(PlotLine(0, [("a", 1.0), ("b", 2.0)]), settings=True)))
 
 
 def test_a_line_breaks_where_a_value_is_missing():
     points = [(x, None if x == 50 else float(x)) for x in range(100)]
-    (path,) = [stroke for stroke in strokes(drawn(Line(0, points)), whole=True) if stroke.count("L") > 9]
+    (path,) = [stroke for stroke in strokes(drawn(PlotLine(0, points)), whole=True) if stroke.count("L") > 9]
     assert path.count("M") == 2
 
 
 def test_settings_are_all_marked_and_of_long_curves_some_points():
     points = [(x, float(x)) for x in range(100)]
-    assert len(marks(drawn(Line(0, points), settings=True))) == 100
-    assert MARKS - 1 <= len(marks(drawn(Line(0, points)))) <= MARKS
-    assert len(marks(drawn(Line(0, points[:MARKS])))) == MARKS
+    assert len(marks(drawn(PlotLine(0, points), settings=True))) == 100
+    assert MARKS - 1 <= len(marks(drawn(PlotLine(0, points)))) <= MARKS
+    assert len(marks(drawn(PlotLine(0, points[:MARKS])))) == MARKS
 
 
 def test_thin_lines_are_faint_and_without_marks():
-    shown = drawn(Line(0, [(0, 0.0), (1, 1.0)], thin=True), Line(0, [(0, 1.0), (1, 2.0)]))
+    shown = drawn(PlotLine(0, [(0, 0.0), (1, 1.0)], thin=True), PlotLine(0, [(0, 1.0), (1, 2.0)]))
     assert sorted(width for _, width, _ in strokes(shown)) == [0.8, 1.6]
     assert len(marks(shown)) == 2
 
 
 def test_twelve_lines_look_different_and_as_their_keys():
-    shown = drawn(*(Line(n, [(0, float(n)), (1, 2.0)]) for n in range(12)))
+    shown = drawn(*(PlotLine(n, [(0, float(n)), (1, 2.0)]) for n in range(12)))
     styles = re.findall(r'style="([^"]*stroke-width: 1.6[^"]*)"', shown)
     looks = [re.findall(r"stroke: (#\w+)|stroke-dasharray: ([^;]*)", style) for style in styles]
     assert len(looks) == 24
@@ -94,7 +94,7 @@ def test_twelve_lines_look_different_and_as_their_keys():
 
 
 def test_every_title_and_name_lies_within_the_figure():
-    one = Panel("x", "y", [Line(0, [(0, 1.0), (1, 2.0)])])
+    one = Panel("x", "y", [PlotLine(0, [(0, 1.0), (1, 2.0)])])
     names = [f"a name of some length {n}" for n in range(9)]
     root = root_of(drawn(names=names, panels=[one, one]))
     keys = {t.text: (float(t.get("x")), float(t.get("y"))) for t in root.iter() if t.text in names}
@@ -105,7 +105,9 @@ def test_every_title_and_name_lies_within_the_figure():
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_no_figure_is_wider_than_a_page(count):
     title = "A sentence of a test that is far longer than one line of its figure can hold. " * 3
-    one = Panel("x", "y", [Line(0, [(0, 1.0), (1, 2.0)])], title=f"{title}\n\n{title}", notes=[(0, title)])
+    one = Panel(
+        "x", "y", [PlotLine(0, [(0, 1.0), (1, 2.0)])], title=f"{title}\n\n{title}", notes=[(0, title)]
+    )
     root = root_of(drawn(names=[], title="", panels=[one] * count))
     assert float(root.get("width")) <= 800
     said = "".join(f" {line}" for line in words(drawn(names=[], title="", panels=[one] * count)))
@@ -114,7 +116,7 @@ def test_no_figure_is_wider_than_a_page(count):
 
 def test_notes_levels_rules_and_the_shaded_part():
     shown = drawn(
-        Line(0, [(1, 1.0), (10, 3.0)]),
+        PlotLine(0, [(1, 1.0), (10, 3.0)]),
         title="",
         notes=[(0, "one 1.00"), (0, "two 2.00")],
         rules=[(4, "40 %")],
@@ -128,7 +130,7 @@ def test_notes_levels_rules_and_the_shaded_part():
 
 
 def test_a_title_is_bold_before_its_empty_line():
-    one = Panel("x", "y", [Line(0, [(0, 1.0), (1, 2.0)])], title="A head\n\nthe rest")
+    one = Panel("x", "y", [PlotLine(0, [(0, 1.0), (1, 2.0)])], title="A head\n\nthe rest")
     found = {t.text: t.get("style") for t in root_of(drawn(panels=[one])).iter() if t.text}
     assert "font-weight: 700" in found["A head"]
     assert "font-weight" not in found["the rest"]
@@ -137,13 +139,13 @@ def test_a_title_is_bold_before_its_empty_line():
 @pytest.mark.parametrize("value", [0.0, 5.0, -3.0, 1e-9, 1e12])
 def test_a_single_value_can_be_drawn(value):
     for points in ([(0, value)], [(0, value), (10, value)]):
-        found = marks(drawn(Line(0, points)))
+        found = marks(drawn(PlotLine(0, points)))
         assert len(found) == len(points)
         assert all(0 < x < 560 and 0 < y < 300 for _, x, y in found)
 
 
 def test_hostile_names_are_text():
-    shown = drawn(Line(0, [("<i>", 1.0), ("x", 2.0)]), names=[ODD], title=ODD, settings=True)
+    shown = drawn(PlotLine(0, [("<i>", 1.0), ("x", 2.0)]), names=[ODD], title=ODD, settings=True)
     said = "<b> & \N{REPLACEMENT CHARACTER}[1m $x$"
     assert words(shown).count(said) == 2
     assert "<i>" in words(shown)

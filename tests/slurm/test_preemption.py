@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from repro import tracking
+from repro import events
 from repro.checkpoints import checkpoint_path, read
+from repro.mirror.client import wandb_id
 from tests.experiment.runner import differences
 from tests.slurm.control import Cluster
 from tests.slurm.project import Project, make_project
-from tests.tracking.conftest import fragments, records
+from tests.wandb_server import WandbServer
 from tests.workshop import PROJECT, TINY
 
 STEPS = 1500
@@ -26,8 +27,7 @@ register_optimizer_step_post_hook(lambda *_: time.sleep(0.03))
 
 def status(project: Project) -> dict[str, Any]:
     (folder,) = project.run_folders()
-    path = folder / "status.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return events.status(folder)
 
 
 def reach(project: Project, attempt: int) -> None:
@@ -41,17 +41,6 @@ def reach(project: Project, attempt: int) -> None:
         return max(steps, default=0) > status(project)["resumed_from"] + 100
 
     project.cluster.until(there, f"progress in attempt {attempt}", 240)
-
-
-def rows_by_step(folder: Path) -> dict[int, list[dict[str, float]]]:
-    """What W&B's fragments hold of the training loss: every row, by ``trainer/global_step``."""
-    found: dict[int, list[dict[str, float]]] = {}
-    for fragment in fragments(folder):
-        for row in (said["history"]["item"] for said in records(fragment) if "history" in said):
-            if "train/loss" in row:
-                kept = {k: v for k, v in row.items() if k in ("train/loss", "train/lr", "trainer/tokens")}
-                found.setdefault(row["trainer/global_step"], []).append(kept)
-    return found
 
 
 @pytest.mark.timeout(1200)
@@ -121,13 +110,12 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     assert models[0]["metrics"] == models[1]["metrics"]
     assert models[0]["curves"]["train/loss"] == models[1]["curves"]["train/loss"]
 
-    seen = fragments(mine)
-    assert len(seen) >= 4, "a fragment for each attempt, more where W&B's service was killed first"
-    assert {f.name.rpartition("-")[2] for f in seen} == {tracking.wandb_id(row["run_id"])}, "of one run"
-    rows = rows_by_step(mine)
-    assert all(logged[0] == logged[-1] for logged in rows.values()), "a repeated step has the same values"
-    wanted = {step for step, _ in found["callbacks"]["Curves"]["curves"]["train/loss"]}
-    assert set(rows) <= wanted
-    assert all(second < step <= third for step in wanted - set(rows)), (
-        "only what the crash kept from the disk"
-    )
+    rows = [events.curves(events.read(f / events.EVENTS_FILE)) for f in (mine, theirs)]
+    assert rows[0]["train/loss"] == rows[1]["train/loss"]
+    server = WandbServer()
+    there = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": "x" * 40}
+    assert "complete" in project.repro("sync", row["run_id"], env=there).out
+    (run,) = server.rows
+    assert run == wandb_id(row["run_id"])
+    steps = [r["trainer/global_step"] for r in server.rows[run] if "train/loss" in r]
+    assert steps == [int(step) for step, _ in rows[0]["train/loss"]], "each once, in order"

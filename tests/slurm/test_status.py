@@ -1,15 +1,15 @@
 """``repro status``, ``logs`` and ``cancel`` beside a real Slurm."""
 
 import dataclasses
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from repro.events import status as status_of
 from repro.launch.cancel import cancel, candidates
 from repro.launch.slurm.queue import history, in_queue
-from repro.launch.status.ledger import Job, Submission, Task, write_submission
+from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
 from repro.launch.status.state import run_states
 from tests.slurm.control import Cluster
 from tests.slurm.project import PYTHON, Project
@@ -29,7 +29,7 @@ def here(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 def submit(cluster: Cluster, script: str, *options: str, tasks: int = 1) -> str:
     """Queues an array that only pretends to train, with its entry in the ledger; returns its number."""
-    array = tuple(Task(i, "alpha/base", "cpu", i, RUNS[i]) for i in range(tasks))
+    array = tuple(ArrayTask(i, "alpha/base", "cpu", i, RUNS[i]) for i in range(tasks))
     made = Submission(
         NAME, "local", "repro submit", None, None, (Job("pretend", "a.sbatch", None, (), array),)
     )
@@ -140,7 +140,7 @@ def test_a_run_is_watched_followed_and_cancelled(project: Project) -> None:
     cluster.wait(job, "CANCELLED", 90)
     assert cluster.restarts(job) == 0
     assert row_of(project, run)["state"] == "cancelled"
-    status = json.loads((project.workshop.runs / run / "status.json").read_text())
+    status = status_of(project.workshop.runs / run)
     assert (status["state"], status["step"] >= row["step"]) == ("requeue", True)  # it saved itself first
     saved = sorted((project.workshop.runs / run / "checkpoints").glob("*.ckpt"))
     assert f"{status['step']:08d}" in saved[-1].name

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import ExampleBatch, Examples
-from repro.data.sets.dialogue.dialogue_generated import GeneratedDialogueData, Talk
+from repro.data.sets.dialogue.dialogue_data import GeneratedDialogueData, Talk
 from repro.models import DecoderLM
 from repro.nn import (
     Added,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from repro.data.sets.dialogue.dialogue_generated import GeneratedDialogueData
+from repro.data.sets.dialogue.dialogue_data import GeneratedDialogueData
 from repro.errors import UserError
 from repro.experiment.trained import Sampling, Trained, sample_line
 from repro.tasks import DialogueModel

@@ -222,6 +222,15 @@ def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() 
             task(network(4), Protocol(seq_len=4), protocols={"clamped": Protocol(4, mem_len=4, **settings)})
 
 
+def test_a_mixer_that_keeps_everything_beside_a_memory_is_refused() -> None:
+    net = network(4)
+    net.stack.layers[1]["mix"].body = FullAttention(8, 2).double()
+    with pytest.raises(ValueError, match="FullAttention keeps every earlier token"):
+        task(net, Protocol(seq_len=4))
+    net.stack.layers[0]["mix"].body = FullAttention(8, 2).double()
+    task(net, Protocol(seq_len=4))
+
+
 def test_a_protocol_that_the_data_cannot_follow_is_refused_before_training() -> None:
     protocols = {"documents": Protocol(4, documents=True)}
     made = task(network(4), WITH_MEMORY, protocols=protocols)

@@ -8,8 +8,10 @@ from lightning.pytorch.callbacks import ProgressBar
 from torch import nn
 from torch.utils.data import DataLoader
 
+from repro.events import EventLog
 from repro.tasks.optim.schedules import Constant
 from repro.tasks.task import Task
+from repro.training.events import EventLogger
 
 # Losses summed over the tokens of each micro-batch, and how many tokens those are.
 BATCHES = [(6.0, 2), (1.0, 1), (8.0, 4), (3.0, 1), (5.0, 5), (2.0, 2), (4.0, 1), (9.0, 3)]
@@ -39,12 +41,24 @@ def train(
     **settings: Any,
 ) -> pl.Trainer:
     trainer = pl.Trainer(
-        max_steps=steps, accumulate_grad_batches=micro_batches, accelerator="cpu", callbacks=callbacks, logger=False,
+        max_steps=steps, accumulate_grad_batches=micro_batches, accelerator="cpu", callbacks=callbacks,
         enable_checkpointing=False, enable_progress_bar=any(isinstance(one, ProgressBar) for one in callbacks),
         enable_model_summary=False, num_sanity_val_steps=0,
-        check_val_every_n_epoch=None, **settings,
+        check_val_every_n_epoch=None, **{"logger": False, **settings},
     )  # fmt: skip
     trainer.fit(
         task or Toy(), DataLoader(BATCHES, batch_size=None), DataLoader([0] * val_batches, batch_size=None)
     )
     return trainer
+
+
+def train_logged(log: EventLog, callbacks: list[pl.Callback], **settings: Any) -> pl.Trainer:
+    """Trains a toy whose rows are events."""
+    found: list[pl.Trainer] = []
+
+    class Find(pl.Callback):
+        def setup(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
+            found.append(trainer)
+
+    logger = EventLogger(log, lambda: found[0].global_step)
+    return train([Find(), *callbacks], logger=logger, **settings)

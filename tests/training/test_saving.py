@@ -8,10 +8,12 @@ import torch
 
 from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import ReproError
+from repro.events import EVENTS_FILE, EventLog
+from repro.events import read as read_events
 from repro.training import saving
 from repro.training.callbacks import Curves
 from repro.training.saving import Checkpoints, StepCheckpoints, best_path
-from tests.tasks.toy import BATCHES, train
+from tests.tasks.toy import BATCHES, train, train_logged
 
 
 def names(folder: Path) -> list[str]:
@@ -19,14 +21,14 @@ def names(folder: Path) -> list[str]:
 
 
 def test_checkpoints_come_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
-    curves, files = Curves(every_steps=5), DurableIO()
+    log, files = EventLog(tmp_path), DurableIO()
     saver = StepCheckpoints(tmp_path, Checkpoints(every_steps=3, keep=3), files)
-    train([curves, saver], steps=8, val_check_interval=8, plugins=[files])
+    train_logged(log, [Curves(5, log), saver], steps=8, val_check_interval=8, plugins=[files])
     assert names(tmp_path) == ["step-00000003.ckpt", "step-00000006.ckpt", "step-00000008.ckpt"]
     loaded = read(tmp_path / "step-00000008.ckpt")
     assert loaded["global_step"] == 8
     assert loaded["callbacks"]["Curves"]["tokens"] == sum(tokens for _, tokens in BATCHES)
-    steps = [step for step, _ in loaded["callbacks"]["Curves"]["curves"]["train/loss"]]
+    steps = [event["step"] for event in read_events(tmp_path / EVENTS_FILE) if event["kind"] == "train"]
     assert steps == [5, 8], "a checkpoint adds no point to the curves"
     pending = read(tmp_path / "step-00000006.ckpt")["callbacks"]["Curves"]["pending"]
     assert pending["sums"] == [{"loss": 2.0, "tokens": 2.0}], "and loses none of what came since the last"

@@ -1,6 +1,5 @@
 """Stopping when asked to, in one process; several are in tests/experiment/test_signals.py."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Preempted
-from repro.stop import StopRequest
-from repro.training.callbacks import Curves, StatusFile
-from repro.training.progress import Progress
+from repro.events import EVENTS_FILE, EventLog, last_state
+from repro.events import read as read_events
+from repro.training.callbacks import Curves
 from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.stop_request import StopRequest
 from repro.training.stopping import Stopping
 from tests.tasks.toy import Toy, train
 
@@ -41,11 +41,10 @@ class Send(pl.Callback):
 def stopped(folder: Path, send: Send, steps: int = 8, resumed_from: int = 0, **settings: Any) -> None:
     """Trains a toy that is asked to stop, as a run would, with handlers from the beginning."""
     files, curves = DurableIO(), Curves(every_steps=100)
-    status = StatusFile(folder / "status.json", curves, Progress(curves))
     saver = StepCheckpoints(folder, Checkpoints(100), files)
     saver.resumed_from = resumed_from
     with StopRequest() as request:
-        around = [curves, saver, Stopping(request, saver, status), send]
+        around = [curves, saver, Stopping(request, saver, EventLog(folder)), send]
         train(around, steps=steps, plugins=[files], **{"val_check_interval": 8, **settings})
 
 
@@ -63,7 +62,7 @@ def test_a_signal_saves_at_the_end_of_the_update(tmp_path: Path, number: int, st
     assert caught.value.exit_code == code
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.ckpt"]
     assert read(checkpoints(tmp_path)[0])["callbacks"]["Curves"]["pending"]["sums"][0]["tokens"] == 7
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == state
+    assert last_state(read_events(tmp_path / EVENTS_FILE))["state"] == state
 
 
 def test_a_signal_between_micro_batches_waits_for_the_update(tmp_path: Path) -> None:
@@ -98,12 +97,11 @@ class Unknown(IterableDataset[int]):
 
 
 def test_a_validation_of_unknown_length_runs(tmp_path: Path) -> None:
-    files, curves = DurableIO(), Curves(every_steps=100)
+    files = DurableIO()
     saver = StepCheckpoints(tmp_path, Checkpoints(100), files)
-    status = StatusFile(tmp_path / "status.json", curves, Progress(curves))
     with StopRequest() as request:
         trainer = pl.Trainer(
-            callbacks=[Stopping(request, saver, status)], accelerator="cpu", logger=False,
+            callbacks=[Stopping(request, saver, EventLog(tmp_path))], accelerator="cpu", logger=False,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
         (found,) = trainer.validate(Toy(), DataLoader(Unknown()), verbose=False)

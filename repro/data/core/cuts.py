@@ -7,7 +7,7 @@ import numpy as np
 
 from repro.data.core.draws import Int64s, drawn
 from repro.data.core.segments import Lazy, Segment, rows_from
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 class Cut(Protocol):
@@ -18,12 +18,6 @@ class Cut(Protocol):
 
     def dropped(self, n_targets: int) -> int:
         """Targets at the end of the split that are not scored."""
-
-
-def _at_least_one(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if value < 1:
-            raise UserError(f"{name} must be at least 1, not {value}")
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Streams:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        _at_least_one(seq_len=self.seq_len, rows=self.rows)
+        at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def dropped(self, n_targets: int) -> int:
         """Targets at the end of the split that are not scored."""
@@ -97,7 +91,7 @@ class Windows:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        _at_least_one(seq_len=self.seq_len, rows=self.rows, stride=self.step)
+        at_least(1, seq_len=self.seq_len, rows=self.rows, stride=self.step)
         if self.step > self.seq_len:
             raise UserError(
                 f"stride {self.step} is more than seq_len {self.seq_len}: targets between would be left out"
@@ -169,7 +163,7 @@ class RandomWindows:
     seed: int
 
     def __post_init__(self) -> None:
-        _at_least_one(seq_len=self.seq_len, rows=self.rows, batches=self.batches)
+        at_least(1, seq_len=self.seq_len, rows=self.rows, batches=self.batches)
 
     def dropped(self, n_targets: int) -> int:
         """None is left out on purpose."""

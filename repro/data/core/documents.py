@@ -8,7 +8,7 @@ import numpy as np
 from repro.data.core.draws import Int64s
 from repro.data.core.segments import Bools, Lazy, Segment, rows_from
 from repro.data.core.shares import Share
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ class DocumentRows:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        for name, value in (("seq_len", self.seq_len), ("rows", self.rows)):
-            if value < 1:
-                raise UserError(f"{name} must be at least 1, not {value}")
+        at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def until(self, n_targets: int) -> "DocumentRows":
         """Those of the first ``n_targets`` targets of the text."""

@@ -11,7 +11,7 @@ from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples, Ran
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s, shuffled
 from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 class Reader(Protocol):
@@ -84,10 +84,7 @@ class ExampleData(DataModule):
         self, batch_size: int, eval_batch_size: int = 50, seed: int = 0, num_workers: int = 0
     ) -> None:
         super().__init__(seed, num_workers)
-        if batch_size < 1 or eval_batch_size < 1:
-            raise UserError(
-                f"batch_size {batch_size} and eval_batch_size {eval_batch_size} must be at least 1"
-            )
+        at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size
 

@@ -1,7 +1,5 @@
 """Base of generated examples: raw random numbers, the same on any machine, and datamodules without a store."""
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -10,9 +8,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s, Raw, stream
+from repro.data.core.draws import Int64s, Raw, digest_of, stream
 from repro.data.core.examples import ExampleData
-from repro.errors import UserError
+from repro.errors import at_least
 
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
@@ -100,10 +98,7 @@ class GeneratedData(ExampleData, Generic[Made]):
         num_workers: int,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if min(train_examples, eval_examples) < 1:
-            raise UserError(
-                f"train_examples {train_examples} and eval_examples {eval_examples} must be at least 1"
-            )
+        at_least(1, train_examples=train_examples, eval_examples=eval_examples)
         self.sizes = {"train": train_examples, "val": eval_examples, "test": eval_examples}
 
     def size(self, split: str) -> int:
@@ -123,4 +118,4 @@ class GeneratedData(ExampleData, Generic[Made]):
     def manifest_sha256(self) -> str:
         """SHA-256 over the generator's version and settings, which determine the data."""
         spec = {"generator": GENERATOR_VERSION, "name": self.store_name, **self.settings, "sizes": self.sizes}
-        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+        return digest_of(spec)

@@ -7,7 +7,7 @@ import numpy as np
 
 from repro.data.core.draws import Int64s, drawn, shuffled
 from repro.data.core.segments import rows_from
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 def rows_per_batch(batch_tokens: int, seq_len: int) -> int:
@@ -16,8 +16,7 @@ def rows_per_batch(batch_tokens: int, seq_len: int) -> int:
     Raises:
         UserError: sizes below 1, or ``batch_tokens`` is no multiple of ``seq_len``; names the nearest multiples.
     """
-    if seq_len < 1 or batch_tokens < 1:
-        raise UserError(f"seq_len {seq_len} and batch_tokens {batch_tokens} must be at least 1")
+    at_least(1, seq_len=seq_len, batch_tokens=batch_tokens)
     if batch_tokens % seq_len:
         below = batch_tokens // seq_len * seq_len
         near = f"{below} or {below + seq_len}" if below else str(seq_len)

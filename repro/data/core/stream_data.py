@@ -17,7 +17,7 @@ from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.orders import InWindows, overlapping, rows_per_batch, steps_per_epoch
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
 from repro.data.core.streams import OrderName, plan_epoch
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,7 @@ class Stage:
     seq_len: int
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.seq_len < 1:
-            raise UserError(
-                f"a stage of {self.epochs} epochs at seq_len {self.seq_len}: both must be at least 1"
-            )
+        at_least(1, epochs=self.epochs, seq_len=self.seq_len)
 
 
 class Column:

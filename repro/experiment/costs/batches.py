@@ -53,7 +53,7 @@ def fields_of(data: Config) -> Fields | bool:
 
 
 @dataclass(frozen=True)
-class Size:
+class BatchSize:
     """Of a batch.
 
     Attributes:
@@ -69,7 +69,7 @@ class Size:
     counted: float = 0.5
 
 
-def whole_size(data: Any, seq_len: int | None = None) -> Size:
+def whole_size(data: Any, seq_len: int | None = None) -> BatchSize:
     """The size of a global batch.
 
     Args:
@@ -80,17 +80,19 @@ def whole_size(data: Any, seq_len: int | None = None) -> Size:
     """
     if data.batch is PairBatch:
         steps = min(data.max_length, data.batch_tokens, SENTENCE)
-        return Size(max(1, data.batch_tokens // steps), steps, steps)
+        return BatchSize(max(1, data.batch_tokens // steps), steps, steps)
     if data.batch is StreamBatch:
         steps = seq_len or data.seq_len
-        return Size(data.batch_tokens // steps, steps, counted=1.0 - min(data.context, steps - 1) / steps)
+        return BatchSize(
+            data.batch_tokens // steps, steps, counted=1.0 - min(data.context, steps - 1) / steps
+        )
     known = "n_targets" in vars(data)  # else only the store knows: all
-    return Size(
+    return BatchSize(
         data.batch_size, data.seq_len, counted=min(1.0, data.n_targets / data.seq_len) if known else 1.0
     )
 
 
-def batches(data: DataModule, config: Config, size: Size, device: torch.device) -> list[Batch]:
+def batches(data: DataModule, config: Config, size: BatchSize, device: torch.device) -> list[Batch]:
     """Two batches of a stream, of which the second continues; one of all else.
 
     Args:
@@ -114,7 +116,7 @@ def batches(data: DataModule, config: Config, size: Size, device: torch.device) 
     return [documents(batch, device) for batch in made] if by_document else list(made)
 
 
-def pairs(size: Size, device: torch.device) -> PairBatch:
+def pairs(size: BatchSize, device: torch.device) -> PairBatch:
     """Sentence pairs, padded to the same lengths."""
     target, lengths = (
         ids(device, size.rows, size.steps),
@@ -124,7 +126,7 @@ def pairs(size: Size, device: torch.device) -> PairBatch:
     return PairBatch(source, lengths, target, target.clone(), lengths, which, size.rows * size.steps)
 
 
-def stream(size: Size, scored: bool, reset_memory: bool, device: torch.device) -> StreamBatch:
+def stream(size: BatchSize, scored: bool, reset_memory: bool, device: torch.device) -> StreamBatch:
     """Rows of streams, of which the last part is scored, or all."""
     read, total = ids(device, size.rows, size.steps), size.rows * size.steps
     places = torch.arange(-int(-total * size.counted // 1), device=device) if scored else None
@@ -138,7 +140,7 @@ def documents(batch: StreamBatch, device: torch.device) -> StreamBatch:
     return batch._replace(scored=torch.arange(rows * steps, device=device), lengths=lengths, begins=begins)
 
 
-def examples(data: Any, fields: Fields, size: Size, device: torch.device) -> ExampleBatch:
+def examples(data: Any, fields: Fields, size: BatchSize, device: torch.device) -> ExampleBatch:
     """Examples as the datamodule describes them."""
     rows, steps = size.rows, min(data.seq_len, size.steps)
     read = ids(device, rows, steps)

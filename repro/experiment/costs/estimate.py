@@ -6,7 +6,7 @@ from typing import Any
 
 from repro.errors import UserError
 from repro.experiment.build import build
-from repro.experiment.costs.batches import Size, whole_size
+from repro.experiment.costs.batches import BatchSize, whole_size
 from repro.experiment.costs.gpus import Gpu, gpu_of
 from repro.experiment.costs.step import StepCost, cache_key, step_cost
 from repro.recipe import Recipe
@@ -41,7 +41,7 @@ class Phase:
     """
 
     updates: int
-    size: Size
+    size: BatchSize
     step: StepCost
 
 
@@ -147,7 +147,7 @@ def stages(data: Any, updates: int, store: str) -> list[tuple[int, int | None]] 
     return [*found, (updates, None)]
 
 
-def _cached(recipe: Recipe, size: Size) -> StepCost:
+def _cached(recipe: Recipe, size: BatchSize) -> StepCost:
     key = cache_key(recipe, size)
     if key not in _steps:
         _steps[key] = step_cost(recipe, size)

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from repro.batches import Batch
 from repro.experiment.build import AnyTask, Parts, build
-from repro.experiment.costs.batches import Size, batches
+from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
 from repro.nn.mixer import nbytes
 from repro.recipe import Recipe
@@ -67,7 +67,7 @@ class StepCost:
         return max(0, self.peak - self.parameters - self.gradients - self.optimizer - self.carried)
 
 
-def step_cost(recipe: Recipe, size: Size) -> StepCost:
+def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
     """The cost of an update of a recipe with batches of a size, attention by a GPU's fused kernel.
 
     Networks that read token by token are counted at two short lengths and extended: all of their cost is a line.
@@ -175,7 +175,7 @@ def ctc_backward() -> Iterator[None]:
         library._destroy()
 
 
-def cache_key(recipe: Recipe, size: Size) -> str:
+def cache_key(recipe: Recipe, size: BatchSize) -> str:
     """Equal for recipes that differ only in numbers that change no cost, such as learning rates."""
     model = recipe.config["model"]
     given = {key: value for key, value in model["init_args"].items() if key not in FREE}

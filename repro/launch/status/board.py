@@ -1,74 +1,52 @@
 """The table of ``repro status``, once or redrawn in place."""
 
 import os
-import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TextIO
 
 from repro.launch.status.job_state import moment
 from repro.launch.status.state import SHOWN_DAYS, RunState, Survey
 from repro.launch.status.summary import summarise
 
-_HEADINGS = ("run", "state", "job", "step", "loss", "tokens/s", "left", "restarts", "W&B")
-_RIGHT = (3, 4, 5, 6, 7)  # columns of numbers
-_DROPPED = ("W&B", "restarts", "tokens/s", "loss", "job")  # on a narrow terminal, in this order
-_LINK = re.compile(r"\x1b\]8;;[^\x1b]*\x1b\\")
+# What matters less stands further to the right, where a narrow terminal cuts it off.
+_HEADINGS = ("run", "state", "step", "left", "last event", "loss", "tokens/s", "job", "restarts", "W&B")
+_RIGHT = (2, 3, 4, 5, 6, 8)  # columns of numbers
 _REDRAW = "\x1b[H\x1b[2J"
 
 
-def table(rows: Sequence[RunState], links: bool = False, dropped: Sequence[str] = ()) -> list[str]:
+def table(rows: Sequence[RunState], width: int | None = None) -> list[str]:
     """The table's lines.
 
     Args:
         rows: in the order of the table.
-        links: whether this goes to a terminal: W&B pages are then short names that can be clicked.
-        dropped: columns that are left out.
+        width: of the terminal: run ids are shortened and lines cut as far as needed; None: lines have any length.
     """
-    kept = [i for i, name in enumerate(_HEADINGS) if name not in dropped]
-    cells = [list(_HEADINGS), *([*_cells(row), _link(_plain(row.wandb_url or ""), links)] for row in rows)]
-    shown = [[line[i] for i in kept] for line in cells]
-    widths = [max(_length(cell) for cell in column) for column in zip(*shown, strict=True)]
-    lines = []
-    for line in shown:
-        padded = [
-            " " * (width - _length(cell)) + cell if i in _RIGHT else cell + " " * (width - _length(cell))
-            for i, cell, width in zip(kept, line, widths, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return lines
-
-
-def fitted(rows: Sequence[RunState], width: int, links: bool = False) -> list[str]:
-    """The table, no line longer than ``width``: run ids, reasons and columns are shortened as far as needed."""
-    whole = table(rows, links)
-    if max(map(_length, whole)) <= width:
+    whole = _aligned(rows)
+    if width is None or max(map(len, whole)) <= width:
         return whole
-    short = [replace(row, reason=_middle(row.reason, 12)) for row in _shortened(rows)]
-    for n in range(len(_DROPPED) + 1):
-        lines = table(short, links, _DROPPED[:n])
-        if max(map(_length, lines)) <= width:
-            return lines
-    others = max(map(_length, table([replace(row, run="") for row in short], links, _DROPPED))) - len("run")
-    named = [replace(row, run=_middle(row.run, max(width - others, 9))) for row in short]
-    return [_cut(line, width) for line in table(named, links, _DROPPED)]
+    return [_cut(line, width) for line in _aligned(_shortened(rows))]
 
 
-def messages(rows: Sequence[RunState], width: int | None = None) -> list[str]:
-    """A line for each run that has something to say, folded at ``width`` so that run ids stay whole."""
-    said = [_plain(f"{row.run}: {row.state}: {row.message}") for row in rows if row.message]
-    if width is None:
-        return said
-    fold = partial(
-        textwrap.wrap, width=width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
-    return [line for text in said for line in fold(text)]
+def _aligned(rows: Sequence[RunState]) -> list[str]:
+    cells = [list(_HEADINGS), *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in _RIGHT else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def messages(rows: Sequence[RunState]) -> list[str]:
+    """A line for each run that has a message."""
+    return [_plain(f"{row.run}: {row.state}: {row.message}") for row in rows if row.message]
 
 
 def _cells(row: RunState) -> list[str]:
@@ -78,12 +56,14 @@ def _cells(row: RunState) -> list[str]:
     return [
         _plain(row.run),
         _plain(row.said),
-        _plain(row.job or "local"),
         step,
+        _left(row),
+        "" if row.silent_s is None else f"{duration(row.silent_s)} ago",
         "" if row.loss is None else f"{row.loss:.4g}",
         "" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
-        _left(row),
+        _plain(row.job or "local"),
         str(row.restarts) if row.restarts else "",
+        _plain(row.wandb_url or ""),
     ]
 
 
@@ -110,32 +90,15 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _link(url: str, short: bool) -> str:
-    if not short or not url.startswith(("http://", "https://")):
-        return url
-    return f"\x1b]8;;{url}\x1b\\{url.rstrip('/').rpartition('/')[2]}\x1b]8;;\x1b\\"
-
-
-def _length(text: str) -> int:
-    """What a terminal shows of a text, in characters."""
-    return len(_LINK.sub("", text))
-
-
-def _middle(text: str, most: int) -> str:
-    """A text without its middle: the end of a run id tells runs apart."""
-    return text if len(text) <= most else f"{text[: (most - 1) // 2]}…{text[-(most // 2) :]}"
-
-
 def _cut(line: str, width: int) -> str:
-    return line if _length(line) <= width else line[: width - 1] + "…"
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def show(survey: Survey, out: TextIO | None = None) -> None:
     """Prints sum and table, on a terminal within its width, and on stderr what could not be found out."""
     out = out or sys.stdout
     warn(survey.notes)
-    terminal = _is_terminal(out)
-    out.write("\n".join(page(survey, terminal, shutil.get_terminal_size()[0] if terminal else None)) + "\n")
+    out.write("\n".join(page(survey, shutil.get_terminal_size()[0] if _is_terminal(out) else None)) + "\n")
     out.flush()
 
 
@@ -145,21 +108,18 @@ def warn(notes: Sequence[str]) -> None:
         print(f"repro: {note}", file=sys.stderr)
 
 
-def page(survey: Survey, links: bool = False, width: int | None = None) -> list[str]:
+def page(survey: Survey, width: int | None = None) -> list[str]:
     """The sum, the table and its messages; or a line that says that there is no run, and how many are left out.
 
     Args:
         survey: what to show.
-        links: see :func:`table`.
-        width: of the terminal; None where lines may have any length.
+        width: see :func:`table`.
     """
     rows = survey.rows
     lines = ["no runs; `repro submit` or `repro run` starts one"]
     if rows:
-        said = messages(rows, width)
-        lines = [*summarise(rows).lines, ""]
-        lines += table(rows, links) if width is None else fitted(rows, width, links)
-        lines += ["", *said] if said else []
+        found = messages(rows)
+        lines = [*summarise(rows).lines, "", *table(rows, width), *(["", *found] if found else [])]
     if survey.hidden:
         more = f"{survey.hidden} more that ended over {SHOWN_DAYS} days ago; --all shows them"
         lines = [*lines, "", more] if rows else [more]
@@ -193,7 +153,7 @@ def watch(
                 warn([note for note in survey.notes if note not in warned])
                 warned.update(survey.notes)
                 width = shutil.get_terminal_size()[0] if place else None
-                lines = [*page(survey, place, width), *([""] if ended else ["", ""])]
+                lines = [*page(survey, width), *([""] if ended else ["", ""])]
             out.write((_REDRAW if place else "") + "\n".join(lines))
             out.flush()
             if ended:

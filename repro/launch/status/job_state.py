@@ -2,20 +2,20 @@
 
 import contextlib
 import fcntl
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from repro.events import status
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
+from repro.mirror import url
 from repro.paths import runs_dir
 from repro.record import RECORD_FILE
 
-STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
-SILENT = 120.0  # seconds without news after which a run is not believed to be alive; it writes every 10
+SILENT = 120.0  # seconds without an event after which a run is not believed to be alive; it writes every 30
 
 ENDED = ("failed", "lost", "timeout", "node failed", "out of memory", "stopped", "cancelled", "done")
 UNDER_WAY = ("starting", "training", "testing")
@@ -33,7 +33,7 @@ class RunFacts:
 
     Attributes:
         entry: the run and its last submission.
-        status: what its status file says; empty where there is none.
+        status: by its events; empty where there are none.
         recorded: when its record was written; None where there is none.
         job: the task that the run is or was part of; None for one that was not submitted.
         queue_known: whether the queue could be read.
@@ -60,29 +60,20 @@ class RunFacts:
 def gather(entry: RunEntry) -> RunFacts:
     """The facts that the run's own files state.
 
-    A run belongs to its last submission, unless its status file was written later by something else: by hand,
+    A run belongs to its last submission, unless it was run later by something else: by hand,
     on this machine or in another job.
     """
     folder = runs_dir() / entry.run
-    status = read_status(folder)
+    found = {**status(folder), "wandb_url": url(folder)}
     try:
         recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     except OSError:
         recorded = None
-    job = status.get("job")
+    job = found.get("job")
     job = job if isinstance(job, str) else None
     submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
-    later = _digits(str(status.get("updated"))) > submitted
-    return RunFacts(entry, status, recorded, job if status and later else entry.job_id)
-
-
-def read_status(folder: Path) -> dict[str, object]:
-    """A run's status file; empty where there is none that can be read."""
-    try:
-        status = json.loads((folder / STATUS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) and isinstance(status.get("state"), str) else {}
+    later = _digits(str(found.get("updated"))) > submitted
+    return RunFacts(entry, found, recorded, job if "state" in found and later else entry.job_id)
 
 
 def _digits(text: str) -> str:
@@ -157,9 +148,15 @@ def _local(facts: RunFacts) -> str:
 
 
 def is_fresh(status: Mapping[str, object]) -> bool:
-    """Whether a status file was written within the last :data:`SILENT` seconds."""
+    """Whether an event was written within the last :data:`SILENT` seconds."""
+    seconds = age(status)
+    return seconds is not None and seconds <= SILENT
+
+
+def age(status: Mapping[str, object]) -> float | None:
+    """Seconds since the last event; None where there is none."""
     updated = moment(status.get("updated"))
-    return updated is not None and (datetime.now(UTC) - updated).total_seconds() <= SILENT
+    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
 
 
 def is_held(folder: Path) -> bool:

@@ -1,106 +1,71 @@
-"""``repro logs``: the log of a run's job, while it is written or afterwards."""
+"""``repro logs``: the log of a run's job, while it is written or afterwards, or a run's events."""
 
-import codecs
 import os
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from repro.errors import ReproError, UserError
+from repro.events import EVENTS_FILE, Event, read
 from repro.launch.slurm.queue import in_queue
 from repro.launch.status.run_index import RunEntry, everything, select
+from repro.paths import runs_dir
 
 POLL = 0.5  # seconds between two looks at the file
 ASK_EVERY = 20  # looks between two questions to squeue
-_BLOCK = 1 << 16
 # Colours and cursor movements; window titles and links, which end with BEL or ESC \ on the same line; the rest.
 _ESCAPE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\`-~]|[\x80-\x9f]"
 )
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*\x1b?|[ -/]*)$")
-_LONGEST = 4096  # characters of an escape sequence that is waited for
 _CONTROL = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n\r"}
 
 Writer = Callable[[str], object]
 Alive = Callable[[], bool | None]
 
 
-class Cleaner:
-    """Bytes to text without terminal commands: of control characters only tab, newline and return are kept."""
-
-    def __init__(self) -> None:
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._kept = ""
-
-    def feed(self, data: bytes, last: bool = False) -> str:
-        """The text of the next piece; a possible start of an escape sequence is held back until the piece after it."""
-        text = self._kept + self._decode(data, last)
-        unfinished = None if last else _UNFINISHED.search(text, max(len(text) - _LONGEST, 0))
-        cut = unfinished.start() if unfinished else len(text)
-        text, self._kept = text[:cut], text[cut:]
-        return _ESCAPE.sub("", text).translate(_CONTROL)
+def clean(data: bytes) -> str:
+    """Bytes as text without terminal commands: of control characters only tab, newline and return are kept."""
+    return _ESCAPE.sub("", data.decode("utf-8", "replace")).translate(_CONTROL)
 
 
 class Tail:
-    """A growing file, which may not exist yet, be truncated, or be replaced."""
+    """The text of a growing file, which may not exist yet, line by line.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file.
+        lines: how many of the existing lines are read; None: all.
+    """
+
+    def __init__(self, path: Path, lines: int | None = None) -> None:
         self.path = path
+        self._lines = lines
         self._offset = 0
-        self._file = 0
 
-    def skip_to_last(self, lines: int) -> None:
-        """Continues from the start of the last ``lines`` lines."""
+    def read(self, last: bool = False) -> str | None:
+        """The lines written since the last call, with ``last`` also one without an end; None where there is no file."""
         try:
             with open(self.path, "rb") as file:
-                self._offset = _start_of_last(file, lines)
-                self._file = os.fstat(file.fileno()).st_ino
-        except FileNotFoundError:
-            return
-
-    def read(self) -> bytes | None:
-        """The bytes written since the last call, at most a block; empty if none, None while there is no file."""
-        try:
-            with open(self.path, "rb") as file:
-                now = os.fstat(file.fileno())
-                if now.st_size < self._offset or (self._file and now.st_ino != self._file):
+                if file.seek(0, os.SEEK_END) < self._offset:  # it was replaced
                     self._offset = 0
-                self._file = now.st_ino
                 file.seek(self._offset)
-                data = file.read(_BLOCK)
+                data = file.read()
         except FileNotFoundError:
             return None
+        if not last:
+            data = data[: data.rfind(b"\n") + 1]
         self._offset += len(data)
-        return data
-
-
-def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """The offset of the last ``lines`` lines of a file; a last line without newline counts."""
-    end = file.seek(0, os.SEEK_END)
-    if lines <= 0 or end == 0:
-        return end
-    file.seek(end - 1)
-    missing = lines + (file.read(1) == b"\n")
-    while end > 0:
-        start = max(end - _BLOCK, 0)
-        file.seek(start)
-        breaks: deque[int] = deque(maxlen=missing)
-        block = file.read(end - start)
-        breaks.extend(i for i, byte in enumerate(block) if byte == 10)
-        if len(breaks) == missing:
-            return start + breaks[0] + 1
-        missing -= len(breaks)
-        end = start
-    return 0
+        if self._lines is not None:
+            kept = data.splitlines(True)
+            data, self._lines = b"".join(kept[len(kept) - min(self._lines, len(kept)) :]), None
+        return clean(data)
 
 
 def choose(
     word: str, scale: str | None = None, seed: int | None = None, entries: Sequence[RunEntry] | None = None
 ) -> tuple[RunEntry, int]:
-    """The run, as its last submission has it, whose log a word means, and how many it could have meant.
+    """The run, as its last submission has it, that a word means, and how many it could have meant.
 
     Args:
         word: see :func:`repro.launch.status.run_index.select`; a job means that submission, not the run's last.
@@ -109,7 +74,7 @@ def choose(
         entries: of :func:`repro.launch.status.run_index.everything`.
 
     Raises:
-        UserError: an unknown word; no run of that scale and seed; a run that has no log.
+        UserError: an unknown word; no run of that scale and seed; a run of which Slurm has not taken the job.
     """
     matches = select([word], everything() if entries is None else entries)
     matches = [k for k in matches if scale in (None, k.scale) and seed in (None, k.seed)]
@@ -121,13 +86,24 @@ def choose(
         run = matches[0].run or word
         if any(entry.submission for entry in matches):
             raise UserError(f"{run} is being submitted, or Slurm did not take it; `repro submit` tries again")
-        raise UserError(
-            f"{run} was not submitted, so its output went to a terminal and to no file; "
-            "`repro submit` keeps a log, `repro status` and `repro show` tell what this run did"
-        )
+        return matches[0], len({entry.run for entry in matches})
     last = max(entry.submission.name for entry in logged if entry.submission)
     newest = [entry for entry in logged if entry.submission and entry.submission.name == last]
     return newest[0], len({entry.run for entry in matches})
+
+
+def log_of(entry: RunEntry) -> Path:
+    """The log of a run's job.
+
+    Raises:
+        UserError: it was not submitted.
+    """
+    if entry.log is None:
+        raise UserError(
+            f"{entry.run} was not submitted, so its output went to a terminal and to no file; `repro submit` keeps a "
+            f"log, `repro logs {entry.run}` prints the run's events"
+        )
+    return entry.log
 
 
 def is_queued(entry: RunEntry) -> bool | None:
@@ -140,21 +116,37 @@ def is_queued(entry: RunEntry) -> bool | None:
 
 
 def print_log(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
-    """Writes a task's log, all attempts, or its last lines.
+    """Writes a task's log, all attempts, or its last lines; of a run without one, its events.
 
     Raises:
         ReproError: there is no log though the task is not in the queue any more.
     """
-    tail, cleaner = _tail(entry, lines), Cleaner()
-    data = tail.read()
-    if data is None:
-        require_log_to_come(entry)
-        write(f"{entry.job_id}: queued, no output yet\n")
+    if entry.log is None:
+        found = describe(read(runs_dir() / entry.run / EVENTS_FILE))
+        write("".join(found if lines is None else found[len(found) - min(lines, len(found)) :]))
         return
-    while data:
-        write(cleaner.feed(data))
-        data = tail.read()
-    write(cleaner.feed(b"", last=True))
+    text = Tail(entry.log, lines).read(last=True)
+    if text is None:
+        require_log_to_come(entry)
+        text = f"{entry.job_id}: queued, no output yet\n"
+    write(text)
+
+
+def describe(events: Sequence[Event]) -> list[str]:
+    """A line for each event, with its numbers or its state."""
+    lines = []
+    for event in events:
+        numbers = [
+            f"{name} {value:.4g}" for name, value in event.items() if "/" in name and _is_number(value)
+        ]
+        words = [str(event[name]) for name in ("state", "message") if event.get(name)]
+        when = datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+        lines.append(clean("  ".join([when, f"step {event['step']}", *words, *numbers]).encode()) + "\n")
+    return lines
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
 
 
 def require_log_to_come(entry: RunEntry) -> None:
@@ -185,39 +177,21 @@ def follow(
     Raises:
         ReproError: as :func:`print_log`.
     """
-    tail, cleaner = _tail(entry, lines), Cleaner()
-    alive = alive or (lambda: is_queued(entry))
-    looks, exists, waiting = 0, False, False
+    tail, alive = Tail(log_of(entry), lines), alive or (lambda: is_queued(entry))
+    looks, exists = 0, False
     try:
-        while True:
-            data = tail.read()
-            exists = exists or data is not None
-            if data:
-                write(cleaner.feed(data))
-                continue
-            if data is None and not waiting:
+        while looks % ASK_EVERY or alive() is not False:
+            text = tail.read()
+            if text is None and not looks:
                 write(f"{entry.job_id}: queued, no output yet\n")
-                waiting = True
-            if looks % ASK_EVERY == 0 and alive() is False:
-                break
+            exists = exists or text is not None
+            write(text or "")
             looks += 1
             pause(POLL)
         pause(POLL)  # what a node wrote last may take a moment to be seen here
-        while data := tail.read():
-            exists = True
-            write(cleaner.feed(data))
+        text = tail.read(last=True)
     except KeyboardInterrupt:
         return
-    finally:
-        write(cleaner.feed(b"", last=True))
-    if not exists:
+    write(text or "")
+    if text is None and not exists:
         require_log_to_come(entry)
-
-
-def _tail(entry: RunEntry, lines: int | None) -> Tail:
-    if entry.log is None:
-        raise UserError(f"{entry.run} has no log")
-    tail = Tail(entry.log)
-    if lines is not None:
-        tail.skip_to_last(lines)
-    return tail

@@ -10,10 +10,20 @@ from datetime import UTC, datetime
 from repro.errors import UserError
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.job_state import ENDED, FINAL, UNDER_WAY, RunFacts, explain, gather, judge, moment
+from repro.launch.status.job_state import (
+    ENDED,
+    FINAL,
+    UNDER_WAY,
+    RunFacts,
+    age,
+    explain,
+    gather,
+    judge,
+    moment,
+)
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
-from repro.launch.status.summary import gpus_of, usage
+from repro.launch.status.usage import gpus_of, usage
 
 CANCELLED_FILE = (
     "cancelled.json"  # beside submission.json: the tasks that `repro cancel` took out of the queue
@@ -44,7 +54,8 @@ class RunState:
         resumed_from: step at which the last start went on.
         wandb_url: the run's page.
         message: one line about what went wrong.
-        updated: of the last news, ISO 8601, UTC.
+        updated: of the last event, ISO 8601, UTC.
+        silent_s: seconds since then, of a run that is under way.
         submission: name of the last submission.
         gpus: that the run is given; None for one that was not submitted.
         wall_s: seconds it has trained, over all attempts.
@@ -69,6 +80,7 @@ class RunState:
     wandb_url: str | None = None
     message: str = ""
     updated: str | None = None
+    silent_s: float | None = None
     submission: str | None = None
     gpus: int | None = None
     wall_s: float | None = None
@@ -213,6 +225,7 @@ def _row(facts: RunFacts, state: str) -> RunState:
         wandb_url=str(status["wandb_url"]) if status.get("wandb_url") else None,
         message=explain(facts, state),
         updated=max(str(time or "") for time in times) or None,
+        silent_s=age(status) if moving else None,
         submission=entry.submission.name if entry.submission else None,
         gpus=gpus_of(entry),
         wall_s=wall_s,

@@ -19,7 +19,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictWord:
     """A word of :data:`repro.report.views.words.WORDS`, and why."""
 
     word: str
@@ -29,7 +29,7 @@ class Verdict:
         return f"{self.word}: {self.why}" if self.why else self.word
 
 
-Cell = str | Link | Verdict
+Cell = str | Link | VerdictWord
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from repro.report.formats.blocks import (
     Heading,
     Link,
     Paragraph,
-    Verdict,
+    VerdictWord,
 )  # fmt: skip
 from repro.text import clean
 
@@ -114,7 +114,7 @@ def _cell(cell: Cell, words: Mapping[str, str], pages: str) -> str:
     match cell:
         case Link(text, page):
             return f'<a href="{escape(pages)}{quote(page, safe="/#")}">{escape(text)}</a>'
-        case Verdict(word, why):
+        case VerdictWord(word, why):
             kind = word.replace(" ", "-") if word in words else "other"
             badge = f'<span class="v v-{kind}" title="{escape(words.get(word, ""))}">{escape(word)}</span>'
             return f"{badge} {escape(why)}".strip()

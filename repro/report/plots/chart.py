@@ -10,7 +10,7 @@ Point = tuple[Value, float | None]
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """A line of a panel.
 
     Attributes:
@@ -43,7 +43,7 @@ class Panel:
 
     x_label: str
     y_label: str
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
     title: str = ""
     settings: bool = False
     from_zero: bool = False

@@ -2,7 +2,7 @@
 
 from repro.evidence.compare import Comparison
 from repro.record import RunRecord
-from repro.report.plots.chart import Chart, Line, Panel
+from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import MEMORIES, Plot, caption, file_name
 
 POSITION = "position, from oldest to newest"
@@ -26,9 +26,9 @@ def by_position(record: RunRecord) -> Chart:
     """The profiles of a record, which are called ``<quantity>/<line>``; at least one is not empty."""
     profiles = {n.rpartition("/")[::2]: values for n, values in sorted(record.profiles.items()) if values}
     names = sorted({line for _, line in profiles}, key=lambda name: (len(name), name))
-    panels: dict[str, list[Line]] = {}
+    panels: dict[str, list[PlotLine]] = {}
     for (quantity, line), values in profiles.items():
         points = [((i + 0.5) / len(values), y) for i, y in enumerate(values)]
-        panels.setdefault(quantity, []).append(Line(names.index(line), points))
+        panels.setdefault(quantity, []).append(PlotLine(names.index(line), points))
     title = f"{record.experiment}, scale {record.scale}, seed {record.seed}"
     return Chart(title, names, [Panel(POSITION, q, lines, from_zero=True) for q, lines in panels.items()])

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from repro.report.plots.chart import Chart, Line, Panel, Value
+from repro.report.plots.chart import Chart, Panel, PlotLine, Value
 from repro.text import clean
 
 EDGE = "#7d8590"
@@ -91,7 +91,7 @@ def _panel(axes: Axes, panel: Panel) -> None:
         above += ROW * (1 + words.count("\n")) + 3
 
 
-def _line(axes: Axes, panel: Panel, line: Line, places: dict[Value, float]) -> None:
+def _line(axes: Axes, panel: Panel, line: PlotLine, places: dict[Value, float]) -> None:
     """A stroke per stretch of numbers, and marks: everywhere where the panel shows settings."""
     size, every = (6, 1) if panel.settings else (4, -(-len(line.points) // MARKS))
     look = _look(line.look) | {"markersize": size, "markevery": every}

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from repro.record import RunRecord
-from repro.report.plots.chart import Line, Panel, Point, Value
+from repro.report.plots.chart import Panel, PlotLine, Point, Value
 from repro.report.plots.plot import Rows, labelled
 
 STEPS = "optimiser steps"
@@ -84,14 +84,14 @@ def _swept(record: RunRecord, of: Measured) -> list[tuple[Value, float]]:
     return sorted(points, key=lambda point: (isinstance(point[0], str), point[0]))
 
 
-def _lines(rows: Sequence[Sequence[Curve]]) -> list[Line]:
+def _lines(rows: Sequence[Sequence[Curve]]) -> list[PlotLine]:
     """The mean over the seeds of each row, and each seed where it is legible or where they have no place in common."""
-    lines = list[Line]()
+    lines = list[PlotLine]()
     for look, seeds in enumerate(rows):
         mean = mean_curve(seeds)
         if not _is_drawn(mean) or (len(seeds) > 1 and sum(map(len, rows)) <= LEGIBLE):
-            lines += [Line(look, [(x, y) for x, y in curve], thin=True) for curve in seeds]
-        lines += [Line(look, mean)] if _is_drawn(mean) else []
+            lines += [PlotLine(look, [(x, y) for x, y in curve], thin=True) for curve in seeds]
+        lines += [PlotLine(look, mean)] if _is_drawn(mean) else []
     return lines
 
 

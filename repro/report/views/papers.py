@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from repro import text
 from repro.evidence.entries import Cell, Entry
-from repro.evidence.published import Metric, Paper, Row, Table
+from repro.evidence.published import Metric, Paper, PublishedTable, Row
 from repro.evidence.table import Evidence
-from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph, Verdict
+from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph, VerdictWord
 from repro.report.formats.blocks import Cell as GridCell
 from repro.report.plots.plot import KINDS, Plot
 from repro.report.views.first_screen import rungs_grid
@@ -46,7 +46,7 @@ def _tests(found: Evidence, paper: Paper) -> Document:
     return [Heading(2, "Tests of its claims"), *grids, *untested_grid(found, paper)]
 
 
-def _table(table: Table, entries: list[Entry]) -> Document:
+def _table(table: PublishedTable, entries: list[Entry]) -> Document:
     """A published table, with ours below each row."""
     metrics = list(table.metrics.values())
     rows: list[tuple[GridCell, ...]] = []
@@ -88,7 +88,9 @@ def _where(entry: Entry, cell: Cell) -> str:
     return f"{entry.row.id}{metric}, {cell.goal.experiment} ({at_scale(cell.goal.scale)})"
 
 
-def _paper_line(table: Table, row: Row, metrics: list[Metric], entries: list[Entry]) -> tuple[GridCell, ...]:
+def _paper_line(
+    table: PublishedTable, row: Row, metrics: list[Metric], entries: list[Entry]
+) -> tuple[GridCell, ...]:
     values = [
         text.printed(row.values.get(m.name)) + (" (unconfirmed)" if m.name in row.unconfirmed else "")
         for m in metrics
@@ -99,13 +101,13 @@ def _paper_line(table: Table, row: Row, metrics: list[Metric], entries: list[Ent
 
 def _paper_verdict(entries: list[Entry]) -> GridCell:
     """Why no number of ours follows below, stated once where all cells agree; empty where one follows."""
-    found: dict[Verdict, list[str]] = {}
+    found: dict[VerdictWord, list[str]] = {}
     for entry in entries:
         if any(cell.estimate for cell in entry.ours):
             continue
         pairs = {(c.goal.experiment, c.goal.scale) for c in (entry.reduced or entry.cells)}
         runs = (f"{name} ({scale})" if entry.reduced else name for name, scale in sorted(pairs))
-        verdict = Verdict(entry.verdict, entry.reason or ", ".join(dict.fromkeys(runs)))
+        verdict = VerdictWord(entry.verdict, entry.reason or ", ".join(dict.fromkeys(runs)))
         found.setdefault(verdict, []).append(entry.metric.name if entry.metric else "")
     if len(found) == 1 and sum(map(len, found.values())) == len(entries):
         return next(iter(found))
@@ -124,7 +126,7 @@ def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> t
     return "", f"ours: {experiment}", parameters, *values, words
 
 
-def _verdict(cell: Cell) -> Verdict:
+def _verdict(cell: Cell) -> VerdictWord:
     assert cell.estimate is not None
     change = (
         []
@@ -132,7 +134,7 @@ def _verdict(cell: Cell) -> Verdict:
         else [text.signed(cell.difference, text.digits_after(cell.estimate.mean))]
     )
     why = [cell.why] if cell.why else []
-    return Verdict(
+    return VerdictWord(
         cell.verdict, ", ".join([*change, f"n = {cell.estimate.n}", *why, *["see notes"] * bool(cell.notes)])
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from repro import text
 from repro.evidence.table import Evidence, table
 from repro.recipe import SCALES, scales_of
-from repro.report.formats.blocks import Grid, Verdict
+from repro.report.formats.blocks import Grid, VerdictWord
 
 Rows = list[dict[str, Any]]
 
@@ -50,7 +50,7 @@ def list_grid(rows: Rows) -> Grid:
         published = text.printed(row["published"]) + (" (unconfirmed)" if row["unconfirmed"] else "")
         reduced = (f"{r['scale']} {text.number(r['mean'])} (n = {r['n']})" for r in row["reduced"])
         measured = text.number(row["measured"]) + (f" (n = {row['n']})" if row["n"] else "")
-        verdict = Verdict(row["verdict"], "; ".join(filter(None, (row["why"], *row["notes"]))))
+        verdict = VerdictWord(row["verdict"], "; ".join(filter(None, (row["why"], *row["notes"]))))
         recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
         metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
         where = f"{row['paper']}:{row['table']}:{row['row']}"

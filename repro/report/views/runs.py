@@ -5,7 +5,7 @@ from repro.evidence.compare import Comparison
 from repro.evidence.table import Evidence
 from repro.recipe import SCALES
 from repro.record import RunRecord
-from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, Verdict
+from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
 from repro.report.plots.plot import grid_of
 
 HEADER = ("Run", "State", "First number", "Tests", "Updates", "Time", "Hardware", "Commit", "Finished")
@@ -45,12 +45,12 @@ def _place(record: RunRecord) -> tuple[str, int, int, str]:
     return record.experiment, scale, record.seed, record.finished
 
 
-def _line(comparison: Comparison, record: RunRecord, tests: list[str]) -> tuple[str | Verdict, ...]:
+def _line(comparison: Comparison, record: RunRecord, tests: list[str]) -> tuple[str | VerdictWord, ...]:
     state = comparison.state(record)
     why = comparison.reasons.get(record.path, "") if state == "withdrawn" else ""
     return (
         record.run_id,
-        Verdict(state, why),
+        VerdictWord(state, why),
         first_number(record),
         ", ".join(sorted(tests)) or text.NOTHING,
         text.count(record.steps),

@@ -19,7 +19,7 @@ from repro.report.formats.blocks import (
     Heading,
     Link,
     Paragraph,
-    Verdict,
+    VerdictWord,
 )  # fmt: skip
 from repro.report.plots.plot import Plot
 from repro.report.views.words import at_scale, effect_words, outcome, percent, short_title
@@ -60,7 +60,7 @@ def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
     """Claims without a test, and what they take; nothing where every claim has one."""
     rows: list[tuple[Cell, ...]] = []
     for claim, reason in found.files[paper.key].untested.items():
-        state = Verdict("out of reach" if reason.out_of_reach else "not run")
+        state = VerdictWord("out of reach" if reason.out_of_reach else "not run")
         rows.append((paper.claims[claim].says, state, str(reason) or text.NOTHING))
     return [Grid(("Claim without a test", "State", "Why"), tuple(rows))] if rows else []
 

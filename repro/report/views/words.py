@@ -3,7 +3,7 @@
 from repro import text
 from repro.evidence.outcomes import Effect, Tested
 from repro.evidence.published import Paper
-from repro.report.formats.blocks import Link, Verdict
+from repro.report.formats.blocks import Link, VerdictWord
 
 NUMBERS = {
     "reproduced": "At the paper's scale our mean is equal to the published number within the margin.",
@@ -59,12 +59,12 @@ def venue(paper: Paper) -> str:
     return about.venue if str(about.year) in about.venue else f"{about.venue}, {about.year}"
 
 
-def outcome(one: Tested, short: bool = False) -> Verdict:
+def outcome(one: Tested, short: bool = False) -> VerdictWord:
     """A test's verdict; ``short`` names only the conditions of the gate that it fails."""
     failed = [condition.name for condition in one.conditions if not condition.met]
     why = f"not {', '.join(failed)}" if short and failed else one.why
-    verdict = Verdict(one.verdict, why)
-    return Verdict("check of the code", str(verdict)) if one.is_check else verdict
+    verdict = VerdictWord(one.verdict, why)
+    return VerdictWord("check of the code", str(verdict)) if one.is_check else verdict
 
 
 def paper_link(paper: Paper, words: str) -> Link:

@@ -24,7 +24,7 @@ def token_types(ids: Tensor, first: int) -> Tensor:
     return ids.gather(1, torch.where(ids >= first, places, 0).cummax(1).values)
 
 
-class Cut(NamedTuple):
+class BlockPositions(NamedTuple):
     """The positions of the blocks of rows. Rows are cut from their ends, so that only the first block may be shorter.
 
     Rows that are shorter than others have empty blocks in front.
@@ -40,7 +40,7 @@ class Cut(NamedTuple):
     window: int
 
     @classmethod
-    def of(cls, lengths: Tensor, longest: int, window: int) -> "Cut":
+    def of(cls, lengths: Tensor, longest: int, window: int) -> "BlockPositions":
         """Cuts rows.
 
         Args:
@@ -88,7 +88,12 @@ class ReadBlocks(NamedTuple):
 
 
 def read_blocks(
-    net: TokenNetwork, ids: Tensor, cut: Cut, remembers: bool, pad: int, settings: CallSettings = AS_BUILT
+    net: TokenNetwork,
+    ids: Tensor,
+    cut: BlockPositions,
+    remembers: bool,
+    pad: int,
+    settings: CallSettings = AS_BUILT,
 ) -> ReadBlocks:
     """Reads the blocks of rows in order.
 
@@ -120,7 +125,7 @@ def read_blocks(
 
 @torch.no_grad()
 def empty_memory(
-    net: TokenNetwork, ids: Tensor, cut: Cut, pad: int, settings: CallSettings = AS_BUILT
+    net: TokenNetwork, ids: Tensor, cut: BlockPositions, pad: int, settings: CallSettings = AS_BUILT
 ) -> State:
     """A memory that has read as much padding as the first block of each row lacks; arguments as :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window
@@ -129,7 +134,7 @@ def empty_memory(
     return state
 
 
-def _mean(aux: Tensor | None, cut: Cut) -> Tensor | None:
+def _mean(aux: Tensor | None, cut: BlockPositions) -> Tensor | None:
     """The mean over the blocks of each row, of losses of all blocks in order."""
     if aux is None:
         return None

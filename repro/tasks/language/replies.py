@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from repro.models.decodable import evaluating
 from repro.models.sampling import sample
 from repro.nn.mixer import MixerOutput, State
-from repro.tasks.language.reading import Cut, empty_memory, read_blocks, token_types
+from repro.tasks.language.reading import BlockPositions, empty_memory, read_blocks, token_types
 from repro.tasks.networks import TokenNetwork
 
 
@@ -144,8 +144,8 @@ def replies(
     padded, lengths = _padded(rows, ids.pad, next(net.parameters()).device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
     last = padded.gather(1, lengths[:, None])[:, 0]
-    cut = Cut.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
-    earlier = Cut(cut.begins[:, :-1], cut.sizes[:, :-1], window)
+    cut = BlockPositions.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
+    earlier = BlockPositions(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):
         memory = empty_memory(net, typed, cut, ids.pad) if remembers else None

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from lightning.pytorch import Trainer
 from torch import nn
@@ -12,9 +12,6 @@ from repro.errors import ReproError
 from repro.nn.layers.shortcut import Beginnings, begin, begin_by_variance, beginnings
 from repro.record import Measurement
 from repro.tasks.random_states import random_state, set_random_state
-
-if TYPE_CHECKING:  # whose base calls this module
-    from repro.tasks.task import Task
 
 
 class TrainingData(Protocol):
@@ -28,7 +25,7 @@ class TrainingData(Protocol):
         ...
 
 
-def profile(task: "Task[Any]") -> None:
+def profile(task: Any) -> None:
     """Sets the initial value of every weighted shortcut of a task's network, if it has any.
 
     Rank 0 runs the network once in training mode on global batch 0, whole, whatever shares of it ranks and
@@ -63,7 +60,7 @@ def profile(task: "Task[Any]") -> None:
     begin(task.module, measured)
 
 
-def _measured(task: "Task[Any]") -> Beginnings:
+def _measured(task: Any) -> Beginnings:
     trainer = task.trainer
     states, carried = random_state(task.device), task.carried
     batch = trainer.strategy.batch_to_device(first_batch(cast(TrainingData, task.data)))

@@ -80,7 +80,7 @@ def test_what_tells_data_apart() -> None:
 @pytest.mark.parametrize("kind", [DuplicationData, CopyData, AlignmentData])
 @pytest.mark.parametrize("numbers", [{"train_examples": 0}, {"eval_examples": 0}])
 def test_no_examples(kind: type[CopyData], numbers: dict[str, int]) -> None:
-    with pytest.raises(UserError, match=f"{next(iter(numbers))} 0 "):
+    with pytest.raises(UserError, match=f"{next(iter(numbers))} must be at least 1"):
         kind(4, **numbers)
 
 

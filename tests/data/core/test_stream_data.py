@@ -209,7 +209,7 @@ def test_masked_training_counts_the_scored_only() -> None:
     [
         (lambda: data(50), "batch_tokens 50 is not a multiple of seq_len 12; use 48 or 60"),
         (lambda: data(stages=[Stage(1, 7)]), "batch_tokens 48 is not a multiple of seq_len 7"),
-        (lambda: Stage(0, 7), "0 epochs at seq_len 7"),
+        (lambda: Stage(0, 7), "epochs must be at least 1"),
         (lambda: placed(data(), 0, 3).train_dataloader(), "4 streams .* 3 ranks"),
         (lambda: data(600).train_dataloader(), "more than the 499 targets"),
         (lambda: data(order="sentences").train_dataloader(), "not stored sentence by sentence"),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.sets.dialogue.dialogue_generated import GeneratedDialogueData, Talk
+from repro.data.sets.dialogue.dialogue_data import GeneratedDialogueData, Talk
 from repro.errors import UserError
 
 TALK = Talk(sections=3, section_words=5, topics=4, topic_words=2, questions=4, answer_words=3)
@@ -84,7 +84,7 @@ def test_splits_and_epochs_differ_and_repeat() -> None:
 
 @pytest.mark.parametrize("name", list(asdict(TALK)))
 def test_sizes_below_1_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match=rf"talk.{name}.* 0"):
+    with pytest.raises(UserError, match=f"{name} must be at least 1"):
         Talk(**(asdict(TALK) | {name: 0}))
 
 

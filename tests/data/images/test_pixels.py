@@ -141,7 +141,7 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
         ({"store": "cifar10", "val_examples": -1}, "val_examples must be at least 0, not -1"),
         ({"store": "multi30k"}, "multi30k holds no pictures; data sets that do: mnist, cifar10"),
         ({"store": "cifar"}, "unknown data set 'cifar'; nearest: cifar10"),
-        ({"store": "mnist", "batch_size": 0}, "batch_size 0 .* must be at least 1"),
+        ({"store": "mnist", "batch_size": 0}, "batch_size must be at least 1"),
     ],
 )
 def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:

@@ -11,9 +11,9 @@ import torch
 from repro.data import ListOpsData
 from repro.data.prepare import prepare
 from repro.data.registry import DATA_SETS
-from repro.data.sets.listops.tree_generator import TreeRules, TreeSet
-from repro.data.sets.listops.trees import CLOSE, SYMBOLS, read_tree, value_of
+from repro.data.sets.listops.trees import CLOSE, SYMBOLS, TreeRules, TreeSet
 from repro.errors import UserError
+from tests.data.listops.tree_values import read_tree, value_of
 
 # 4 tokens, 10 tokens, 1 token
 TEXTS = ["[MAX 3 4 ]\t4", "[SM 9 [MIN 2 5 ] 1 1 1 ]\t4", "7\t7"]

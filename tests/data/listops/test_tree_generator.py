@@ -6,9 +6,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from repro.data.sets.listops.tree_generator import BLOCK, TreeRules, TreeSet, generate, grow
-from repro.data.sets.listops.trees import CLOSE, FIRST_OPERATOR, OPERATORS, ZERO, Trees, value_of
+from repro.data.sets.listops.trees import (
+    BLOCK,
+    CLOSE,
+    FIRST_OPERATOR,
+    OPERATORS,
+    ZERO,
+    TreeRules,
+    Trees,
+    TreeSet,
+    generate,
+    grow,
+)
 from repro.errors import UserError
+from tests.data.listops.tree_values import value_of
 
 SHORT = TreeRules(max_depth=4, max_args=5, min_length=20, max_length=60)
 ANY = TreeRules(max_depth=4, max_args=5, min_length=0, max_length=1000)
@@ -119,8 +130,8 @@ def test_too_few_different_trees_are_said() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"max_depth": 0}, "max_depth 0"),
-        ({"max_args": 1}, "max_args 1"),
+        ({"max_depth": 0}, "max_depth must be at least 1"),
+        ({"max_args": 1}, "max_args must be at least 2"),
         ({"operator_probability": 1.0}, "operator_probability 1.0"),
         ({"min_length": 1999}, "more than min_length 1999 and fewer than max_length 2000"),
     ],
@@ -131,5 +142,5 @@ def test_rules_that_make_no_tree_are_refused(wrong: dict[str, float], said: str)
 
 
 def test_a_split_of_no_trees_is_refused() -> None:
-    with pytest.raises(UserError, match="held_out 0"):
+    with pytest.raises(UserError, match="held_out must be at least 1"):
         TreeSet(held_out=0)

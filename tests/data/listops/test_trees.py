@@ -1,9 +1,10 @@
-"""Reading trees and evaluating them, against trees that the published generator wrote and evaluated."""
+"""Trees and their evaluation in tests, against trees that the published generator wrote and evaluated."""
 
 import numpy as np
 import pytest
 
-from repro.data.sets.listops.trees import CLOSE, IDS, SYMBOLS, Trees, offsets_of, read_tree, value_of, written
+from repro.data.sets.listops.trees import CLOSE, IDS, SYMBOLS, Trees, offsets_of
+from tests.data.listops.tree_values import read_tree, value_of, written
 
 # text and value as the functions of `lra_benchmarks/data/listops.py` gave them
 PUBLISHED = {
@@ -59,25 +60,6 @@ def test_round_brackets_are_dropped_and_text_comes_back() -> None:
 )
 def test_values_by_hand(text: str, wanted: int) -> None:
     assert value(text) == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[MAX 3 4", "1 unclosed bracket"),
-        ("[MAX 3 [MIN 4", "2 unclosed brackets"),
-        ("[MAX 3 ] ]", "closing bracket at token 4 closes nothing"),
-        ("[MAX ]", "closed at token 2 has no arguments"),
-        ("3 4", "2 trees, not one"),
-        ("", "0 trees, not one"),
-        ("[FIRST 3 4 ]", r"unknown token '\[FIRST'"),
-        ("[MAX 3 <pad> ]", "unknown token '<pad>'"),
-        ("( ( ( [MAX 3 ) 4 ) ]", "3 opening and 2 closing round brackets"),
-    ],
-)
-def test_what_is_no_tree_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        value(text)
 
 
 def test_a_part_of_some_trees() -> None:

@@ -193,7 +193,7 @@ def test_every_sum_of_two_strings_is_there_once() -> None:
         (lambda: BitMemoryData(4, train_examples=0), "must be at least 1"),
         (lambda: BitMemoryData(4, eval_examples=0), "must be at least 1"),
         (lambda: BitMemoryData(4, bits=100, patch=30), "patch 30 does not divide the 100 bits of a string"),
-        (lambda: BitMemoryData(0), "batch_size 0"),
+        (lambda: BitMemoryData(0), "batch_size must be at least 1"),
         (lambda: BitXorData(4, bits=0), "bits must be between 1 and 10, not 0"),
         (lambda: BitXorData(4, bits=11), "bits must be between 1 and 10, not 11"),
         (lambda: BitXorData(2000).train_dataloader(), "batch_size 2000 is more than the 1024 examples"),

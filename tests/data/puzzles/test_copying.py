@@ -104,9 +104,9 @@ def test_the_published_copy() -> None:
     ("settings", "said"),
     [
         ({"length": 124}, "length 124 has no room for twice 62 symbols and a zero between"),
-        ({"shortest": 63}, "shortest 63, longest 62"),
-        ({"shortest": 0}, "shortest 0"),
-        ({"symbols": 0}, "symbols 0"),
+        ({"shortest": 63}, "longest must be at least 63"),
+        ({"shortest": 0}, "shortest must be at least 1"),
+        ({"symbols": 0}, "symbols must be at least 1"),
     ],
 )
 def test_copies_that_cannot_be(settings: dict[str, int], said: str) -> None:

@@ -43,5 +43,5 @@ def test_a_shape_that_is_none_is_refused(shape: list[int]) -> None:
 
 
 def test_sizes_below_one_are_refused() -> None:
-    with pytest.raises(UserError, match="width 0 and seq_len 4"):
+    with pytest.raises(UserError, match="width must be at least 1"):
         NoiseData(2, 0, 4)

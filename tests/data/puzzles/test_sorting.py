@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.levels import counting_oracle
 from repro.data import SortingData
-from repro.data.sets.puzzles.sorting import by_frequency, counting_oracle
+from repro.data.sets.puzzles.sorting import by_frequency
 from repro.errors import UserError
 from repro.paths import PROJECT
 from repro.recipe import experiments, load_recipe, scales_of

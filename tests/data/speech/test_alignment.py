@@ -6,7 +6,7 @@ import torch
 
 from repro.data import AlignmentData
 from repro.data.core.generated import SPEECH, raw
-from repro.data.sets.speech.alignment import CHANNELS, bell
+from repro.data.sets.speech.speech_data import CHANNELS, bell
 from repro.errors import UserError
 
 N = 150
@@ -106,6 +106,5 @@ def test_attributes() -> None:
     "settings", [{"phonemes": 0}, {"shortest": 0}, {"shortest": 13}, {"noise": -0.5}, {"longest": 4}]
 )
 def test_speech_that_cannot_be(settings: dict[str, float]) -> None:
-    name, value = next(iter(settings.items()))
-    with pytest.raises(UserError, match=f"{name} {value}"):
+    with pytest.raises(UserError, match="must be at least"):
         AlignmentData(4, **settings)  # type: ignore[arg-type]

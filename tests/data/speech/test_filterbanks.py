@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.sets.speech.filterbanks import CHANNELS, STILL, filterbanks, mel_bands, normalised
+from repro.data.sets.speech.wsj import CHANNELS, STILL, filterbanks, mel_bands, normalised
 from tests.data.speech_folder import noise
 
 
@@ -99,13 +99,13 @@ HANN = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 399)
 def test_another_definition_is_not_kaldis(
     monkeypatch: pytest.MonkeyPatch, name: str, value: Any, signal: str
 ) -> None:
-    monkeypatch.setattr(f"repro.data.sets.speech.filterbanks.{name}", value)
+    monkeypatch.setattr(f"repro.data.sets.speech.wsj.{name}", value)
     found = differences(signal)
     assert min(found.values()) > 10, found
 
 
 def test_another_floor_is_not_kaldis(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.data.sets.speech.filterbanks.FLOOR", 1e-10)
+    monkeypatch.setattr("repro.data.sets.speech.wsj.FLOOR", 1e-10)
     assert min(differences("falling").values()) > 10
 
 

@@ -104,7 +104,7 @@ def test_no_store_names_the_command(data_folder: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{"longest": 0}, {"phonemes": 0}])
 def test_numbers_below_one(settings: dict[str, int]) -> None:
-    with pytest.raises(UserError, match=f"{next(iter(settings))} 0"):
+    with pytest.raises(UserError, match=f"{next(iter(settings))} must be at least 1"):
         SpeechData(1, **settings)
 
 

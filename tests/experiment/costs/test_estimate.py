@@ -7,7 +7,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.experiment.costs import estimate
-from repro.experiment.costs.batches import FIELDS, Size
+from repro.experiment.costs.batches import FIELDS, BatchSize
 from repro.experiment.costs.estimate import Cost, Phase, cost, stages
 from repro.experiment.costs.gpus import GIB, GPUS, USABLE, Gpu, gpu_named, gpu_of
 from repro.experiment.costs.show import flops, number
@@ -29,7 +29,7 @@ def known(precision: str = "32-true") -> Cost:
     """A batch of nine rows takes 10 GiB, a row 2 GiB."""
     step, row = StepCost(10**12, GIB, GIB, 2 * GIB, 0, 10 * GIB), StepCost(1, 0, 0, 0, 0, 2 * GIB)
     recipe = Recipe("p/r", "paper", {"trainer": {"precision": precision}})
-    return Cost(recipe, (Phase(1000, Size(9, 8), step),), row, ())
+    return Cost(recipe, (Phase(1000, BatchSize(9, 8), step),), row, ())
 
 
 def test_gpu_hours_are_operations_over_a_share_of_the_peak() -> None:

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from repro.batches import Batch, StreamBatch
 from repro.experiment.build import Parts, build
 from repro.experiment.costs import step
-from repro.experiment.costs.batches import Size, batches
+from repro.experiment.costs.batches import BatchSize, batches
 from repro.experiment.costs.step import META, attach, cost_of, fill_memories, tensors
 from repro.nn import AdaptiveVocabulary
 from repro.nn.attention.compressed import memory as compressed
@@ -89,7 +89,7 @@ def _checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
         yield  # the kernels whose operations torch's own counter knows
 
 
-def given(recipe: Recipe, device: torch.device, size: Size) -> tuple[Parts, list[Batch]]:
+def given(recipe: Recipe, device: torch.device, size: BatchSize) -> tuple[Parts, list[Batch]]:
     """A task and its batches; ids as frequent as the meta device takes them to be."""
     parts = build(recipe, meta=device == META)
     attach(parts)
@@ -104,9 +104,9 @@ def given(recipe: Recipe, device: torch.device, size: Size) -> tuple[Parts, list
     return parts, made
 
 
-def size_of(recipe: Recipe) -> Size:
+def size_of(recipe: Recipe) -> BatchSize:
     seq_len = recipe.config["data"]["init_args"].get("seq_len", STEPS)
-    return Size(ROWS, min(seq_len, STEPS), SOURCE)
+    return BatchSize(ROWS, min(seq_len, STEPS), SOURCE)
 
 
 def real(parts: Parts, made: list[Batch]) -> tuple[int, int]:
@@ -157,7 +157,7 @@ RECURRENT = ("frozen-pretrained-transformer/listops@lstm", "linear-transformer/w
 def test_what_reads_token_by_token_is_extended_from_short_lengths(
     name: str, sizes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, size = small(name, "paper", sizes), Size(ROWS, STEPS, SOURCE)
+    recipe, size = small(name, "paper", sizes), BatchSize(ROWS, STEPS, SOURCE)
     whole = step.step_cost(recipe, size)
     monkeypatch.setattr(step, "SHORT", 2)
     extended = step.step_cost(recipe, size)

@@ -140,7 +140,7 @@ def test_a_run_that_was_not_submitted(
 ) -> None:
     folder = write_status(job=None, age=age, state=own or "x")
     if own is None:
-        (folder / "status.json").unlink()
+        (folder / "events.jsonl").unlink()
     release = hold(folder) if held else (folder / ".lock").touch
     row = only()
     release()
@@ -149,11 +149,19 @@ def test_a_run_that_was_not_submitted(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"state": 3}', "\x00", '{"state": "training", "step": "x", "updated": "never"}']
+    "text",
+    [
+        "",
+        "{",
+        "[]\n",
+        '{"kind": 3, "step": 1, "t": 1}\n',
+        "\x00\n",
+        '{"kind": "state", "step": "x", "t": 1}\n',
+    ],
 )
-def test_a_broken_status_file_is_no_error(submitted: Submission, slurm: FakeSlurm, text: str) -> None:
+def test_broken_events_are_no_error(submitted: Submission, slurm: FakeSlurm, text: str) -> None:
     slurm.queue(queued("12_0", "RUNNING", MINE))
-    (write_status() / "status.json").write_text(text)
+    (write_status() / "events.jsonl").write_text(text)
     row = only()
     assert (row.state, row.step) == ("starting", None)
 

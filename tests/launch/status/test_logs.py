@@ -8,10 +8,10 @@ import pytest
 from repro.errors import ReproError, UserError
 from repro.launch.status import logs
 from repro.launch.status.ledger import Submission
-from repro.launch.status.logs import Cleaner, Tail, choose, follow, print_log
+from repro.launch.status.logs import Tail, choose, clean, follow, log_of, print_log
 from repro.launch.status.run_index import RunEntry
 from tests.launch.conftest import World
-from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm
+from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm, write_status
 
 __all__ = ["slurm"]
 NAME = "20260101T000000Z-aa"
@@ -32,54 +32,37 @@ DIRTY = [
 
 
 @pytest.mark.parametrize(("data", "text"), DIRTY)
-def test_only_tab_newline_and_return_pass_however_the_bytes_come(data: bytes, text: str) -> None:
-    for cut in range(len(data) + 1):
-        cleaner = Cleaner()
-        assert cleaner.feed(data[:cut]) + cleaner.feed(data[cut:]) + cleaner.feed(b"", last=True) == text, cut
+def test_only_tab_newline_and_return_pass(data: bytes, text: str) -> None:
+    assert clean(data) == text
 
 
-def test_an_escape_that_never_ends_holds_nothing_back_for_long() -> None:
-    cleaner = Cleaner()
-    assert len(cleaner.feed(b"\x1b]0;" + b"x" * 10_000)) > 9_000
-
-
-@pytest.mark.parametrize("block", [1, 3, 1 << 16])
 @pytest.mark.parametrize(
     ("text", "lines", "expected"),
     [
-        (b"a\nb\nc\n", 2, b"b\nc\n"),
-        (b"a\nb\nc", 2, b"b\nc"),
-        (b"a\nb\nc\n", 9, b"a\nb\nc\n"),
-        (b"a\nb\n\n", 1, b"\n"),
-        (b"a\nb\n", 0, b""),
-        (b"", 3, b""),
-        (b"long line, no end", 1, b"long line, no end"),
+        (b"a\nb\nc\n", 2, "b\nc\n"),
+        (b"a\nb\nc", 2, "b\nc"),
+        (b"a\nb\nc\n", 9, "a\nb\nc\n"),
+        (b"a\nb\n\n", 1, "\n"),
+        (b"a\nb\n", 0, ""),
+        (b"", 3, ""),
+        (b"long line, no end", 1, "long line, no end"),
     ],
 )
-def test_the_last_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, text: bytes, lines: int, expected: bytes
-) -> None:
-    monkeypatch.setattr(logs, "_BLOCK", block)
+def test_the_last_lines(tmp_path: Path, text: bytes, lines: int, expected: str) -> None:
     (tmp_path / "log").write_bytes(text)
-    tail = Tail(tmp_path / "log")
-    tail.skip_to_last(lines)
-    assert b"".join(iter(tail.read, b"")) == expected
+    assert Tail(tmp_path / "log", lines).read(last=True) == expected
 
 
-def test_a_file_that_grows_is_cut_or_replaced(tmp_path: Path) -> None:
+def test_a_file_that_grows_is_read_by_lines(tmp_path: Path) -> None:
     path = tmp_path / "log"
     tail = Tail(path)
     assert tail.read() is None
-    path.write_bytes(b"one\n")
-    assert (tail.read(), tail.read()) == (b"one\n", b"")
-    with open(path, "ab") as file:
-        file.write(b"two\n")
-    assert tail.read() == b"two\n"
+    path.write_bytes(b"one\ntw")
+    assert (tail.read(), tail.read()) == ("one\n", "")
+    append(path, b"o\nend")()
+    assert (tail.read(), tail.read(last=True)) == ("two\n", "end")
     path.write_bytes(b"cut\n")
-    assert tail.read() == b"cut\n"
-    (tmp_path / "new").write_bytes(b"longer than before\n")
-    (tmp_path / "new").replace(path)
-    assert tail.read() == b"longer than before\n"
+    assert tail.read() == "cut\n"
 
 
 @pytest.fixture
@@ -112,7 +95,6 @@ def test_which_log_is_meant(submitted: Submission, slurm: FakeSlurm) -> None:
         ("99", None, None, ["job 99"]),
         ("alpha/base", "gpu", None, ["no run at scale gpu"]),
         ("alpha/base", "cpu", 7, ["no run at scale cpu with seed 7"]),
-        ("beta", None, None, ["was not submitted", "terminal", "`repro submit` keeps a log"]),
         ("alpha/grid@a", None, None, ["alpha/grid@a has no run"]),
         (run_id(9), None, None, ["being submitted, or Slurm did not take it"]),
     ],
@@ -121,7 +103,6 @@ def test_no_log_is_said_with_the_remedy(
     submitted: Submission, world: World, slurm: FakeSlurm, word: str, scale: str | None, seed: int | None,
     parts: list[str],
 ) -> None:  # fmt: skip
-    (world.root / "runs" / run_id(1, "beta/only")).mkdir(parents=True)
     slurm.submit("20260301T000000Z-dd", None, run_id(9))
     with pytest.raises(UserError) as caught:
         choose(word, scale, seed)
@@ -143,13 +124,28 @@ def entry(submitted: Submission) -> RunEntry:
     return choose("12_0")[0]
 
 
-def log_of(entry: RunEntry) -> Path:
-    assert entry.log is not None
-    return entry.log
+def test_a_run_without_a_job_has_its_events(world: World, slurm: FakeSlurm) -> None:
+    run = run_id(1, "beta/only")
+    folder = write_status(run, None, step=3, message="a\x1b[2J", **{"train/loss": 0.25})
+    entry, count = choose("beta")
+    assert (entry.run, count) == (run, 1)
+    whole, last = Screen(), Screen()
+    print_log(entry, whole)
+    print_log(entry, last, lines=1)
+    assert [line.split("  ")[1:] for line in whole.text.splitlines()] == [
+        ["step 0", "starting"],
+        ["step 3", "train/loss 0.25"],
+        ["step 3", "training", "a"],
+    ]
+    assert last.text == whole.text.splitlines(True)[-1]
+    assert folder.is_dir()
+    with pytest.raises(
+        UserError, match=r"was not submitted.*`repro submit` keeps a log.*prints the run's events"
+    ):
+        follow(entry, Screen())
 
 
-def test_a_log_is_printed_whole_or_its_end(entry: RunEntry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_BLOCK", 4)
+def test_a_log_is_printed_whole_or_its_end(entry: RunEntry) -> None:
     log_of(entry).write_bytes(b"attempt 1\n\x1b[31mattempt 2\x1b[0m\n")
     whole, last = Screen(), Screen()
     print_log(entry, whole)

@@ -36,8 +36,8 @@ def test_what_the_row_holds(submitted: Submission, slurm: FakeSlurm) -> None:
         "train/lr": 0.001,
         "attempt": 2,
     }
-    told |= {"train/tokens_per_s": 800.5, "seconds_left": 90, "wandb_url": "https://w/x", "resumed_from": 100}
-    write_status(**told)
+    told |= {"train/tokens_per_s": 800.5, "seconds_left": 90, "resumed_from": 100}
+    (write_status(**told) / "mirror.json").write_text('{"url": "https://w/x"}')
     row = only()
     assert (row.run, row.submission, row.step, row.max_steps) == (run_id(), NAME, 120, 1000)
     assert (row.loss, row.lr, row.tokens, row.tokens_per_s) == (2.5, 0.001, 5000, 800.5)
@@ -60,9 +60,9 @@ def test_speed_of_a_run_that_stands_is_not_shown(submitted: Submission, slurm: F
 
 def test_numbers_that_are_none_are_left_out(submitted: Submission, slurm: FakeSlurm) -> None:
     slurm.queue(queued("12_0", "RUNNING", MINE))
-    write_status(**{"train/loss": float("nan"), "step": True, "max_steps": "10", "train/tokens_per_s": None})
+    write_status(**{"train/loss": float("nan"), "max_steps": "10", "train/tokens_per_s": None})
     row = only()
-    assert (row.loss, row.step, row.max_steps, row.tokens_per_s) == (None, None, None, None)
+    assert (row.loss, row.max_steps, row.tokens_per_s) == (None, None, None)
 
 
 def test_the_newest_submission_wins(submitted: Submission, slurm: FakeSlurm) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from repro.report.formats import html
-from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, Verdict
+from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.views.words import WORDS
 from tests.report.markup import read
 from tests.report.test_formats import BLOCKS, HOSTILE
@@ -19,7 +19,13 @@ DOCUMENT = [
     Bullets(("one", "two")),
     Grid(
         ("Row", "Ours", "Outcome"),
-        ((Link("a test", "toy--a-1.html", "tests.md#a-attempt-1"), "1.0", Verdict("same order", "n = 3")),),
+        (
+            (
+                Link("a test", "toy--a-1.html", "tests.md#a-attempt-1"),
+                "1.0",
+                VerdictWord("same order", "n = 3"),
+            ),
+        ),
         frozenset({1}),
         ("ours",),
     ),
@@ -36,7 +42,7 @@ def test_a_word_of_a_verdict_is_a_badge_that_explains_itself():
     assert (badge.text, badge.get("class")) == ("same order", "v v-same-order")
     assert badge.get("title") == WORDS["same order"]
     assert badge.parent.text == "same order n = 3"
-    unknown = read(html.render([Grid(("a",), ((Verdict('x" y'),),))], WORDS)).one("span", cls="v")
+    unknown = read(html.render([Grid(("a",), ((VerdictWord('x" y'),),))], WORDS)).one("span", cls="v")
     assert (unknown.get("class"), unknown.get("title")) == ("v v-other", "")
 
 

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from repro.record import Measurement
-from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, Verdict
+from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.formats.terminal import diff_runs, render, show_run, sparkline, terminal_table
 
 
@@ -57,7 +57,7 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
 
 
 def test_a_document_as_text():
-    grid = Grid(("row", "words"), ((Link("toy:a-b:" + "c" * 50, "", ""), Verdict("open", "word " * 20)),))
+    grid = Grid(("row", "words"), ((Link("toy:a-b:" + "c" * 50, "", ""), VerdictWord("open", "word " * 20)),))
     said = render(
         [Heading(1, "Title"), Paragraph("a\x1b[2J"), Bullets(("one", "two")), Figure("x.svg", "x"), grid]
     )

@@ -6,7 +6,7 @@ import pytest
 
 from repro.evidence.table import evidence
 from repro.report.formats import markdown
-from repro.report.formats.blocks import Figure, Heading, Verdict
+from repro.report.formats.blocks import Figure, Heading, VerdictWord
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import CURVES, Plot
 from repro.report.views.tests import document_of_tests, grid_of_tests, one_test
@@ -62,7 +62,7 @@ def test_a_planned_test_says_what_it_will_compare(house):
 def test_a_test_that_fails_the_gate_names_the_condition(house):
     run(house)
     _, one = found()
-    assert outcome(one, short=True) == Verdict("not a fair test", "not declared")
+    assert outcome(one, short=True) == VerdictWord("not a fair test", "not declared")
     assert "declared (never; its first run began 2026-01-01 23:58)" in str(outcome(one))
     assert "| declared | no | never; its first run began 2026-01-01 23:58 |" in page()
 
@@ -72,7 +72,7 @@ def test_a_check_of_the_code_is_no_evidence(house):
     house.declare(TEST.replace("    scale:", "    check: the task decides\n    scale:"))
     run(house)
     _, one = found()
-    assert outcome(one) == Verdict("check of the code", "same order")
+    assert outcome(one) == VerdictWord("check of the code", "same order")
     assert "Check of the code: the task decides" in page()
 
 
@@ -142,7 +142,7 @@ def test_a_line_of_a_test_has_its_scale_beside_the_outcome(house):
     fair(house)
     ((link, attempt, scale, verdict, effects),) = grid_of_tests([found()[1]]).rows
     assert (link.page, link.file) == ("toy--bigger-is-better-1.html", "tests.md#bigger-is-better-attempt-1")
-    assert (attempt, scale, verdict) == ("1 of 1", "reduced scale: small", Verdict("same order"))
+    assert (attempt, scale, verdict) == ("1 of 1", "reduced scale: small", VerdictWord("same order"))
     assert effects == "+8.54 % (+4.34 to +12.7), paper +7.14 %"
 
 

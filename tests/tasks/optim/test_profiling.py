@@ -215,7 +215,7 @@ def test_a_resumed_run_ends_with_the_same_weights_and_knows_what_it_began_with(w
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     resumed = run(recipe, 1, "test")
     again = read(folder / "model.pt")["state_dict"]
-    assert (folder / "status.json").read_text().count('"resumed_from": 2') == 1
+    assert (folder / "events.jsonl").read_text().count('"resumed_from": 2') == 1
     assert weights.keys() == again.keys()
     for name, value in weights.items():
         assert torch.equal(value, again[name]), name

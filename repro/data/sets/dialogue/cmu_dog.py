@@ -3,7 +3,7 @@
 Blanks and ends of lines within a text are one blank. Utterances without words are left out.
 """
 
-import json
+from collections.abc import Container
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from repro.data.data_set import GPT2, TRAIN, VAL, TokenSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import AS, decoded, glob_packed, read_packed, sha256_of
+from repro.data.packed import AS, glob_packed, read_json, sha256_of
 from repro.data.store import StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
@@ -35,6 +35,9 @@ FACTS = {
     "introduction": "Introduction",
 }
 SCENES = ("1", "2", "3")
+_TOPICS = ColumnType("uint16")
+_SPEAKERS = ColumnType("uint8", ragged=True)
+_LENGTHS = ColumnType("uint32", ragged=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,38 +53,44 @@ class Dialogues(TokenSet):
 
     def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Subwords are learned from all documents and the utterances to train on."""
-        folder = options.folder
-        documents, digest = read_documents(folder)
-        self.compare(DOCUMENTS, digest, f"--from {folder}, WikiData")
-        splits = {split: read_conversations(folder, split, documents) for split in self.splits}
-        for split, read in splits.items():
-            self.compare(split, read.sha256, f"--from {folder}, conversations of {split}")
-        utterances = (text for talk in splits[TRAIN].found for text in talk.utterances)
+        folder, hashes = options.folder, {}
+        records, hashes[DOCUMENTS] = read_records(folder, "WikiData")
+        documents = dict(sorted((record.topic, record.document()) for record in records))
+        numbers = [record.topic for record in records]
+        if twice := [number for number in documents if numbers.count(number) > 1]:
+            raise UserError(
+                f"--from {folder}: two documents have wikiDocumentIdx {twice[0]}; use the originals"
+            )
+        splits: dict[str, list[Conversation]] = {}
+        for split in self.splits:
+            records, hashes[split] = read_records(folder, f"Conversations/{FOLDERS[split]}")
+            splits[split] = [record.conversation(documents) for record in records]
+        for key, digest in hashes.items():
+            self.compare(key, digest, f"--from {folder}, {key}")
+        utterances = (text for talk in splits[TRAIN] for text in talk.utterances)
         tokenizer = self.subwords(variant, options, chain(documents.values(), utterances))
         ids = ids_of(tokenizer.size)
         writer.column(DOCUMENTS, DOCUMENTS, ids).add_rows(tokenizer.encode_batch(list(documents.values())))
         places = {number: place for place, number in enumerate(documents)}
         counts: dict[str, dict[str, Any]] = {}
-        for split, read in splits.items():
-            columns = {
-                "topics": writer.column(split, "topics", ColumnType("uint16")),
-                "speakers": writer.column(split, "speakers", ColumnType("uint8", ragged=True)),
-                "lengths": writer.column(split, "lengths", ColumnType("uint32", ragged=True)),
-                "utterances": writer.column(split, "utterances", ids),
-            }
-            for talk in read.found:
-                said = tokenizer.encode_batch(talk.utterances)
-                columns["topics"].add(np.array([places[talk.topic]]))
-                columns["speakers"].add_rows([talk.speakers])
-                columns["lengths"].add_rows([[len(row) for row in said]])
-                columns["utterances"].add_rows([list(chain.from_iterable(said))])
-            tokens = {"utterances": columns["utterances"].values}
-            counts[split] = {"examples": len(read.found), "tokens": tokens}
-        origin = self.origin(
-            sha256={DOCUMENTS: digest} | {split: read.sha256 for split, read in splits.items()},
-            without_words={split: read.empty for split, read in splits.items()},
-            raw_text="not kept",
-        )
+        for split, talks in splits.items():
+            topics, speakers, lengths, words = (
+                writer.column(split, name, type_)
+                for name, type_ in zip(PARTS[1:], (_TOPICS, _SPEAKERS, _LENGTHS, ids), strict=True)
+            )
+            for talk in talks:
+                if said := tokenizer.encode_batch(talk.utterances):
+                    topics.add(np.array([places[talk.topic]]))
+                    speakers.add_rows([talk.speakers])
+                    lengths.add_rows([[len(row) for row in said]])
+                    words.add_rows([list(chain.from_iterable(said))])
+            if not topics.rows:
+                raise UserError(
+                    f"--from {folder}: no conversation in {split} has an utterance; use the original files"
+                )
+            counts[split] = {"examples": topics.rows, "tokens": {"utterances": words.values}}
+        empty = {split: sum(talk.empty for talk in talks) for split, talks in splits.items()}
+        origin = self.origin(sha256=hashes, without_words=empty, raw_text="not kept")
         return self.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer))
 
 
@@ -92,129 +101,75 @@ class Conversation:
     Attributes:
         topic: number of its document.
         speakers: of each utterance, 0 or 1.
-        utterances: in their order.
+        utterances: in their order, those without words left out.
+        empty: how many those are.
     """
 
     topic: int
     speakers: list[int]
     utterances: list[str]
-
-
-@dataclass(frozen=True)
-class Conversations:
-    """The conversations of a split.
-
-    Attributes:
-        found: by name of their files.
-        empty: utterances without words.
-        sha256: of all files, one after another.
-    """
-
-    found: list[Conversation]
     empty: int
-    sha256: str
 
 
-def read_documents(folder: Path) -> tuple[dict[int, str], str]:
-    """All documents.
+class Record:
+    """The object in a JSON file, whose content is refused where it is not as it should be."""
 
-    Args:
-        folder: with ``WikiData``.
+    def __init__(self, where: str, content: Any) -> None:
+        self.where = where
+        self.content = content if isinstance(content, dict) else {}
 
-    Returns:
-        Texts by number, a line for each fact and scene; and the SHA-256 of all files, one after another.
+    def _need(self, good: bool, problem: str) -> None:
+        if not good:
+            raise UserError(f"{self.where}: {problem}; use the original files")
+
+    @property
+    def topic(self) -> int:
+        """The number of a document."""
+        number = self.content.get("wikiDocumentIdx")
+        self._need(isinstance(number, int), f"wikiDocumentIdx is {number!r}, not a number")
+        return int(number or 0)
+
+    def text(self, key: str, inside: Any = None) -> str:
+        """A text of the object, or of one inside it; several are joined."""
+        value = (self.content if inside is None else inside).get(key)
+        texts: list[Any] = value if isinstance(value, list) else [value]
+        self._need(all(isinstance(text, str) for text in texts), f"no text under {key!r}")
+        return "; ".join(" ".join(text.split()) for text in texts)
+
+    def document(self) -> str:
+        """A line for each fact and scene."""
+        facts = self.content.get("0")
+        self._need(isinstance(facts, dict), "no facts under '0'")
+        lines = [f"{called}: {self.text(key, facts)}" for key, called in FACTS.items()]
+        return "\n".join(lines + [self.text(key) for key in SCENES])
+
+    def conversation(self, topics: Container[int]) -> Conversation:
+        """The conversation about one of some documents."""
+        history, topic = self.content.get("history"), self.topic
+        self._need(topic in topics, f"no document has wikiDocumentIdx {topic}")
+        listed = isinstance(history, list) and all(isinstance(item, dict) for item in history)
+        self._need(listed, "no utterances under 'history'")
+        said = []
+        for utterance in history or ():
+            speaker = utterance.get("uid")
+            self._need(speaker in SPEAKERS, f"uid {speaker!r} is not {' or '.join(SPEAKERS)}")
+            said.append((SPEAKERS.index(speaker), self.text("text", utterance)))
+        kept = [(speaker, text) for speaker, text in said if text]
+        speakers, texts = [speaker for speaker, _ in kept], [text for _, text in kept]
+        return Conversation(topic, speakers, texts, len(said) - len(kept))
+
+
+def read_records(folder: Path, name: str) -> tuple[list[Record], str]:
+    """The object of each file of a folder, and the SHA-256 of all files, one after another.
 
     Raises:
-        UserError: there are none, one cannot be read or lacks something, or two have one number.
+        UserError: there are none, or one is no JSON.
     """
-    records, digest = _records(folder, "WikiData")
-    documents: dict[int, str] = {}
-    for where, record in records:
-        number = _topic(record, where)
-        if number in documents:
-            raise UserError(
-                f"{where}: a second document has wikiDocumentIdx {number}; use the original files"
-            )
-        facts = record.get("0")
-        if not isinstance(facts, dict):
-            raise UserError(f"{where}: no facts under '0'; use the original files")
-        lines = [f"{called}: {_text(facts, key, where)}" for key, called in FACTS.items()]
-        documents[number] = "\n".join(lines + [_text(record, key, where) for key in SCENES])
-    return dict(sorted(documents.items())), digest
-
-
-def read_conversations(folder: Path, split: str, documents: dict[int, str]) -> Conversations:
-    """The conversations of a split.
-
-    Args:
-        folder: with ``Conversations``.
-        split: ``train``, ``val`` or ``test``.
-        documents: by number.
-
-    Raises:
-        UserError: there are none, or one cannot be read, lacks something, or has no such document.
-    """
-    records, digest = _records(folder, f"Conversations/{FOLDERS[split]}")
-    read = [_conversation(record, where, documents) for where, record in records]
-    conversations = [conversation for conversation, _ in read if conversation.utterances]
-    if not conversations:
-        raise UserError(
-            f"--from {folder}: no conversation in {split} has an utterance; use the original files"
-        )
-    return Conversations(conversations, sum(empty for _, empty in read), digest)
-
-
-def _records(folder: Path, name: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-    """Path and content of each file of a folder, and the SHA-256 of all of them."""
     paths = glob_packed(folder / name, "*.json")
     if not paths:
         raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
-    contents = [(str(path), read_packed(path)) for path in paths]
-    digest = sha256_of(content for _, content in contents)
-    return [(where, _record(content, where)) for where, content in contents], digest
-
-
-def _record(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(decoded(content, where))
-    except ValueError as error:
-        raise UserError(f"{where} is not JSON: {error}; get the file again") from None
-    if not isinstance(record, dict):
-        raise UserError(f"{where} holds no object; use the original files")
-    return record
-
-
-def _topic(record: dict[str, Any], where: str) -> int:
-    number = record.get("wikiDocumentIdx")
-    if not isinstance(number, int):
-        raise UserError(f"{where}: wikiDocumentIdx is {number!r}, not a number; use the original files")
-    return number
-
-
-def _text(record: dict[str, Any], key: str, where: str) -> str:
-    """A text, or several as one."""
-    value = record.get(key)
-    texts: list[Any] = value if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{where}: no text under {key!r}; use the original files")
-    return "; ".join(" ".join(text.split()) for text in texts)
-
-
-def _conversation(record: dict[str, Any], where: str, documents: dict[int, str]) -> tuple[Conversation, int]:
-    """A conversation, and how many utterances it has without words."""
-    topic, history = _topic(record, where), record.get("history")
-    if topic not in documents:
-        raise UserError(f"{where}: no document has wikiDocumentIdx {topic}; use the original files")
-    if not isinstance(history, list) or not all(isinstance(utterance, dict) for utterance in history):
-        raise UserError(f"{where}: no utterances under 'history'; use the original files")
-    speakers, utterances = [], []
-    for utterance in history:
-        if utterance.get("uid") not in SPEAKERS:
-            raise UserError(f"{where}: uid {utterance.get('uid')!r} is not {' or '.join(SPEAKERS)}")
-        if text := _text(utterance, "text", where):
-            speakers.append(SPEAKERS.index(utterance["uid"]))
-            utterances.append(text)
-    return Conversation(topic, speakers, utterances), len(history) - len(utterances)
+    read = [(path, *read_json(path)) for path in paths]
+    return [Record(str(path), content) for path, content, _ in read], sha256_of(raw for *_, raw in read)
 
 
 _CMU_DOG = Dialogues(

@@ -1,6 +1,6 @@
 """The data set ListOps: trees that are generated, or those of the published files. Needs no torch."""
 
-import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +10,25 @@ import numpy as np
 from repro.data.data_set import SPLITS, OneStore
 from repro.data.manifest import MANIFEST, Manifest, store_path
 from repro.data.options import Options
-from repro.data.packed import need_packed, read_packed, sha256_of
-from repro.data.sets.listops.tree_generator import GENERATOR_VERSION, TreeSet
-from repro.data.sets.listops.trees import SYMBOLS, Trees, offsets_of, read_tree, value_of
+from repro.data.packed import TextFile, need_packed
+from repro.data.sets.listops.trees import (
+    CLOSE,
+    FIRST_OPERATOR,
+    GENERATOR_VERSION,
+    IDS,
+    PAD,
+    SYMBOLS,
+    Trees,
+    TreeSet,
+    offsets_of,
+)
 from repro.data.store import StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
 _COLUMNS = ("Source", "Target")
+_BRACKETS = re.compile("[()]")
+DIGITS = tuple("0123456789")
 
 
 class ListOps(OneStore):
@@ -65,55 +76,45 @@ class ListOps(OneStore):
     def _from_files(self, folder: Path) -> tuple[dict[str, Trees], dict[str, str]]:
         """Every split, and the SHA-256 of each file's content."""
         splits, hashes = {}, {}
-        for split, file in zip(self.splits, self.files, strict=True):
-            path = need_packed(folder, file, f"needed: {', '.join(self.files)}")
-            content = read_packed(path)
-            hashes[split] = sha256_of([content])
-            self.compare(file, hashes[split], str(path))
-            splits[split] = read_trees(content, str(path))
+        for split, name in zip(self.splits, self.files, strict=True):
+            file = TextFile(need_packed(folder, name, f"needed: {', '.join(self.files)}"))
+            splits[split] = read_trees(file)
+            hashes[split] = file.facts()["sha256"]
+            self.compare(name, hashes[split], str(file.path))
         return splits, hashes
 
 
-def read_trees(content: bytes, where: str) -> Trees:
+def read_trees(file: TextFile) -> Trees:
     """The trees of a published file: a line each, its text and its value between tabs, below a line of names.
 
-    Args:
-        content: of the file.
-        where: its name, for people.
+    The round brackets of the published files are redundant and are dropped.
 
     Raises:
-        UserError: the first line that is no tree, or whose value is not the tree's; says what is wrong.
+        UserError: the first line that is no tree with a value; says what is wrong.
     """
-    lines = io.BytesIO(content)  # shares the content, which may have hundreds of megabytes
-    names = next(lines, b"").decode(errors="replace").rstrip("\r\n").split("\t")
+    lines = iter(file)
+    names = next(lines, "").split("\t")
     if not set(_COLUMNS) <= set(names):
         raise UserError(
-            f"{where}, line 1: needs the columns {' and '.join(_COLUMNS)}, has {', '.join(names)}"
+            f"{file.path}, line 1: needs the columns {' and '.join(_COLUMNS)}, has {', '.join(names)}"
         )
-    source, target = (names.index(name) for name in _COLUMNS)
     tokens, lengths, values = [], [], []
-    for number, line in enumerate(lines, 2):
-        try:
-            ids, value = _read_line(line.rstrip(b"\r\n").decode(), source, target, len(names))
-        except ValueError as error:
-            raise UserError(f"{where}, line {number}: {error}") from None
+    for line in lines:
+        row = dict(zip(names, line.split("\t"), strict=False))
+        ids = [IDS.get(symbol, PAD) for symbol in _BRACKETS.sub(" ", row.get("Source", "")).split()]
+        value = row.get("Target", "")
+        # a tree has as many opening operators as closing brackets
+        balanced = sum(i >= FIRST_OPERATOR for i in ids) == 2 * ids.count(CLOSE)
+        if not ids or PAD in ids or value not in DIGITS or not balanced:
+            raise UserError(
+                f"{file.path}, line {file.read}: {line!r:.80} is no tree with its value; get the file again"
+            )
         tokens.append(np.array(ids, np.uint8))
         lengths.append(len(ids))
-        values.append(value)
+        values.append(int(value))
     if not values:
-        raise UserError(f"{where}: no trees in it; use the original file")
+        raise UserError(f"{file.path}: no trees in it; use the original file")
     return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
-
-
-def _read_line(line: str, source: int, target: int, n_columns: int) -> tuple[list[int], int]:
-    columns = line.split("\t")
-    if len(columns) != n_columns:
-        raise ValueError(f"{len(columns)} columns, not {n_columns}")
-    ids = read_tree(columns[source])
-    value = value_of(ids)
-    if columns[target] != str(value):
-        raise ValueError(f"{_COLUMNS[1]} is {columns[target]!r}, the tree's value is {value}")
-    return ids, value
 
 
 LISTOPS = (

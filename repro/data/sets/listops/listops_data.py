@@ -1,7 +1,5 @@
 """Trees of operators over digits as examples of a classifier: the input is a tree, the target its value."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -11,14 +9,14 @@ import numpy as np
 import torch
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s
+from repro.data.core.draws import Int64s, digest_of
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.padding import padded, slices
-from repro.data.sets.listops.tree_generator import TreeSet
-from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees
+from repro.data.core.padding import padded
+from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees, TreeSet
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
-from repro.errors import UserError
+from repro.data.table import slices
+from repro.errors import at_least
 
 Tokenisation = Literal["lra", "truncated"]
 
@@ -100,8 +98,7 @@ class ListOpsData(StoreDataModule, ExampleData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        if max_length < 1:
-            raise UserError(f"max_length must be at least 1, not {max_length}")
+        at_least(1, max_length=max_length)
         self.generated = store if isinstance(store, TreeSet) else None
         if isinstance(store, str):
             self.store_name, _, self.variant = store.partition("/")
@@ -155,9 +152,7 @@ class ListOpsData(StoreDataModule, ExampleData):
     @property
     def manifest_sha256(self) -> str:
         """SHA-256 of the store's manifest, or over all that the generated trees depend on."""
-        if self.generated is None:
-            return super().manifest_sha256
-        return hashlib.sha256(json.dumps(self.generated.settings, sort_keys=True).encode()).hexdigest()
+        return super().manifest_sha256 if self.generated is None else digest_of(self.generated.settings)
 
 
 def _opened(store: Store, split: str) -> Trees:

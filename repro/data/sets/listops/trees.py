@@ -1,14 +1,19 @@
-"""Trees of operators over digits whose value is one digit: their tokens, and reading and evaluating them.
+"""Random trees of operators over digits whose value is one digit, the same on any machine. Needs no torch.
 
-A tree is written with an opening operator, its arguments and a closing bracket: ``[MAX 3 [MIN 7 4 ] ]``. The round
-brackets of the published files are redundant and are dropped. Ids: 0 padding, 1 to 10 the digits 0 to 9, 11 to 14
-the operators, 15 the closing bracket: without brackets, ids are 0 to 14.
+A tree is written with an opening operator, its arguments and a closing bracket: ``[MAX 3 [MIN 7 4 ] ]``. Ids: 0
+padding, 1 to 10 the digits 0 to 9, 11 to 14 the operators, 15 the closing bracket: without brackets, ids are 0 to 14.
 """
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from repro.data.core.draws import stream
+from repro.errors import UserError, at_least
 
 PAD = 0
 ZERO = 1  # the digit 0; the other digits follow
@@ -46,59 +51,216 @@ def offsets_of(lengths: Ints | Sequence[int]) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def read_tree(text: str) -> list[int]:
-    """Ids of a tree as the published files write it; its round brackets are dropped.
+GENERATOR_VERSION = 1
+BLOCK = 4096  # candidates that are grown together
+_FRUITLESS = 64  # blocks
+
+
+@dataclass(frozen=True)
+class TreeRules:
+    """Rules by which random trees grow and are kept. The defaults are those of the Long Range Arena.
+
+    The root has depth 1. A node is an operator with its probability, and always a digit at the greatest depth. Number
+    of arguments, operator and digit are uniform. A digit is one token, an operator two: itself and its bracket.
+
+    Args:
+        max_depth: of a node.
+        max_args: arguments of an operator; the least is 2.
+        min_length: trees must have more tokens.
+        max_length: trees must have fewer tokens.
+        operator_probability: of a node above the greatest depth, in (0, 1).
 
     Raises:
-        ValueError: what is wrong with it.
+        UserError: no tree can follow these rules.
+
+    Source: Tay et al. 2021, section 2.2.1, and the generator of its authors (`lra_benchmarks/data/listops.py`), whose
+        ``VALUE_P``, despite its name, is the probability of an operator.
     """
-    if text.count("(") != text.count(")"):
-        raise ValueError(f"{text.count('(')} opening and {text.count(')')} closing round brackets")
-    try:
-        return [IDS[symbol] for symbol in text.replace("(", " ").replace(")", " ").split()]
-    except KeyError as error:
-        raise ValueError(f"unknown token {error.args[0]!r}; there are {' '.join(IDS)}") from None
+
+    max_depth: int = 10
+    max_args: int = 10
+    min_length: int = 500
+    max_length: int = 2000
+    operator_probability: float = 0.25
+
+    def __post_init__(self) -> None:
+        at_least(1, max_depth=self.max_depth)
+        at_least(2, max_args=self.max_args)
+        if not 0 < self.operator_probability < 1:
+            raise UserError(
+                f"operator_probability {self.operator_probability} must lie strictly between 0 and 1"
+            )
+        if not 0 <= self.min_length < self.max_length - 1:
+            raise UserError(
+                f"no tree has more than min_length {self.min_length} and fewer than max_length {self.max_length} "
+                "tokens"
+            )
 
 
-def value_of(ids: Sequence[int]) -> int:
-    """The value of a tree, closing brackets included.
+@dataclass(frozen=True)
+class TreeSet:
+    """Generated trees in three splits, which share none.
 
-    The median of an even number of arguments is the mean of the middle two, cut to an integer.
+    Tree ``k`` is the k-th among all candidates that is kept and has not been seen before, whatever the splits and
+    their sizes: the first ``held_out`` are for validation, the next ``held_out`` for the test, the others for training.
+    So held-out trees are the same at every size of training, and a smaller training split is the beginning of a larger
+    one.
+
+    Args:
+        train: trees to train on.
+        held_out: trees of the validation split, and of the test split.
+        rules: how they grow.
 
     Raises:
-        ValueError: what is wrong with it.
+        UserError: a number below 1.
+
+    Deviation: the published generator puts its trees into a Python set, whose order decides the splits; same rules and
+        numbers, other trees.
     """
-    operators: list[int] = []
-    open_args: list[list[int]] = [[]]
-    for place, token in enumerate(ids, 1):
-        if ZERO <= token < FIRST_OPERATOR:
-            open_args[-1].append(token - ZERO)
-        elif token != CLOSE:
-            operators.append(token)
-            open_args.append([])
-        elif not operators:
-            raise ValueError(f"the closing bracket at token {place} closes nothing")
-        else:
-            args = open_args.pop()
-            if not args:
-                raise ValueError(f"the operator closed at token {place} has no arguments")
-            open_args[-1].append(_applied(operators.pop(), args))
-    if operators:
-        raise ValueError(f"{len(operators)} unclosed bracket{'s' if len(operators) > 1 else ''}")
-    if len(open_args[0]) != 1:
-        raise ValueError(f"{len(open_args[0])} trees, not one")
-    return open_args[0][0]
+
+    train: int = 96_000
+    held_out: int = 2_000
+    rules: TreeRules = field(default_factory=TreeRules)
+
+    def __post_init__(self) -> None:
+        at_least(1, train=self.train, held_out=self.held_out)
+
+    def split(self, name: str) -> Trees:
+        """The trees of ``train``, ``val`` or ``test``.
+
+        Raises:
+            UserError: there are too few different trees of such rules.
+        """
+        held = self.held_out
+        begin = {"val": 0, "test": held, "train": 2 * held}[name]
+        size = self.train if name == "train" else held
+        return generate(self.rules, 2 * held + self.train).part(begin, begin + size)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the trees depend on."""
+        return {"generator": GENERATOR_VERSION, **asdict(self)}
 
 
-def _applied(operator: int, args: list[int]) -> int:
-    if operator == SUM_MOD:
-        return sum(args) % 10
-    args.sort()
-    if operator == MED:
-        return (args[(len(args) - 1) // 2] + args[len(args) // 2]) // 2
-    return args[0] if operator == MIN else args[-1]
+@lru_cache(maxsize=2)
+def generate(rules: TreeRules, count: int) -> Trees:
+    """The first trees that are kept, none twice.
+
+    Raises:
+        UserError: there are too few different trees of such rules.
+    """
+    seen: set[bytes] = set()
+    tokens, lengths, values = [], [], []
+    block = fruitless = 0
+    while len(seen) < count:
+        if fruitless == _FRUITLESS:
+            raise UserError(f"found {len(seen)} different trees, not {count}, of {rules}")
+        grown = grow(rules, block)
+        before = len(seen)
+        for i in range(len(grown.values)):
+            row = grown.tokens[grown.offsets[i] : grown.offsets[i + 1]]
+            digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+            if digest not in seen and len(seen) < count:
+                seen.add(digest)
+                tokens.append(row)
+                lengths.append(len(row))
+                values.append(grown.values[i])
+        block += 1
+        fruitless = 0 if len(seen) > before else fruitless + 1
+    return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
 
 
-def written(ids: Sequence[int]) -> str:
-    """A tree as text, without round brackets."""
-    return " ".join(SYMBOLS[i] for i in ids)
+class _Level(NamedTuple):
+    """The nodes of one depth, of all candidates; those of one parent are neighbours, in its order."""
+
+    owners: Ints  # which candidate
+    symbols: Ints  # ids
+    args: Ints  # how many, 0 for a digit
+
+
+def grow(rules: TreeRules, block: int) -> Trees:
+    """Those trees of a block of candidates that are kept, in order; some may be the same.
+
+    All candidates of a block grow together, a depth at a time; one is given up as soon as it must become too long.
+    The numbers of a block are a function of its index, and the same on any machine.
+    """
+    source = stream(GENERATOR_VERSION, block)
+    lengths = np.zeros(BLOCK, np.int64)
+    owners = np.arange(BLOCK)
+    levels = []
+    for depth in range(1, rules.max_depth + 1):
+        level = _draw(source, owners, rules, is_last=depth == rules.max_depth)
+        levels.append(level)
+        lengths += np.bincount(owners, 1 + (level.args > 0), BLOCK).astype(np.int64)
+        coming = np.bincount(owners, level.args, BLOCK).astype(np.int64)
+        # given up where it must become too long: a node to come is a token at least
+        lengths[lengths + coming >= rules.max_length] = rules.max_length
+        growing = np.where(lengths[owners] < rules.max_length, level.args, 0)
+        owners = np.repeat(owners, growing)
+        if not len(owners):
+            break
+    kept = (lengths > rules.min_length) & (lengths < rules.max_length)
+    return _written([_Level(*(column[kept[level.owners]] for column in level)) for level in levels])
+
+
+def _draw(source: np.random.PCG64, owners: Ints, rules: TreeRules, is_last: bool) -> _Level:
+    def below(limit: int, n: int) -> Ints:
+        return (source.random_raw(n) >> np.uint64(11)) % np.uint64(limit)
+
+    n = len(owners)
+    threshold = 0 if is_last else round(rules.operator_probability * 2**53)
+    is_operator = below(2**53, n) < np.uint64(threshold)
+    args = np.zeros(n, np.int64)
+    args[is_operator] = 2 + below(rules.max_args - 1, int(is_operator.sum())).astype(np.int64)
+    symbols = (ZERO + below(10, n)).astype(np.uint8)
+    symbols[is_operator] = FIRST_OPERATOR + below(len(OPERATORS), int(is_operator.sum()))
+    return _Level(owners, symbols, args)
+
+
+def _written(levels: list[_Level]) -> Trees:
+    """The trees whose nodes are given."""
+    values: list[Ints] = []
+    sizes: list[Ints] = []
+    below: tuple[Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    for level in reversed(levels):
+        below = _evaluated(level, *below)
+        values.insert(0, below[0])
+        sizes.insert(0, below[1])
+    offsets = offsets_of(sizes[0])
+    tokens = np.zeros(int(offsets[-1]), np.uint8)
+    at = offsets[:-1]
+    for depth, level in enumerate(levels):
+        tokens[at] = level.symbols
+        is_operator = level.args > 0
+        tokens[(at + sizes[depth] - 1)[is_operator]] = CLOSE
+        if depth + 1 < len(levels):
+            # an argument begins where the one before it ends; the first, after the operator
+            ends = np.cumsum(sizes[depth + 1])
+            starts = ends - sizes[depth + 1]
+            args = level.args[is_operator]
+            first = starts[offsets_of(args)[:-1]]
+            at = starts + np.repeat(at[is_operator] + 1 - first, args)
+    return Trees(tokens, offsets, values[0].astype(np.uint8))
+
+
+def _evaluated(level: _Level, values: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+    """Values of nodes and tokens of their subtrees, given those of the nodes below."""
+    is_operator = level.args > 0
+    results = np.where(is_operator, 0, level.symbols.astype(np.int64) - ZERO)
+    total = np.ones(len(results), np.int64)
+    if not is_operator.any():
+        return results, total
+    args, symbols = level.args[is_operator], level.symbols[is_operator]
+    starts = offsets_of(args)[:-1]
+    total[is_operator] = 2 + np.add.reduceat(sizes, starts)
+    parents = np.repeat(np.arange(len(args)), args)
+    ordered = np.sort(parents * 10 + values) % 10  # the arguments of each operator by value
+    low, high = ordered[starts + (args - 1) // 2], ordered[starts + args // 2]
+    answers = [
+        ordered[starts],
+        ordered[starts + args - 1],
+        (low + high) // 2,
+        np.add.reduceat(values, starts) % 10,
+    ]
+    results[is_operator] = np.choose(symbols - FIRST_OPERATOR, answers)
+    return results, total

@@ -1,8 +1,6 @@
 """Generated puzzles over bits: remember a string, and add two strings. The same on any machine."""
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,10 +8,10 @@ import numpy as np
 import torch
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s, stream
+from repro.data.core.draws import Int64s, digest_of, stream
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.generated import ExampleGenerator, GeneratedData
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
@@ -126,8 +124,7 @@ class BitMemoryData(GeneratedData[BitMemory]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
-        if min(bits, strings, patch) < 1:
-            raise UserError(f"bits {bits}, strings {strings} and patch {patch} must be at least 1")
+        at_least(1, bits=bits, strings=strings, patch=patch)
         if bits % patch:
             raise UserError(f"patch {patch} does not divide the {bits} bits of a string")
         self.table = BitMemory("train", bits, strings, patch, train_examples)
@@ -138,7 +135,7 @@ class BitMemoryData(GeneratedData[BitMemory]):
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the generator's version and settings, which determine the data."""
-        return _digest({**self.settings, **self.sizes})
+        return digest_of({"generator": GENERATOR_VERSION, **self.settings, **self.sizes})
 
 
 class BitXorData(ExampleData):
@@ -183,9 +180,4 @@ class BitXorData(ExampleData):
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the table's settings, which are all there is."""
-        return _digest(asdict(self.table))
-
-
-def _digest(settings: dict[str, int]) -> str:
-    facts = {"generator": GENERATOR_VERSION, **settings}
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return digest_of({"generator": GENERATOR_VERSION, "bits": self.table.bits})

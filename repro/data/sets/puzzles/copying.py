@@ -17,7 +17,7 @@ from repro.data.core.generated import (
     lengths_between,
     raw,
 )
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,11 @@ class DuplicationData(GeneratedData[Duplication]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
+        at_least(1, symbols=symbols)
         if length < 4 or length % 2:
             raise UserError(
                 f"length must be even and at least 4, not {length}: two zeros and a sequence twice"
             )
-        if symbols < 1:
-            raise UserError(f"symbols must be at least 1, not {symbols}")
         self.table = Duplication("train", length, symbols)
         self.vocab_size = self.input_size = self.n_classes = symbols + 1
         self.seq_len = length
@@ -169,10 +168,8 @@ class CopyData(GeneratedData[Copy]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
-        if not 1 <= shortest <= longest or symbols < 1:
-            raise UserError(
-                f"shortest {shortest}, longest {longest} and symbols {symbols} must be at least 1, in this order"
-            )
+        at_least(1, shortest=shortest, symbols=symbols)
+        at_least(shortest, longest=longest)
         if length < 2 * longest + 1:
             raise UserError(f"length {length} has no room for twice {longest} symbols and a zero between")
         self.table = Copy("train", length, shortest, longest, symbols)

@@ -1,16 +1,14 @@
 """Generated streams with known answers. Functions of (seed, split) alone, the same on any machine."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from repro.data.core.draws import Int64s, stream
+from repro.data.core.draws import Int64s, digest_of, stream
 from repro.data.core.segments import Array, Bools
 from repro.data.core.stream_data import Stage, StreamData
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
@@ -32,12 +30,9 @@ class Echo:
     lag: int = 25
 
     def __post_init__(self) -> None:
-        if self.symbols < 2:
-            raise UserError(f"symbols must be at least 2, not {self.symbols}")
+        at_least(2, symbols=self.symbols)
         if self.lag < 1 or self.lag % 2 == 0:
-            raise UserError(
-                f"lag must be odd and at least 1, not {self.lag}: answers repeat random symbols only"
-            )
+            raise UserError(f"lag must be odd and at least 1, not {self.lag}: answers repeat random symbols")
 
     def tokens(self, split: str, n: int) -> Array:
         """The first ``n`` tokens of a split, ``(n,)``; splits share nothing."""
@@ -108,4 +103,4 @@ class EchoData(StreamData):
             "lag": self.echo.lag,
             **self.sizes,
         }
-        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+        return digest_of(spec)

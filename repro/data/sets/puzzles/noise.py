@@ -9,7 +9,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.generated import NOISE, ExampleGenerator, GeneratedData, below, raw
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ class NoiseData(GeneratedData[Noise]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, examples, examples, batch_size, seed, num_workers)
-        if width < 1 or seq_len < 1:
-            raise UserError(f"width {width} and seq_len {seq_len} must be at least 1")
+        at_least(1, width=width, seq_len=seq_len)
         self.table = Noise("train", width, seq_len)
         self.input_size = width
         self.seq_len = seq_len

@@ -8,7 +8,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.generated import SORTING, ExampleGenerator, GeneratedData, below, raw
-from repro.errors import UserError
+from repro.errors import at_least
 
 LARGEST_WEIGHT = 9
 _HALF = np.uint64(32)  # bits
@@ -122,40 +122,9 @@ class SortingData(GeneratedData[Sorting]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
-        if length < 1:
-            raise UserError(f"length must be at least 1, not {length}")
-        if symbols < 2:
-            raise UserError(f"symbols must be at least 2, not {symbols}: there is nothing to sort")
+        at_least(1, length=length)
+        at_least(2, symbols=symbols)
         self.table = Sorting("train", length, symbols, fixed)
         self.vocab_size = self.input_size = self.n_classes = symbols + 2
         self.seq_len = length + symbols
         self.n_targets = symbols
-
-
-def counting_oracle(examples: Examples, window: int) -> float:
-    """Accuracy of counting the last tokens before the separator exactly, and nothing before them.
-
-    As a model does, it reads the right answers so far: each of its own is the most frequent of the other symbols. Of
-    equally frequent ones the first to occur among those tokens is said first, absent ones come last, by number.
-
-    Args:
-        examples: of :class:`Sorting`.
-        window: how many tokens are counted; all where there are fewer.
-
-    Returns:
-        The share of right answers: 1 where all tokens are counted, and ``(1 + 1/2 + ... + 1/symbols) / symbols`` for a
-        guess.
-
-    Raises:
-        UserError: a window below 1.
-    """
-    if window < 1:
-        raise UserError(f"a window must be at least 1, not {window}")
-    inputs, targets = examples.inputs.numpy(), examples.targets.numpy()
-    symbols = int((targets >= 0).sum(1).max(initial=0))
-    n = targets.shape[1] - symbols
-    answers, ranks = targets[:, n:], np.argsort(by_frequency(inputs[:, max(0, n - window) : n], symbols))
-    places = np.take_along_axis(ranks, answers, 1)  # where the reader would say each answer
-    # right where none of the answers still to come would be said before
-    ahead = np.minimum.accumulate(places[:, ::-1], 1)[:, ::-1]
-    return float((places == ahead).mean())

@@ -34,15 +34,6 @@ class Phrase:
     children: tuple[Union["Phrase", Word], ...]
 
 
-class _Open(NamedTuple):
-    """An open bracket: its label, or None before it is read; its content so far; its first line."""
-
-    label: list[str]
-    children: list[Phrase | Word]
-    texts: list[str]
-    line: int
-
-
 def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tuple[int, Phrase]]:
     """The trees of a file, with the line where each begins.
 
@@ -55,63 +46,51 @@ def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tup
         UserError: a bracket that is never closed or never opened, one with nothing in it, or text where none belongs;
             names file and line.
     """
-    stack: list[_Open] = []
+    stack: list[list[Phrase | Word | str]] = []  # the content of each open bracket so far
+    begin = first
     for number, line in enumerate(lines, first):
         if stack and line.startswith("("):
             break
         for piece in _PIECE.findall(line):
             at = f"{where}, line {number}"
             if piece == "(":
-                stack.append(_opened(stack, number, at))
+                begin = begin if stack else number
+                stack.append([])
             elif not stack:
-                raise UserError(f"{at}: {_too_much(piece)} is outside of any tree")
+                raise UserError(
+                    f"{at}: {'a ) too many' if piece == ')' else repr(piece)} is outside of any tree"
+                )
             elif piece != ")":
-                _text(stack[-1], piece, at)
+                stack[-1].append(piece)
             else:
-                closed = stack.pop()
-                node = _closed(closed, at)
+                node = _node(stack.pop(), at)
                 if stack:
-                    stack[-1].children.append(node)
+                    stack[-1].append(node)
                 elif isinstance(node, Word):
                     raise UserError(f"{at}: ({node.tag} {node.text}) is a word, not a tree")
                 else:
-                    yield closed.line, node
+                    yield begin, node
     if stack:
-        raise UserError(
-            f"{where}, line {stack[0].line}: the tree that begins here is never closed; a ) is missing"
+        raise UserError(f"{where}, line {begin}: the tree that begins here is never closed; a ) is missing")
+
+
+def _node(content: list[Phrase | Word | str], at: str) -> Phrase | Word:
+    """A closed bracket: a word under its part of speech, or a phrase of at least one bracket."""
+    label, *inside = content if content and isinstance(content[0], str) else ("", *content)
+    assert isinstance(label, str)
+    if len(inside) == 1 and isinstance(inside[0], str):
+        return Word(label, inside[0])
+    children = tuple([child for child in inside if not isinstance(child, str)])
+    unlabelled = any(isinstance(child, Phrase) and not child.label for child in children)
+    if unlabelled or not children or len(children) < len(inside):
+        text = next((child for child in inside if isinstance(child, str)), "")
+        problem = (
+            f"the text {text!r} needs a bracket of its own"
+            if text
+            else "has nothing in it, or a phrase without label"
         )
-
-
-def _too_much(piece: str) -> str:
-    return "a ) too many" if piece == ")" else repr(piece)
-
-
-def _opened(stack: list[_Open], number: int, at: str) -> _Open:
-    if stack and stack[-1].texts:
-        raise UserError(f"{at}: the word {stack[-1].texts[0]!r} is next to a bracket; each needs its own")
-    return _Open([], [], [], number)
-
-
-def _text(innermost: _Open, piece: str, at: str) -> None:
-    """Takes a label or a word."""
-    if not innermost.label and not innermost.children:
-        innermost.label.append(piece)
-    elif innermost.children or innermost.texts:
-        raise UserError(f"{at}: the text {piece!r} belongs to no bracket")
-    else:
-        innermost.texts.append(piece)
-
-
-def _closed(bracket: _Open, at: str) -> Phrase | Word:
-    label = "".join(bracket.label)
-    if bracket.texts:
-        return Word(label, bracket.texts[0])
-    if not bracket.children:
-        raise UserError(f"{at}: ({label}) has nothing in it")
-    for child in bracket.children:
-        if isinstance(child, Phrase) and not child.label:
-            raise UserError(f"{at}: a phrase has no label")
-    return Phrase(label, tuple(bracket.children))
+        raise UserError(f"{at}: ({label} ...) {problem}")
+    return Phrase(label, children)
 
 
 def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
@@ -129,8 +108,9 @@ def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
         return Phrase(TOP, tree.children)
     if bare:
         return Phrase(TOP, (tree,))
-    named = ", ".join(root for root in ROOTS if root)
-    raise UserError(f"{at}: a tree with the root {tree.label}; a root has no label, or one of {named}")
+    raise UserError(
+        f"{at}: a tree with the root {tree.label}; a root has no label, or one of {', '.join(ROOTS[1:])}"
+    )
 
 
 def base_label(label: str) -> str:

@@ -6,8 +6,8 @@ bracket. Nothing is ever whole in memory. Needs no torch.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from repro.data.data_set import TRAIN, TokenSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import AS, FORMS, TextFile, find_packed, glob_packed, plain_name
+from repro.data.packed import AS, TextFile, find_packed, glob_packed, need_packed, plain_name
 from repro.data.sets.treebank import sentence_grammar
 from repro.data.sets.treebank.parse_trees import (
     LEAF,
@@ -36,22 +36,7 @@ WORDS, BRACKETS, TREES = PARTS = ("words", "brackets", "trees")
 SECTIONS = {"train": range(2, 22), "val": range(22, 23), "test": range(23, 24)}
 SENTENCES = {"train": 39_832, "val": 1_700, "test": 2_416}  # of those sections, in the third release
 _FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj", "treebank_3/parsed/mrg/wsj")
-_ENDS = tuple(f".mrg{form}" for form in FORMS)
-
-
-@dataclass
-class Bank:
-    """A treebank at hand.
-
-    Attributes:
-        splits: by name, what gives the trees of a split below ``TOP``, as they are.
-        origin: how it was obtained, for the manifest; every file that was read is added to it.
-        known: sentences that a split should have, where that is known.
-    """
-
-    splits: dict[str, Callable[[], Iterator[Phrase]]]
-    origin: dict[str, Any]
-    known: dict[str, int] = field(default_factory=dict)
+Splits = Mapping[str, Callable[[], Iterator[Phrase]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,30 +58,30 @@ class Treebank(TokenSet):
         own = f"{self.name} learns its vocabulary, with symbols for its brackets"
         yield options.tokenizer is not None, f"{own}; leave out --tokenizer"
 
-    def bank(self, options: Options) -> Bank:
-        """Finds the trees.
+    def trees(self, options: Options) -> tuple[Splits, dict[str, Any]]:
+        """Gives the trees of each split below ``TOP``, as they are; adds every file that was read to their origin.
 
         Raises:
             UserError: a file or a section is missing.
         """
-        return from_files(options.folder, self.extra, self.origin())
+        files: dict[str, dict[str, Any]] = {}
+        return find_trees(options.folder, self.extra, files), self.origin(files=files)
 
     def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
-        bank, symbols = self.bank(options), set[str]()
-        texts = {split: _write_text(split, bank, writer, symbols) for split in self.splits}
+        symbols = set[str]()
+        splits, origin = self.trees(options)
+        texts = {split: _write_text(split, splits[split](), writer, symbols) for split in self.splits}
         table = [LEAF, *sorted(symbols - {LEAF})]
         tokenizer = WordsAndSymbols.train(writer.lines(TRAIN, WORDS), table, self.learned(options))
         counts = {split: writer.encode_split(split, (WORDS, BRACKETS), tokenizer) for split in self.splits}
         deviations = [
             f"{split} has {counts[split]['examples']:,} sentences, the treebank's sections {expected:,}"
-            for split, expected in bank.known.items()
-            if counts[split]["examples"] != expected
+            for split, expected in ({} if self.generated else SENTENCES).items()
+            if counts[split]["examples"] != expected and not (self.extra and split == TRAIN)
         ]
-        facts = {
-            key: {split: entry[key] for split, entry in texts.items()} for key in next(iter(texts.values()))
-        }
+        facts = {key: {split: entry[key] for split, entry in texts.items()} for key in texts[TRAIN]}
         described = {**writer.write_tokenizer(tokenizer), "symbols": len(table)}
-        return self.manifest(variant, {**bank.origin, **facts, "deviations": deviations}, counts, described)
+        return self.manifest(variant, {**origin, **facts, "deviations": deviations}, counts, described)
 
 
 class GeneratedTreebank(Treebank):
@@ -105,21 +90,21 @@ class GeneratedTreebank(Treebank):
     generated = True
     sizable = True
 
-    def bank(self, options: Options) -> Bank:
-        return Bank(
-            sentence_grammar.splits(options.size),
-            self.generated_origin(str(sentence_grammar.GENERATOR_VERSION)),
-        )
+    def trees(self, options: Options) -> tuple[Splits, dict[str, Any]]:
+        origin = self.generated_origin(str(sentence_grammar.GENERATOR_VERSION))
+        return sentence_grammar.splits(options.size), origin
 
 
-def _write_text(split: str, bank: Bank, writer: StoreWriter, symbols: set[str]) -> dict[str, Any]:
+def _write_text(
+    split: str, trees: Iterator[Phrase], writer: StoreWriter, symbols: set[str]
+) -> dict[str, Any]:
     """Writes the text of every part of a split; counts trees without words, and collects the symbols of training."""
     from tqdm import tqdm
 
     columns = {part: writer.text(split, part) for part in (PARTS[:2] if split == TRAIN else PARTS)}
     digest, without_words = hashlib.sha256(), 0
     # a progress bar only on a terminal
-    for raw in tqdm(bank.splits[split](), split, unit=" trees", unit_scale=True, disable=None):
+    for raw in tqdm(trees, split, unit=" trees", unit_scale=True, disable=None):
         tree = stripped(raw)
         if tree is None:
             without_words += 1
@@ -136,69 +121,50 @@ def _write_text(split: str, bank: Bank, writer: StoreWriter, symbols: set[str]) 
     return {"without_words": without_words, "sha256": digest.hexdigest()}
 
 
-def from_files(folder: Path, extra: str, origin: dict[str, Any]) -> Bank:
+def find_trees(folder: Path, extra: str, files: dict[str, dict[str, Any]]) -> Splits:
     """Finds the files of every split; reads none yet.
 
     Args:
         folder: with ``train.trees``, ``val.trees`` and ``test.trees``, one tree a line, or with the folders ``02`` to
             ``23`` of ``.mrg`` files, in it or where the treebank's releases have them.
         extra: pattern of files with trees to train on beside the sections, one of which must be there; or empty.
-        origin: of what comes from files.
+        files: gets the facts of every file that was read.
 
     Raises:
         UserError: a file or a section is missing.
     """
-    files: dict[str, dict[str, Any]] = {}
-    bank = Bank({}, {**origin, "files": files}, {**SENTENCES})
-    if extra:
-        del bank.known["train"]
     ready = {split: find_packed(folder, f"{split}.trees") for split in SECTIONS}
     if any(ready.values()):
-        for split, path in ready.items():
-            if path is None:
-                raise UserError(f"--from {folder}: no {split}.trees{AS} beside the other splits' trees")
-            bank.splits[split] = partial(_trees_by_line, [path], files)
-        return bank
-    root = _sections_in(folder)
-    for split, numbers in SECTIONS.items():
-        bank.splits[split] = partial(
-            _trees_of, [path for n in numbers for path in _section(root, n)], root, files
+        paths = {
+            split: need_packed(folder, f"{split}.trees", "it goes with the other splits' trees")
+            for split in ready
+        }
+        return {split: partial(_trees_by_line, [path], files) for split, path in paths.items()}
+    inside = [folder / inner for inner in _FOLDERS]
+    root = next((base for base in inside if any((base / f"{n:02}").is_dir() for n in range(25))), None)
+    if root is None:
+        raise UserError(
+            f"--from {folder}: neither train.trees, val.trees and test.trees nor sections 02 to 23 of .mrg files in "
+            f"it, in {', in '.join(_FOLDERS[1:])}"
         )
+    splits: dict[str, Callable[[], Iterator[Phrase]]] = {}
+    for split, numbers in SECTIONS.items():
+        sections = [root / f"{n:02}" for n in numbers]
+        found = {section: glob_packed(section, "*.[mM][rR][gG]") for section in sections}
+        if missing := [section for section, paths in found.items() if not paths]:
+            raise UserError(
+                f"--from {folder}: no .mrg files in section {missing[0]}; sections 02 to 23 are needed"
+            )
+        splits[split] = partial(_trees_of, [path for paths in found.values() for path in paths], root, files)
     if extra:
-        paths = glob_packed(folder, extra)
-        if not paths:
+        more = glob_packed(folder, extra)
+        if not more:
             raise UserError(
                 f"--from {folder}: no {extra}{AS}, whose trees are trained on beside the sections'"
             )
-        bank.splits["train"] = partial(_both, bank.splits["train"], partial(_trees_by_line, paths, files))
-    return bank
-
-
-def _sections_in(folder: Path) -> Path:
-    """The folder of the sections."""
-    for inner in _FOLDERS:
-        if any((folder / inner / f"{n:02}").is_dir() for n in range(25)):
-            return folder / inner
-    raise UserError(
-        f"--from {folder}: neither train.trees, val.trees and test.trees nor sections 02 to 23 of .mrg files in it, in "
-        f"{', in '.join(filter(None, _FOLDERS))}"
-    )
-
-
-def _section(root: Path, number: int) -> list[Path]:
-    folder = root / f"{number:02}"
-    if not folder.is_dir():
-        raise UserError(
-            f"--from: no section {folder}; sections 02 to 23 are needed, each a folder of .mrg files"
-        )
-    paths = sorted(path for path in folder.iterdir() if path.name.lower().endswith(_ENDS))
-    if not paths:
-        raise UserError(f"--from: no .mrg files in section {folder}")
-    return paths
-
-
-def _both(first: Callable[[], Iterator[Phrase]], second: Callable[[], Iterator[Phrase]]) -> Iterator[Phrase]:
-    return chain(first(), second())
+        sections_of_train, lines = splits[TRAIN], partial(_trees_by_line, more, files)
+        splits[TRAIN] = lambda: chain(sections_of_train(), lines())
+    return splits
 
 
 def _trees_of(paths: list[Path], root: Path, files: dict[str, dict[str, Any]]) -> Iterator[Phrase]:

@@ -1,0 +1,287 @@
+"""``repro doctor``: checks of this machine. A failing check is a line, never a traceback.
+
+Versions are read from the packages' metadata: a release known to be malware is named without importing it.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from repro.errors import UserError
+from repro.paths import data_dir, results_dir, runs_dir
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+LOW_SPACE, NO_SPACE = 5e9, 5e8  # bytes free below which a check warns, fails
+RANKS_LIMIT_S = 30.0
+LOWEST_PYTHON = (3, 11)
+MALWARE = {"2.6.2", "2.6.3"}  # of lightning and pytorch-lightning
+SLURM_COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scontrol", "scancel")
+
+_RANK = """
+import sys, datetime, torch, torch.distributed as dist
+rank, address, wait = int(sys.argv[1]), sys.argv[2], datetime.timedelta(seconds=20)
+dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=wait)
+x = torch.tensor([rank + 1.0])
+dist.all_reduce(x)
+dist.destroy_process_group()
+sys.exit(0 if x.item() == 3.0 else 3)
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at.
+
+    Attributes:
+        name: what.
+        status: ``ok``, ``warn`` (works in part, or is not needed everywhere) or ``fail``.
+        detail: what was found, in one line.
+        remedy: what to do about it; empty where there is nothing to do.
+    """
+
+    name: str
+    status: str
+    detail: str
+    remedy: str = ""
+
+
+def checks() -> list[Check]:
+    """Every check, in the order shown; takes a few seconds, most of it two processes that import torch."""
+    looks: list[tuple[str, Callable[[], Check]]] = [
+        ("python", python), ("torch", torch_version), ("lightning", lightning_version), ("gpus", gpus),
+        ("threads", threads), ("ranks", ranks), ("runs", lambda: folder("runs", runs_dir())),
+        ("data", lambda: folder("data", data_dir())), ("results", lambda: folder("results", results_dir())),
+        ("stores", stores), ("wandb", wandb_state), ("slurm", slurm), ("datasets", datasets_state),
+    ]  # fmt: skip
+    return [_guarded(name, look) for name, look in looks]
+
+
+def _guarded(name: str, look: Callable[[], Check]) -> Check:
+    try:
+        return look()
+    except Exception as error:  # a broken installation can raise anything; the other checks still help
+        message = (str(error).strip().splitlines() or [""])[0]
+        return Check(
+            name, FAIL, f"{type(error).__name__}: {message}", "repair what the line names, then run again"
+        )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """``2.13.0+cpu`` becomes ``(2, 13, 0)``."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
+
+
+def python() -> Check:
+    """Python's version."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < LOWEST_PYTHON:
+        return Check("python", FAIL, version, "use Python 3.11 or later")
+    return Check("python", OK, version)
+
+
+def torch_version() -> Check:
+    """Torch's version, from its metadata."""
+    version = _version("torch")
+    if version is None:
+        return Check("torch", FAIL, "not installed", "pip install -r requirements.lock")
+    if _numbers(version) < (2, 11):
+        return Check("torch", FAIL, version, "install torch 2.11 or later")
+    return Check("torch", OK, version)
+
+
+def lightning_version() -> Check:
+    """Lightning's version, under both of its names, without importing it."""
+    versions = {name: v for name in ("lightning", "pytorch-lightning") if (v := _version(name)) is not None}
+    summary = ", ".join(f"{name} {version}" for name, version in versions.items())
+    if any(version in MALWARE for version in versions.values()):
+        remedy = (
+            "do not import it; remove the environment, change the keys this machine held, install >= 2.6.6"
+        )
+        return Check("lightning", FAIL, f"{summary}: this release was malware", remedy)
+    if "lightning" not in versions:
+        return Check("lightning", FAIL, summary or "not installed", "pip install -r requirements.lock")
+    if any(_numbers(version) < (2, 6, 6) for version in versions.values()):
+        return Check(
+            "lightning", FAIL, f"{summary}: unsafe checkpoint loading", "install lightning 2.6.6 or later"
+        )
+    return Check("lightning", OK, summary)
+
+
+def gpus() -> Check:
+    """GPUs that torch can use."""
+    import torch
+
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return Check("gpus", OK, f"{len(names)}: {', '.join(sorted(set(names)))}; CUDA {torch.version.cuda}")
+    if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
+        built = (
+            "torch is a CPU build"
+            if torch.version.cuda is None
+            else f"torch is built for CUDA {torch.version.cuda}"
+        )
+        return Check(
+            "gpus", FAIL, f"there is a GPU, but {built}", "install a CUDA build of torch that fits the driver"
+        )
+    return Check("gpus", WARN, "none", "use --scale cpu or small here, or submit to a cluster")
+
+
+def threads() -> Check:
+    """CPU cores this process may use, and torch's threads."""
+    import torch
+
+    cores, used = os.cpu_count() or 1, torch.get_num_threads()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    summary = f"{usable} of {cores} cores usable, torch uses {used} threads"
+    if used > usable:
+        return Check("threads", WARN, summary, f"set OMP_NUM_THREADS={usable}")
+    if used == 1 and cores > 1:
+        return Check("threads", WARN, summary, "raise OMP_NUM_THREADS, or --cpus-per-task under Slurm")
+    return Check("threads", OK, summary)
+
+
+def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
+    """Two processes all-reduce over gloo on this machine, within a time limit."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _RANK, str(rank), address],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+
+    def stop() -> None:
+        for process in running:
+            process.kill()
+
+    alarm = threading.Timer(limit_s, stop)
+    alarm.start()
+    try:
+        errors = [process.communicate()[1] for process in running]
+    finally:
+        late = not alarm.is_alive()
+        alarm.cancel()
+    remedy = "set GLOO_SOCKET_IFNAME to a network interface, like lo or eth0"
+    if all(process.returncode == 0 for process in running):
+        return Check("ranks", OK, "2 processes all-reduce over gloo")
+    if late:
+        return Check("ranks", FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
+    lines = [line for text in errors for line in text.strip().splitlines()[-1:]]
+    return Check("ranks", FAIL, lines[0] if lines else "a process died without a message", remedy)
+
+
+def folder(name: str, path: Path) -> Check:
+    """Free space of a folder, and whether a file can be written there."""
+    existing = path if path.exists() else next(p for p in path.absolute().parents if p.exists())
+    remedy = f"make {path} writable, or set REPRO_{name.upper()} to another folder"
+    if not existing.is_dir():
+        return Check(name, FAIL, f"{existing} is not a folder", remedy)
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"x")
+    except OSError as error:
+        return Check(name, FAIL, f"cannot write to {existing}: {error.strerror}", remedy)
+    free = shutil.disk_usage(existing).free
+    summary = f"{path}, writable, {free / 1e9:.1f} GB free" + ("" if path.exists() else " (not made yet)")
+    if free < LOW_SPACE:
+        remedy = f"free some space, or set REPRO_{name.upper()} to a larger disk"
+        return Check(name, FAIL if free < NO_SPACE else WARN, summary, remedy)
+    return Check(name, OK, summary)
+
+
+def stores() -> Check:
+    """Prepared data stores: manifests and file sizes, not the hashes."""
+    from repro.data.prepare import open_store
+
+    prepared = sorted(
+        (p.parent.parent.name, p.parent.name) for p in data_dir().glob("[!.]*/[!.]*/manifest.json")
+    )
+    if not prepared:
+        remedy = "`repro data list` shows what can be prepared; --scale cpu makes its own data"
+        return Check("stores", WARN, "none prepared", remedy)
+    broken = []
+    for name, variant in prepared:
+        try:
+            open_store(name, variant)
+        except UserError as error:
+            broken.append(str(error))
+    if broken:
+        return Check("stores", FAIL, broken[0], "run the command that the line names")
+    return Check("stores", OK, ", ".join(f"{name}/{variant}" for name, variant in prepared))
+
+
+def wandb_state() -> Check:
+    """Whether runs reach W&B. The key is looked for, never shown."""
+    from repro import mirror
+    from repro.mirror.reach import host, reachable
+
+    version = _version("wandb")
+    if version is None:
+        return Check(
+            "wandb", WARN, "not installed; runs train and are recorded all the same", "pip install wandb"
+        )
+    key = "key found" if mirror.has_key(host()) else "no key"
+    mode = mirror.mode()
+    summary = f"{version}, {key} for {host()}, runs are {'mirrored' if mode == 'online' else mode}"
+    if mode != "online":
+        remedy = "export WANDB_API_KEY or run `wandb login`"
+        return Check("wandb", OK if os.environ.get("WANDB_MODE") else WARN, summary, remedy)
+    if reachable():
+        return Check("wandb", OK, summary)
+    return Check(
+        "wandb", WARN, summary, f"{host()} is not reachable from here; `repro sync` sends runs later"
+    )
+
+
+def slurm() -> Check:
+    """Slurm's commands and version."""
+    missing = [command for command in SLURM_COMMANDS if shutil.which(command) is None]
+    if len(missing) == len(SLURM_COMMANDS):
+        return Check("slurm", WARN, "not on this machine", "needed on a cluster's login node only")
+    if missing:
+        return Check(
+            "slurm",
+            FAIL,
+            f"{', '.join(missing)} not on PATH",
+            "install Slurm's client commands, or correct PATH",
+        )
+    version = "version unknown"
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        answer = subprocess.run(
+            ["sbatch", "--version"], capture_output=True, text=True, timeout=5, check=False
+        )
+        version = answer.stdout.strip() or version
+    return Check("slurm", OK, version)
+
+
+def datasets_state() -> Check:
+    """Whether ``repro data prepare`` may reach the hub."""
+    version = _version("datasets")
+    if version is None:
+        return Check("datasets", FAIL, "not installed", "pip install -r requirements.lock")
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+    offline = [name for name in names if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")]
+    if offline:
+        remedy = "unset it for `repro data prepare`, or use --from DIR; training needs no network"
+        return Check("datasets", OK, f"{version}, offline by {', '.join(offline)}", remedy)
+    return Check("datasets", OK, f"{version}, online")

@@ -1,0 +1,262 @@
+"""The events of a run, one JSON object a line in ``events.jsonl`` of its folder. Standard library only.
+
+Every event has ``t`` (seconds since 1970), ``step`` (optimiser updates) and ``kind``: ``train``, ``val`` and ``test``
+hold numbers by name, ``state`` a new state of the run, ``note`` anything else. Rank 0 writes. Another rank writes a
+note, when it fails, to ``events-<rank>.jsonl``. Numbers that are not finite are ``NaN`` and ``Infinity``.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from repro.errors import ReproError
+from repro.files import write_atomic, writing
+
+EVENTS_FILE = "events.jsonl"
+OLD_STATUS = "status.json"  # of runs that were started before there were events
+METRICS = ("train", "val", "test")
+ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
+SHOWN = ("train/loss", "train/tokens_per_s", "train/lr")
+
+Event = dict[str, Any]
+Curves = dict[str, list[list[float]]]
+
+
+class EventLog:
+    """Appends events to a run's file. Lines that cannot be written now are written with the next ones.
+
+    Args:
+        folder: of the run.
+
+    Attributes:
+        size: bytes written so far.
+        written: when the last event was appended, by the monotonic clock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / EVENTS_FILE
+        self.size = 0
+        self.written = time.monotonic()
+        self._waiting = b""
+        self._warned = False
+
+    def begin(self, kept: bytes, step: int, facts: Mapping[str, object]) -> None:
+        """Begins an attempt: what will be made again is removed; earlier states stay.
+
+        Args:
+            kept: the lines that the checkpoint knew; see :func:`prefix`.
+            step: of the checkpoint.
+            facts: of this attempt, for its first event.
+
+        Raises:
+            ReproError: the file cannot be written.
+        """
+        known = self.path.read_bytes() if self.path.exists() else _old_status(self.path.parent)
+        later = known[len(kept) :] if known.startswith(kept) else known
+        later = b"".join(line for line in later.splitlines(True) if _stays(line, step))
+        for path in self.path.parent.glob("events-*.jsonl"):
+            path.unlink()
+        attempt = 1 + sum(b'"state": "starting"' in line for line in (kept + later).splitlines())
+        first = {"state": "starting", "attempt": attempt, "resumed_from": step, **facts}
+        content = kept + later + encode("state", step, first)
+        write_atomic(self.path, content)
+        self.size, self.written = len(content), time.monotonic()
+
+    def append(self, kind: str, step: int, values: Mapping[str, object]) -> None:
+        """Appends one event. Where that fails, a line on stderr says so once, and the run goes on."""
+        self._waiting += encode(kind, step, values)
+        self.written = time.monotonic()
+        try:
+            self._write()
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                with contextlib.suppress(OSError):  # stderr may be a file on the same disk
+                    print(
+                        f"{self.path} is not up to date, the run goes on: {error.strerror}", file=sys.stderr
+                    )
+
+    def sync(self) -> None:
+        """Makes all events durable: a checkpoint that is written now finds them when it is read.
+
+        Raises:
+            ReproError: they cannot be written.
+        """
+        with writing(self.path):
+            self._write()
+            if self.path.exists():
+                with open(self.path, "rb") as file:
+                    os.fsync(file.fileno())
+
+    def fail(self, message: str, rank: int = 0) -> None:
+        """Notes why the run fails; each rank in its own file."""
+        values = {"state": "failed", "message": " ".join(message.split())[:500]}
+        step = int(last_state(read(self.path)).get("step", 0))
+        if rank == 0:
+            self.append("state", step, values)
+        elif self.path.parent.is_dir():
+            with (
+                contextlib.suppress(OSError),
+                open(self.path.with_name(f"events-{rank}.jsonl"), "ab") as file,
+            ):
+                file.write(encode("note", step, values))
+
+    def _write(self) -> None:
+        if self._waiting:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "ab") as file:
+                file.truncate(self.size)  # of a line that was written in part
+                file.write(self._waiting)
+            self.size, self._waiting = self.size + len(self._waiting), b""
+
+
+def encode(kind: str, step: int, values: Mapping[str, object], t: float | None = None) -> bytes:
+    """One event as a line."""
+    event = {"t": round(time.time() if t is None else t, 3), "step": step, "kind": kind, **values}
+    return json.dumps(event).encode() + b"\n"
+
+
+def decode(data: bytes) -> list[Event]:
+    """The events of whole lines; what is no event is left out."""
+    return [event for line in data.split(b"\n")[:-1] if (event := _event(line))]
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    well = isinstance(event, dict) and isinstance(event.get("kind"), str)
+    return (
+        event if well and type(event.get("step")) is int and isinstance(event.get("t"), int | float) else None
+    )
+
+
+def _stays(line: bytes, step: int) -> bool:
+    """Whether a line behind a checkpoint stays: states, and what is logged of a step once it is saved."""
+    event = _event(line) if line.endswith(b"\n") else None
+    return event is not None and (
+        event["kind"] == "state" or (event["kind"] == "train" and event["step"] <= step)
+    )
+
+
+def _old_status(folder: Path) -> bytes:
+    """The earlier attempts of a run that was started before there were events."""
+    with contextlib.suppress(OSError, ValueError):
+        attempts = int(json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))["attempt"])
+        return encode("state", 0, {"state": "starting"}, 0) * attempts
+    return b""
+
+
+def read(path: Path) -> list[Event]:
+    """All events of a file; none where there is no file."""
+    try:
+        return decode(path.read_bytes())
+    except OSError:
+        return []
+
+
+def prefix(path: Path, size: int) -> bytes:
+    """The lines of a file that a checkpoint knew.
+
+    Raises:
+        ReproError: the file is shorter than it was then.
+    """
+    data = path.read_bytes()[:size] if path.exists() else b""
+    if len(data) < size:
+        raise ReproError(
+            f"{path} is shorter than when the checkpoint was written; remove its folder to begin anew"
+        )
+    return data
+
+
+def only_metrics(data: bytes) -> bytes:
+    """The lines of numbers alone, for a run that continues the training of another."""
+    return b"".join(
+        line for line in data.splitlines(True) if (event := _event(line)) and event["kind"] in METRICS
+    )
+
+
+def from_curves(points: Curves) -> bytes:
+    """Lines for the curves in a checkpoint that was written before there were events."""
+    rows: dict[tuple[float, str], Event] = {}
+    for name, curve in points.items():
+        for step, value in curve:
+            rows.setdefault((step, name.partition("/")[0]), {})[name] = value
+    return b"".join(encode(kind, int(step), row, 0) for (step, kind), row in sorted(rows.items()))
+
+
+def curves(events: Iterable[Event]) -> Curves:
+    """The curves of a record: points of training, which have a learning rate, and validations."""
+    found: Curves = {}
+    for event in events:
+        if event["kind"] == "val" or (event["kind"] == "train" and "train/lr" in event):
+            for name, value in event.items():
+                if name.startswith(("train/", "val/")):
+                    found.setdefault(name, []).append([event["step"], value])
+    return found
+
+
+def last_state(events: Sequence[Event]) -> Event:
+    """The last state; empty where there is none."""
+    return next((event for event in reversed(events) if event["kind"] == "state"), {})
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """The present state of a run by its events: state, step, speed, attempt, message; empty where there are none.
+
+    ``updated`` is the time of the last event, ``seconds_left`` follows from the pace of this attempt, and ``startup_s``
+    is the time from the beginning of the job to the first step.
+    """
+    events = _of_status(folder / EVENTS_FILE)
+    starts = [i for i, event in enumerate(events) if event.get("state") == "starting"]
+    if not starts:
+        return _read_old_status(folder)
+    first, attempt = events[starts[-1]], events[starts[-1] :]
+    state, last = last_state(attempt), attempt[-1]
+    found = {name: value for name, value in first.items() if name not in ("t", "kind", "state")}
+    found |= {"attempt": len(starts), "state": state["state"], "message": state.get("message", "")}
+    for event in events:
+        found |= {name: event[name] for name in SHOWN if name in event}
+        found["tokens"] = event.get("trainer/tokens", found.get("tokens"))
+    found["step"] = max(event["step"] for event in attempt)
+    errors = [event for path in sorted(folder.glob("events-*.jsonl")) for event in read(path)]
+    if errors and state["state"] not in ("done", "requeue", "stopped"):
+        errors += [state] if state["state"] == "failed" else []
+        cause = min(errors, key=lambda event: float(event["t"]))  # the first is nearest to the cause
+        found |= {"state": "failed", "message": cause.get("message")}
+        last = max(last, cause, key=lambda event: float(event["t"]))
+    trained = [event for event in attempt if event["step"] > first["step"]]
+    if first.get("began"):
+        found["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
+    if len(trained) > 1 and trained[-1]["step"] > trained[0]["step"] and found.get("max_steps"):
+        pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
+        found["seconds_left"] = round(pace * (found["max_steps"] - trained[-1]["step"]))
+    found["updated"] = datetime.fromtimestamp(last["t"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return found
+
+
+def _of_status(path: Path) -> list[Event]:
+    """The events that the state of a run follows from: states, and the last points."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return []
+    points = [i for i, line in enumerate(lines) if b'"train/lr"' in line][-1:]
+    wanted = [i for i, line in enumerate(lines) if b'"kind": "state"' in line]
+    found = [_event(lines[i]) for i in sorted({*wanted, *points, *range(len(lines) - 1, len(lines))} - {-1})]
+    return [event for event in found if event]
+
+
+def _read_old_status(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("state"), str) else {}

@@ -1,0 +1,46 @@
+"""Names of runs on W&B: groups and tags. Standard library only."""
+
+from collections.abc import Iterable, Mapping
+
+from repro.recipe import SCALES, Recipe
+
+STATES = ("dirty", "no-commit", "warm-start")  # of a run, as tags
+MOST = 64  # characters of a tag
+
+
+def group(recipe: Recipe) -> str:
+    """The table cell that runs belong to, ``<paper>:<table>:<row>``; ``<experiment>/<scale>`` at reduced scales.
+
+    A recipe at paper scale that reproduces several cells counts for the first; one without any is its own group.
+    """
+    cells = recipe.config.get("reproduces") or ()
+    if recipe.scale != "paper" or not cells:
+        return f"{recipe.experiment}/{recipe.scale}"
+    return f"{recipe.paper}:{cells[0]['table']}:{cells[0].get('row', '')}"
+
+
+def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
+    """All tags of a run: paper, scale, ``<paper>:<table>`` of what it reproduces, and states; there are no others.
+
+    Args:
+        recipe: resolved.
+        states: some of :data:`STATES`.
+
+    Raises:
+        ValueError: an unknown scale or state.
+    """
+    for word, known in ((recipe.scale, SCALES), *((state, STATES) for state in states)):
+        if word not in known:
+            raise ValueError(f"{word!r} is not a tag; tags are {', '.join(known)}")
+    tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
+    return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
+
+
+def states_of(facts: Mapping[str, object]) -> list[str]:
+    """The states that follow from a run's facts: uncommitted changes, no commit, weights of another run."""
+    applies = {
+        "dirty": facts.get("dirty"),
+        "no-commit": "commit" in facts and facts["commit"] is None,
+        "warm-start": facts.get("start_from"),
+    }
+    return [state for state in STATES if applies[state]]

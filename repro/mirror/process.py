@@ -1,0 +1,117 @@
+"""The process that mirrors one run: follows its events until it ends, or sends what there is."""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from repro.errors import EXIT_FAILED, EXIT_OK
+from repro.events import EVENTS_FILE, read, status
+from repro.files import lock, write_atomic
+from repro.mirror import FINISH_S, NOTE_FILE, client, note_of
+
+POLL_S = 2.0
+AGAIN_S = 30.0  # between two attempts to reach the server
+BUSY = 3  # exit code: another process mirrors the run
+# Slurm sends these to all processes of a step; the mirror ends after its run instead.
+SHIELDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+def main() -> None:
+    """Follows a run as long as the process that started this one lives; with ``--once``, sends what there is."""
+    parser = argparse.ArgumentParser(prog="python -m repro.mirror", description=main.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--once", action="store_true")
+    parser.add_argument(
+        "--running", action="store_true", help="the run is not over; its state on W&B is left alone"
+    )
+    args = parser.parse_args()
+    if not args.once:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
+        threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
+    with _alone(args.folder, wait=not args.once) as free:
+        done = (send(args.folder, args.running) if args.once else follow(args.folder)) if free else BUSY
+    sys.exit(done)
+
+
+def _end_after(parent: int) -> None:
+    """Ends this process and W&B's service some time after the run, whatever they wait for."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    time.sleep(FINISH_S + client.CONFIRM_S)
+    os.killpg(0, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, wait: bool) -> Iterator[bool]:
+    """Whether no other process mirrors the run, in a block."""
+    with (folder / ".mirror.lock").open("w") as file:
+        yield lock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def send(folder: Path, running: bool) -> int:
+    """Sends what the server does not have; returns an exit code."""
+    try:
+        _session(folder, None, once=True, running=running)
+    except Exception as error:
+        _print(error)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def follow(folder: Path) -> int:
+    """Sends events as they come until the run is over; begins again after errors while the run lives."""
+    parent = os.getppid()
+    while True:
+        try:
+            _session(folder, parent, once=False, running=False)
+            return EXIT_OK
+        except Exception as error:
+            _print(error)
+        if os.getppid() != parent or client.is_over(read(folder / EVENTS_FILE)):
+            return EXIT_FAILED
+        time.sleep(AGAIN_S)
+
+
+def _session(folder: Path, parent: int | None, once: bool, running: bool) -> None:
+    path = folder / EVENTS_FILE
+    events = read(path)
+    first = next(event for event in reversed(events) if event.get("state") == "starting")
+    with tempfile.TemporaryDirectory(prefix="repro-mirror-", ignore_cleanup_errors=True) as scratch:
+        run = client.start(first, scratch, FINISH_S, parent, ended=not running)
+        _note(folder, url=run.url)
+        sent = run.starting_step
+        while True:
+            last = once or os.getppid() != parent
+            size, events = path.stat().st_size, read(path)
+            rows = client.rows_of(events)
+            for event in rows[sent:]:
+                client.log(run, event, folder)
+            sent = max(sent, len(rows))
+            if last or client.is_over(events):
+                break
+            time.sleep(POLL_S)
+        found = status(folder)
+        alert = found.get("message") if found["state"] == "failed" and not once else None
+        client.finish(run, events, found["state"], alert)
+    _note(folder, rows=len(rows), bytes=size, state=None if running else found["state"])
+
+
+def _note(folder: Path, **values: Any) -> None:
+    note = json.dumps({**note_of(folder), **values}) + "\n"
+    write_atomic(folder / NOTE_FILE, note.encode())
+
+
+def _print(error: Exception) -> None:
+    print(
+        f"W&B: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}", file=sys.stderr, flush=True
+    )

@@ -1,0 +1,63 @@
+"""Whether W&B can be reached: its mode, key and host. Standard library only."""
+
+import contextlib
+import netrc
+import os
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Literal
+from urllib.parse import urlparse
+
+Mode = Literal["disabled", "offline", "online"]
+MODES: dict[str, Mode] = {
+    "disabled": "disabled",
+    "offline": "offline",
+    "dryrun": "offline",
+    "online": "online",
+}
+PROBE_S = 3.0
+CLOUD = "https://api.wandb.ai"
+CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key for one is a key for all
+
+
+def mode() -> Mode:
+    """``disabled``, ``offline`` or ``online``: from WANDB_MODE, else online where there is a key."""
+    asked = os.environ.get("WANDB_MODE", "").lower()
+    return MODES.get(asked) or ("online" if has_key(host()) else "offline")
+
+
+def host() -> str:
+    """The host of the server, empty where its address is none."""
+    with contextlib.suppress(ValueError):
+        return urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD).hostname or ""
+    return ""
+
+
+def reachable(within_s: float = PROBE_S) -> bool:
+    """Whether the server, or a proxy before it, answers in time."""
+    try:
+        opener = urllib.request.build_opener()  # reads the proxies of this moment
+        opener.open(os.environ.get("WANDB_BASE_URL") or CLOUD, timeout=within_s).close()
+    except urllib.error.HTTPError:  # an answer
+        return True
+    except (OSError, ValueError, HTTPException):
+        return False
+    return True
+
+
+def has_key(host: str) -> bool:
+    """Whether a key is set for the host, in the environment or in ``.netrc``."""
+    return key_for(host) is not None
+
+
+def key_for(host: str) -> str | None:
+    """The key for the host, which must never be printed; None if there is none."""
+    if os.environ.get("WANDB_API_KEY"):
+        return os.environ["WANDB_API_KEY"]
+    try:
+        logins = netrc.netrc(os.environ.get("NETRC"))
+    except (OSError, netrc.NetrcParseError):
+        return None
+    names = CLOUD_HOSTS if host in CLOUD_HOSTS else (host,)
+    return next((login[2] for login in map(logins.authenticators, names) if login is not None), None)

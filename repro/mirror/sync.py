@@ -1,0 +1,135 @@
+"""Sends to W&B what the server does not have of runs: each by a mirror that ends when it has sent all there is."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from repro.events import ENDS, EVENTS_FILE, read, status
+from repro.mirror import LOG_FILE, command, environment, note_of
+from repro.mirror.client import rows_of
+from repro.mirror.process import BUSY
+
+PATIENCE_S = 180.0  # for one run, and
+ROWS_PER_S = 200  # at least
+SILENT_S = 120.0  # without an event, after which a run is not believed to run
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The outcome for a run.
+
+    Attributes:
+        run: its id.
+        state: ``complete``, ``missing`` (not all is on the server), ``running`` or ``planned`` (nothing was
+            sent, as was asked).
+        sent: rows that were sent now, or would be.
+        held: rows of the run.
+        why: what went wrong; empty where nothing did.
+    """
+
+    run: str
+    state: str
+    sent: int = 0
+    held: int = 0
+    why: str = ""
+
+    @property
+    def line(self) -> str:
+        """One line about it."""
+        summary = {
+            "planned": f"would send {self.sent} of {self.held} rows",
+            "running": f"skipped: {self.why}",
+            "complete": f"{self.sent} of {self.held} rows sent, complete",
+            "missing": f"not sent: {self.why}",
+        }[self.state]
+        return f"{self.run}: {summary}"
+
+
+def waits(folder: Path) -> bool:
+    """Whether a run has rows, and W&B was not disabled when it was started."""
+    if note_of(folder):
+        return True
+    events = read(folder / EVENTS_FILE)
+    starts = [event for event in events if event.get("state") == "starting" and "run" in event]
+    return bool(starts) and starts[-1].get("wandb") != "disabled" and bool(rows_of(events))
+
+
+def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -> Synced:
+    """Sends a run's remaining rows to the server.
+
+    Args:
+        run: the run's id, for the line.
+        folder: of the run.
+        dry: only report what would be sent.
+        running_too: also of a run that goes on.
+    """
+    note, found, path = note_of(folder), status(folder), folder / EVENTS_FILE
+    running = goes_on(found)
+    if running and not running_too:
+        return Synced(run, "running", why="it is still running; --watch sends it meanwhile")
+    if note.get("bytes") == path.stat().st_size and (running or note.get("state") == found["state"]):
+        return Synced(run, "planned" if dry else "complete", 0, note["rows"])
+    held = len(rows_of(read(path)))
+    unsent = max(held - note.get("rows", 0), 0)
+    if dry:
+        return Synced(run, "planned", unsent, held)
+    code = _call(folder, PATIENCE_S + unsent / ROWS_PER_S, *["--running"] * running)
+    if code == BUSY:
+        return Synced(run, "running", held=held, why="another process mirrors it")
+    if code:
+        return Synced(run, "missing", 0, held, f"W&B did not take it; {folder / LOG_FILE} may say more")
+    return Synced(run, "complete", unsent, held)
+
+
+def goes_on(found: Mapping[str, object]) -> bool:
+    """Whether a run seems to be under way by its status."""
+    if found.get("state") in ENDS:
+        return False
+    age = datetime.now(UTC) - datetime.fromisoformat(str(found["updated"]))
+    return age.total_seconds() < SILENT_S
+
+
+def _call(folder: Path, limit_s: float, *options: str) -> int | None:
+    """Runs a mirror and its service within a limit; returns its exit code, None where the time was up."""
+    with (folder / LOG_FILE).open("ab") as log:
+        child = subprocess.Popen(
+            command(folder, "--once", *options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            return child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return -1
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def watch(
+    find: Callable[[], Mapping[str, Path]],
+    seconds: float,
+    show: Callable[[Synced], object],
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Sends again and again what runs have written since, until Ctrl-C.
+
+    Args:
+        find: the runs and their folders, asked for each time.
+        seconds: between two rounds.
+        show: is given each outcome by which something was sent or failed.
+        pause: waits; replaced by tests.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            for run, folder in find().items():
+                outcome = sync(run, folder, running_too=True)
+                if outcome.sent or outcome.state == "missing":
+                    show(outcome)
+            pause(seconds)

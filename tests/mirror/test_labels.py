@@ -1,0 +1,51 @@
+"""Groups and tags: closed lists, and nothing that W&B would refuse."""
+
+from typing import Any
+
+import pytest
+
+from repro.mirror import labels
+from repro.recipe import Recipe
+
+CELLS = [
+    {"table": "table2", "row": "base", "metric": "m"},
+    {"table": "table3", "row": "b"},
+    {"table": "table2", "row": "c"},
+]
+
+
+def recipe(scale: str = "paper", cells: Any = CELLS, experiment: str = "some-paper/base@small") -> Recipe:
+    return Recipe(experiment, scale, {"reproduces": cells})
+
+
+def test_a_group_is_the_first_cell_at_paper_scale_and_the_experiment_elsewhere() -> None:
+    assert labels.group(recipe()) == "some-paper:table2:base"
+    assert labels.group(recipe("cpu")) == "some-paper/base@small/cpu"
+    assert labels.group(recipe(cells=None)) == "some-paper/base@small/paper"
+
+
+def test_tags_are_paper_scale_tables_and_states_and_nothing_else() -> None:
+    assert labels.tags(recipe()) == ["paper", "some-paper", "some-paper:table2", "some-paper:table3"]
+    assert labels.tags(recipe("cpu", None), ["dirty"]) == ["cpu", "dirty", "some-paper"]
+    assert all(len(tag) <= 64 for tag in labels.tags(recipe(experiment="p" * 100 + "/x")))
+
+
+@pytest.mark.parametrize("state", ["", "fast", "dirty "])
+def test_a_tag_of_no_list_is_refused(state: str) -> None:
+    with pytest.raises(ValueError, match="no-commit, warm-start"):
+        labels.tags(recipe(), [state])
+    with pytest.raises(ValueError, match="'huge'"):
+        labels.tags(recipe("huge"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "states"),
+    [
+        ({}, []),
+        ({"commit": "abc", "dirty": False, "start_from": None}, []),
+        ({"commit": "abc", "dirty": True}, ["dirty"]),
+        ({"commit": None, "dirty": None, "start_from": {"run_id": "x"}}, ["no-commit", "warm-start"]),
+    ],
+)
+def test_states_follow_from_facts(facts: dict[str, Any], states: list[str]) -> None:
+    assert labels.states_of(facts) == states

@@ -1,0 +1,145 @@
+"""The one file of a run: appended, cut back, read, and whatever is wrong with it."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repro import events
+from repro.errors import ReproError
+from repro.events import EventLog, decode, encode, read, status
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> EventLog:
+    """The events of a run that has started."""
+    made = EventLog(tmp_path)
+    made.begin(b"", 0, {"max_steps": 10})
+    return made
+
+
+def point(log: EventLog, *steps: int, **more: float) -> None:
+    for step in steps:
+        log.append(
+            "train", step, {"train/loss": 1 / step, "train/lr": 0.1, "trainer/tokens": 5 * step, **more}
+        )
+
+
+def steps(log: EventLog, kind: str = "train") -> list[int]:
+    return [event["step"] for event in read(log.path) if event["kind"] == kind]
+
+
+def test_events_are_lines_of_json_in_order(log: EventLog) -> None:
+    point(log, 1, 2)
+    lines = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert [(line["step"], line["kind"]) for line in lines] == [(0, "state"), (1, "train"), (2, "train")]
+    assert all(abs(line["t"] - time.time()) < 60 for line in lines)
+    assert log.size == log.path.stat().st_size
+
+
+def test_a_new_attempt_keeps_what_the_checkpoint_knew_and_every_state(log: EventLog) -> None:
+    point(log, 1, 2)
+    known = log.path.read_bytes()
+    log.append("train", 2, {"train/grad_norm": 1.0})  # logged of step 2 once it is saved
+    point(log, 3, 4)
+    log.append("val", 2, {"val/loss": 1.0})  # made again
+    log.append("state", 4, {"state": "requeue"})
+    again = EventLog(log.path.parent)
+    again.begin(known, 2, {"max_steps": 10})
+    assert log.path.read_bytes().startswith(known), "earlier checkpoints find their place"
+    assert (steps(again), steps(again, "val"), steps(again, "state")) == ([1, 2, 2], [], [0, 4, 2])
+    found = status(log.path.parent)
+    assert (found["attempt"], found["state"], found["step"], found["resumed_from"]) == (2, "starting", 2, 2)
+
+
+def test_a_run_that_continues_another_begins_with_its_numbers(log: EventLog, tmp_path: Path) -> None:
+    point(log, 1, 2)
+    own = EventLog(tmp_path / "own")
+    own.begin(events.only_metrics(log.path.read_bytes()), 2, {})
+    assert (steps(own), status(own.path.parent)["attempt"]) == ([1, 2], 1)
+
+
+def test_a_full_disk_loses_nothing_and_ends_only_what_must_be_durable(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", full)
+        point(log, 1, 2)
+        with pytest.raises(ReproError, match="no space left"):
+            log.sync()
+    assert capsys.readouterr().err.count("No space left") == 1
+    with log.path.open("ab") as file:
+        file.write(b'{"t": 1, "st')  # a line that was written in part
+    point(log, 3)
+    log.sync()
+    assert steps(log) == [1, 2, 3]
+
+
+def test_lines_that_are_none_are_left_out() -> None:
+    good = encode("train", 1, {"train/loss": float("nan")})
+    bad = [b"[1]", b"{", b"\xff", b'{"kind": "state", "step": "x", "t": 1}', b'{"kind": "state", "step": 1}']
+    (found,) = decode(b"\n".join([*bad, good]) + b'{"t": 1, "step": 2, "kind": "train"}')
+    assert found["train/loss"] != found["train/loss"]
+    assert read(Path("nowhere")) == []
+
+
+def test_curves_are_points_and_validations(log: EventLog) -> None:
+    point(log, 1, 2)
+    log.append("train", 2, {"train/grad_norm": 1.0})
+    log.append("val", 2, {"val/loss": 0.25, "epoch": 0})
+    log.append("test", 2, {"test/loss": 0.5, "val/loss": 9.0})
+    drawn = {"train/loss": [[1, 1.0], [2, 0.5]], "train/lr": [[1, 0.1], [2, 0.1]], "val/loss": [[2, 0.25]]}
+    assert events.curves(read(log.path)) == drawn
+    assert events.curves(decode(events.from_curves(drawn))) == drawn
+
+
+def test_the_first_message_of_any_rank_is_the_cause(log: EventLog) -> None:
+    log.append("state", 7, {"state": "training"})
+    log.fail("NaN in\n layer 3", rank=1)
+    time.sleep(0.002)
+    log.fail("Connection closed by peer")  # of a rank that noticed later
+    found = status(log.path.parent)
+    assert (found["state"], found["message"], found["step"]) == ("failed", "NaN in layer 3", 7)
+    log.begin(b"", 0, {})
+    found = status(log.path.parent)
+    assert (found["state"], found["attempt"], found["message"]) == ("starting", 2, "")
+
+
+def test_a_rank_that_fails_after_the_others_saved_changes_nothing(log: EventLog) -> None:
+    log.append("state", 7, {"state": "requeue"})
+    log.fail("Connection closed by peer", rank=1)
+    assert status(log.path.parent)["state"] == "requeue"
+
+
+def write(folder: Path, *lines: tuple[float, int, str, dict[str, Any]]) -> None:
+    content = b"".join(encode(kind, step, values, t) for t, step, kind, values in lines)
+    (folder / events.EVENTS_FILE).write_bytes(content)
+
+
+def test_time_left_and_time_to_the_first_step_follow_from_the_times(tmp_path: Path) -> None:
+    first = (160.0, 4, "state", {"state": "starting", "max_steps": 100, "began": 100, "resumed_from": 4})
+    write(tmp_path, first, (165.0, 4, "state", {"state": "requeue"}))
+    assert status(tmp_path)["startup_s"] == 65, "it was asked to stop before a step"
+    training = (170.0, 5, "state", {"state": "training"})
+    write(tmp_path, first, training, (180.0, 10, "train", {"train/lr": 1.0, "train/loss": 2.0}))
+    found = status(tmp_path)
+    assert (found["startup_s"], found["seconds_left"], found["step"]) == (70, 180, 10)
+    assert (found["updated"], found["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
+    write(tmp_path, (1.0, 0, "state", {"state": "starting", "began": 0}), training)
+    assert "startup_s" not in status(tmp_path), "not in a job"
+
+
+def test_a_run_of_an_earlier_version_has_its_status_and_counts_its_attempts(tmp_path: Path) -> None:
+    old = {"state": "requeue", "step": 7, "attempt": 3}
+    (tmp_path / "status.json").write_text(json.dumps(old))
+    assert status(tmp_path) == old
+    EventLog(tmp_path).begin(events.from_curves({"train/lr": [[5, 0.1]]}), 7, {})
+    assert status(tmp_path)["attempt"] == 4
+    (tmp_path / events.EVENTS_FILE).unlink()
+    (tmp_path / "status.json").write_text("[")
+    assert status(tmp_path) == {}
