@@ -110,7 +110,9 @@ def workloads(wanted: list[str]) -> list[tuple[str, Workload]]:
     Raises:
         SystemExit: a word fits none.
     """
-    found = [(module, w) for module in MODULES for w in import_module(f"benchmarks.{module}").WORKLOADS]
+    found = [
+        (module, w) for module in MODULES for w in import_module(f"benchmarks.workloads.{module}").WORKLOADS
+    ]
     for word in wanted:
         if not any(module == word or w.name.startswith(word) for module, w in found):
             print(

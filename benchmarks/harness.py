@@ -67,7 +67,7 @@ def official(name: str) -> Path:
 
 def workload(module: str, name: str) -> Workload:
     """One of a module's ``WORKLOADS``."""
-    return next(w for w in import_module(f"benchmarks.{module}").WORKLOADS if w.name == name)
+    return next(w for w in import_module(f"benchmarks.workloads.{module}").WORKLOADS if w.name == name)
 
 
 class Products(TorchDispatchMode):

@@ -15,7 +15,7 @@ import torch
 from tabulate import tabulate
 from torch import nn
 
-from benchmarks.lsh import CHUNK, D_MODEL, HEADS
+from benchmarks.workloads.lsh import CHUNK, D_MODEL, HEADS
 from repro.nn import Hashing, Layout, LSHAttention
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from benchmarks.ngrams import Ints, KneserNey, windows
 from repro.batches import Evaluation, Examples
 from repro.data.core.stream_data import StreamData
-from repro.data.sets.puzzles.sorting import counting_oracle
+from repro.data.sets.puzzles.sorting import by_frequency
+from repro.errors import at_least
 from repro.tasks.language_model import IN_BITS
 from repro.tasks.metrics.bleu import bleu
 from repro.tasks.metrics.brackets import compare, read_parse, score
@@ -143,6 +144,34 @@ def trees(task: Any, data: Any) -> Iterator[Level]:
 
 
 # --- classes and pictures -------------------------------------------------------------------------------------------
+
+
+def counting_oracle(examples: Examples, window: int) -> float:
+    """Accuracy of counting the last tokens before the separator exactly, and nothing before them.
+
+    As a model does, it reads the right answers so far: each of its own is the most frequent of the other symbols. Of
+    equally frequent ones the first to occur among those tokens is said first, absent ones come last, by number.
+
+    Args:
+        examples: of :class:`Sorting`.
+        window: how many tokens are counted; all where there are fewer.
+
+    Returns:
+        The share of right answers: 1 where all tokens are counted, and ``(1 + 1/2 + ... + 1/symbols) / symbols`` for a
+        guess.
+
+    Raises:
+        UserError: a window below 1.
+    """
+    at_least(1, window=window)
+    inputs, targets = examples.inputs.numpy(), examples.targets.numpy()
+    symbols = int((targets >= 0).sum(1).max(initial=0))
+    n = targets.shape[1] - symbols
+    answers, ranks = targets[:, n:], np.argsort(by_frequency(inputs[:, max(0, n - window) : n], symbols))
+    places = np.take_along_axis(ranks, answers, 1)  # where the reader would say each answer
+    # right where none of the answers still to come would be said before
+    ahead = np.minimum.accumulate(places[:, ::-1], 1)[:, ::-1]
+    return float((places == ahead).mean())
 
 
 def examples(data: Any, kind: str) -> Examples:

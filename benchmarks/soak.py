@@ -133,15 +133,15 @@ class Soak:
 
 
 def recipes(workshop: Workshop, steps: int) -> list[str]:
-    """Writes five recipes whose cpu scale has so many updates; returns their names."""
+    """Writes five recipes whose scale cpu has so many updates; returns their names."""
     names = [TINY, workshop.stream(), workshop.sticky(), workshop.talk(), workshop.bits()]
-    overlay = {"trainer": {"max_steps": steps, "val_check_interval": 250}, "checkpoints": {"every_steps": 50}}
+    change = {"trainer.max_steps": steps, "trainer.val_check_interval": 250, "checkpoints.every_steps": 50}
     for name in names:
         paper, recipe = name.split("/")
         more = {}
         if "WarmupCosine" in (workshop.configs / paper / f"{recipe}.yaml").read_text():
-            more = {"model": {"init_args": {"schedule": {"init_args": {"steps": steps}}}}}
-        workshop.recipe(json.dumps(overlay | more) + "\n", recipe, "cpu", paper)
+            more = {"model.schedule.steps": steps}
+        workshop.recipe(json.dumps({"set": change | more}), recipe, "cpu", paper)
     return names
 
 

@@ -1,47 +1,50 @@
 """Recipes: YAML in, one resolved configuration and its signature out. Needs no torch.
 
-A recipe is ``configs/<paper>/<name>.yaml`` (scale ``paper``) with overlays ``<name>.<scale>.yaml`` beside it.
-An *experiment* is addressed as ``<paper>/<name>``, a point of a grid as ``<paper>/<name>@<point>``.
+A recipe is one file, ``configs/<paper>/<name>.yaml``: a header, the sections of LightningCLI, then ``points`` and
+``scales``, which are changes: mappings of dotted keys. They are applied in the order point, scale, point at the scale,
+command line. An *experiment* is addressed as ``<paper>/<name>``, a point of a grid as ``<paper>/<name>@<point>``.
 """
 
 import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
+from repro.dotted import Config, Tree, flatten, set_key, short
 from repro.errors import UserError, nearest
-from repro.nested import Config, Tree, flatten, laid_over, merge, replaced
 from repro.paths import configs_dirs, files_in, runs_dir
 from repro.seeds import judged_seeds
-from repro.swaps import drop_unknown
-from repro.tied import deviation, followers, require_agreement, short, words
 from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
-    "title", "reproduces", "ablates", "deviations", "expects", "points",
-    "start_from", "pretrained", "start_with", "seeds", "extended_to", "untied",
+    "title", "reproduces", "ablates", "deviations", "hours", "devices", "hardware",
+    "start_from", "pretrained", "start_with", "seeds", "extended_to",
 )  # fmt: skip
+CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
-SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile")
+SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmul_precision")
+USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
     "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.log_every_n_steps",
     "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.num_workers",
 )  # fmt: skip
+# Keys of one quantity: a change of one also changes those of the others that had its value, if it does not set them.
+LINKED = (
+    ("trainer.max_steps", "model.schedule.steps"),
+    ("model.net.d_model", "model.net.body.d_model", "model.against.d_model", "model.schedule.d_model", "data.width"),
+    ("model.net.vocabulary.size", "model.against.vocabulary.size", "data.vocab_size"),
+)  # fmt: skip
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
 Overrides = list[tuple[str, Tree]]
-
-# The points of a grid share one parse; its result is never handed out uncopied.
-_parse_once = cache(parse_yaml)
 
 
 @dataclass(frozen=True)
@@ -51,16 +54,14 @@ class Recipe:
     Attributes:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
-        config: everything the file says, overlays, point and overrides merged; header keys included.
-        overrides: settings given beside the files, then those tied to them, one word each: ``--model.width=256``.
-        notices: what the user should be told of settings; see :mod:`repro.swaps` and :func:`repro.tied.followers`.
+        config: header and sections with all changes applied.
+        overrides: settings given on the command line, one word each: ``--model.width=256``.
     """
 
     experiment: str
     scale: str
     config: Config
     overrides: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
 
     @property
     def paper(self) -> str:
@@ -68,11 +69,9 @@ class Recipe:
 
     @property
     def sections(self) -> Config:
-        """What is run: trainer, model, data, checkpoints, stop, compile."""
+        """What is run, by section."""
         given = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
-        if given.get("compile") is False:  # as if it were absent, in the hash too
-            del given["compile"]
-        return given
+        return {key: value for key, value in given.items() if USUAL.get(key) != value}
 
     @property
     def signature(self) -> Config:
@@ -153,16 +152,12 @@ def change_results(overrides: Iterable[str]) -> bool:
 
 
 @cache
-def _files(folders: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
-    by_name: dict[str, dict[str, Path]] = {}
-    for path in files_in(folders, "*/*.yaml").values():
-        name, _, scale = path.name.removesuffix(".yaml").partition(".")
-        if scale and scale not in SCALES[1:]:
-            raise UserError(f"{path}: {scale!r} is not a scale{nearest(scale, SCALES[1:])}; rename the file")
-        by_name.setdefault(f"{path.parent.name}/{name}", {})[scale or "paper"] = path
-    for name in (name for name, files in by_name.items() if "paper" not in files):
-        raise UserError(f"{folders[0] / name}.yaml is missing, but it has overlays; write it or remove them")
-    return by_name
+def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
+    found = files_in(folders, "*/*.yaml")
+    for path in (path for path in found.values() if "." in path.stem):
+        recipe = path.with_name(f"{path.stem.partition('.')[0]}.yaml")
+        raise UserError(f"{path}: a recipe's scales stand in its own file, below `scales` of {recipe}")
+    return {f"{path.parent.name}/{path.stem}": path for path in found.values()}
 
 
 def forget_files() -> None:
@@ -171,8 +166,8 @@ def forget_files() -> None:
     _experiments.cache_clear()
 
 
-def recipe_files() -> dict[str, dict[str, Path]]:
-    """Every recipe file, found by glob: ``{experiment: {scale: path}}``."""
+def recipe_files() -> dict[str, Path]:
+    """The file of every recipe by its name, found by glob."""
     return _files(configs_dirs())
 
 
@@ -184,93 +179,146 @@ def experiments() -> tuple[str, ...]:
 @cache
 def _experiments(folders: tuple[Path, ...]) -> tuple[str, ...]:
     names: list[str] = []
-    for name, files in _files(folders).items():
-        points = _points(_read_recipe(files["paper"]), name)
+    for name, path in _files(folders).items():
+        points = _read(name, path)["points"]
         names.extend([f"{name}@{point}" for point in points] if points else [name])
     return tuple(names)
 
 
 def scales_of(experiment: str) -> tuple[str, ...]:
     """The scales an experiment can be run at, largest first."""
-    files = recipe_files()[experiment.partition("@")[0]]
-    return tuple(scale for scale in SCALES if scale in files)
+    name = experiment.partition("@")[0]
+    scales = _read(name, recipe_files()[name])["scales"]
+    return tuple(scale for scale in SCALES if scale == "paper" or scale in scales)
 
 
 def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | None = None) -> Recipe:
-    """Reads a recipe, lays the scale's overlay and the point over it, then the overrides; deviations add up.
+    """Reads a recipe and applies its changes; deviations of a scale are added to those of the file.
 
     Args:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
-        overrides: ``(dotted key, value)`` pairs, see :func:`set_key`; they also set what :mod:`repro.tied`
-            and drop what :mod:`repro.swaps` says.
+        overrides: ``(dotted key, value)`` pairs, see :func:`repro.dotted.set_key`.
 
     Raises:
-        UserError: unknown experiment (nearest names offered), scale or section; two values for one quantity.
+        UserError: unknown experiment (nearest names offered), scale or section.
     """
     name, _, point = experiment.partition("@")
     files = recipe_files()
     if name not in files:
         close = nearest(experiment, experiments())
         raise UserError(f"unknown experiment {experiment!r}{close}; see `repro list`")
-    if scale not in files[name]:
+    file = _read(name, files[name])
+    if scale not in scales_of(name):
         raise UserError(f"{name} has no scale {scale!r}; it has: {', '.join(scales_of(name))}")
-    config = _read_recipe(files[name]["paper"])
-    if scale != "paper":
-        overlay = _read_recipe(files[name][scale])
-        deviations = [*(config.get("deviations") or ()), *(overlay.get("deviations") or ())]
-        config = merge(config, overlay) | ({"deviations": deviations} if deviations else {})
-    config = _choose_point(config, name, point)
-    require_agreement(experiment, config)
-    return Recipe(experiment, scale, config, *_override(config, overrides or []))
+    config = copy.deepcopy({key: value for key, value in file.items() if key not in CHANGES})
+    at = file["scales"].get(scale, {"set": {}, "points": {}})
+    beside = {key: value for key, value in at.items() if key not in ("set", "points", "deviations")}
+    for change in (_point(file, at, name, point), beside, at["set"], at["points"].get(point)):
+        _change(config, change or {}, name)
+    _deviate(config, at.get("deviations") or ())
+    # the rows of a grid are named after its points
+    config |= {key: _replaced(config[key], "{point}", point) for key in HEADER if key in config}
+    for key, _ in overrides or ():
+        if key.partition(".")[0] not in SECTIONS:
+            raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
+    _change(config, dict(overrides or ()), "command line")
+    words = _words(overrides or ())
+    if shown := [word for word in words if change_results([word])]:
+        _deviate(config, [f"Settings given on the command line: {' '.join(shown)}"])
+    return Recipe(experiment, scale, config, words)
 
 
-def _override(config: Config, overrides: Overrides) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    files = copy.deepcopy(config) if overrides else config
-    for key, value in overrides:
-        set_key(config, key, value)
-    dropped = drop_unknown(files, config, overrides)
-    also, notices = followers(config, overrides)
-    for key, value in also:
-        set_key(config, key, value)
-    if shown := [pair for pair in overrides if not _is_infrastructure(pair[0])]:
-        config["deviations"] = [*(config.get("deviations") or ()), deviation(shown, also)]
-    return words([*overrides, *also]), (*dropped, *notices)
-
-
-def _read_recipe(path: Path) -> Config:
-    config = copy.deepcopy(_parse_once(read_text(path), str(path)))
-    if not isinstance(config, dict):
-        raise UserError(f"{path}: a recipe is a mapping of {', '.join(HEADER + SECTIONS)}")
-    for key in config:
-        if key not in HEADER + SECTIONS:
-            raise UserError(f"{path}: unknown key {key!r}{nearest(str(key), HEADER + SECTIONS)}")
-    return config
-
-
-def _choose_point(config: Config, name: str, point: str) -> Config:
-    points = _points(config, name)
-    config.pop("points", None)
+def _point(file: Config, at: Config, name: str, point: str) -> Config | None:
+    """The change of a point, which may exist at a scale alone."""
+    points = {**file["points"], **{p: file["points"].get(p) for p in at["points"]}}
     if not points and not point:
-        return config
+        return None
     if not points:
         raise UserError(f"{name} has no points, so {name}@{point} does not exist")
     if point not in points:
         wrong = f"'{name}@{point}' is not a point of {name}" if point else f"{name} is a grid of points"
         choices = ", ".join(f"{name}@{p}" for p in points)
         raise UserError(f"{wrong}; choose one of: {choices}")
-    for key, value in (points[point] or {}).items():
-        if key in HEADER:
-            config[key] = value
-        else:
-            set_key(config, key, value)
-    # the rows of a grid are named after its points
-    return {k: replaced(v, "{point}", point) if k in HEADER else v for k, v in config.items()}
+    return points[point]
 
 
-def _points(config: Config, name: str) -> Config:
+def _deviate(config: Config, lines: Iterable[str]) -> None:
+    if lines:
+        config["deviations"] = [*(config.get("deviations") or ()), *lines]
+
+
+def _change(config: Config, change: Mapping[str, Tree], where: str) -> None:
+    """Sets the keys of a change in place, with those that are linked to them."""
+    before = {short(key): value for key, value in flatten(config).items()}
+    given = {short(key): value for name, tree in change.items() for key, value in flatten(tree, name).items()}
+    for key, value in change.items():
+        _set(config, key, value, where)
+    after = {short(key): value for key, value in flatten(config).items()}
+    for linked in LINKED:
+        for key in [key for key in linked if key in given and key in before][:1]:
+            for other in (
+                k for k in linked if k not in given and before.get(k) == before[key] == after.get(k)
+            ):
+                _set(config, other, given[key], where)
+
+
+def _set(config: Config, key: str, value: Tree, where: str) -> None:
+    if key.partition(".")[0] not in (*SECTIONS, *HEADER):
+        raise UserError(f"{where}: {key}: settings start with one of {', '.join(SECTIONS)}")
+    try:
+        set_key(config, key, value)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _words(pairs: Iterable[tuple[str, Tree]]) -> tuple[str, ...]:
+    """Settings as words of a command, ``--trainer.max_steps=10``."""
+    return tuple(f"--{key}={json.dumps(value, default=str)}" for key, value in pairs)
+
+
+def _replaced(tree: Tree, old: str, new: str) -> Tree:
+    """The same tree with ``new`` for ``old`` in all texts, keys left out."""
+    if isinstance(tree, dict):
+        return {key: _replaced(value, old, new) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_replaced(value, old, new) for value in tree]
+    return tree.replace(old, new) if isinstance(tree, str) else tree
+
+
+def _read(name: str, path: Path) -> Config:
+    return _parsed(read_text(path), name, path)
+
+
+@cache
+def _parsed(text: str, name: str, path: Path) -> Config:
+    """A recipe's file, checked, with ``points`` and ``scales``; it is shared, and never handed out uncopied."""
+    file = parse_yaml(text, str(path))
+    known = (*HEADER, *SECTIONS, *CHANGES)
+    if not isinstance(file, dict):
+        raise UserError(f"{path}: a recipe is a mapping of {', '.join(known)}")
+    _require_known(file, known, str(path))
+    scales = file.get("scales") or {}
+    if not isinstance(scales, dict) or not all(isinstance(at, dict) for at in scales.values()):
+        raise UserError(f"{path}: scales are names with what changes below; write `small: {{set: ...}}`")
+    _require_known(scales, SCALES, f"{path}: scales")
+    for scale, at in scales.items():
+        _require_known(at, (*HEADER, "set", "points"), f"{path}: scales: {scale}")
+        if not isinstance(at.get("set") or {}, dict):
+            raise UserError(f"{path}: scales: {scale}: set is a mapping of dotted keys")
+    made = {s: {**at, "set": at.get("set") or {}, "points": _points(at, name)} for s, at in scales.items()}
+    return {**file, "points": _points(file, name), "scales": made}
+
+
+def _require_known(given: Config, known: tuple[str, ...], where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise UserError(f"{where}: unknown key {key!r}{nearest(str(key), known)}")
+
+
+def _points(given: Config, name: str) -> Config:
     """The points of a grid by name, as text so that ``512:`` names one; empty where there is none."""
-    points = config.get("points") or {}
+    points = given.get("points") or {}
     if not isinstance(points, dict) or not all(v is None or isinstance(v, dict) for v in points.values()):
         raise UserError(f"{name}: points are names with dotted keys below; write `l128: {{data.x: 1}}`")
     for point in map(str, points):
@@ -279,34 +327,6 @@ def _points(config: Config, name: str) -> Config:
                 f"{name}: {point!r} cannot name a point; use letters, digits and . _ -, like l128-e50"
             )
     return {str(point): keys for point, keys in points.items()}
-
-
-def set_key(config: Config, key: str, value: Tree) -> None:
-    """Sets a dotted key in place; ``init_args`` may be left out, list items are numbers.
-
-    ``model.net.d_model`` reaches ``model.init_args.net.init_args.d_model``.
-
-    Raises:
-        UserError: when the key starts outside the recipe's sections or passes through a value.
-    """
-    parts = key.split(".")
-    if parts[0] not in SECTIONS:
-        raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
-    node: Any = config
-    for i, part in enumerate(parts):
-        if isinstance(node, dict) and "class_path" in node and part not in ("class_path", "init_args"):
-            node = node.setdefault("init_args", {})
-        last = i == len(parts) - 1
-        if isinstance(node, list) and part.isdigit() and int(part) < len(node):
-            step: Any = int(part)
-        elif isinstance(node, dict):
-            step = part
-        else:
-            raise UserError(f"--{key}: {'.'.join(parts[:i])} is a value, it has no {part!r}")
-        if last:
-            node[step] = laid_over(node.get(step), value) if isinstance(node, dict) else value
-        else:
-            node = node.setdefault(step, {}) if isinstance(node, dict) else node[step]
 
 
 def differing_keys(a: Config, b: Config) -> list[str]:

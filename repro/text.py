@@ -5,7 +5,7 @@ import math
 import unicodedata
 from collections.abc import Mapping
 
-from repro.evidence.statistics import Estimate
+from repro.evidence.judging.statistics import Estimate
 
 NOTHING = "–"  # noqa: RUF001 - a dash in an empty cell
 

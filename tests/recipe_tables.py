@@ -67,8 +67,15 @@ IDLE = re.compile(
     r"trainer\.accelerator|.*\.dropout|data\.init_args\.(length|shortest|longest|symbols|(val|train|eval)_examples)"
     r"|model\.init_args\.(longest|tokens|repeats|memory)"
 )
-# Schedules of language models that have no last update.
-ENDLESS = ("repro.tasks.InverseSquareRoot",)
+# Keys that state one quantity: width, updates, size of the vocabulary. Where one stands apart on purpose.
+QUANTITIES = (
+    (
+        "model.net.d_model", "model.net.body.d_model", "model.against.d_model", "model.width", "model.schedule.d_model",
+        "data.width",
+    ),
+    ("model.net.vocabulary.size", "model.against.vocabulary.size", "data.vocab_size"),
+)  # fmt: skip
+APART = {("transformer-xl/slowdown", "data.width")}
 # Best validated metric by task, where it does not go by the unit of a text.
 BEST = {
     "Classification": "accuracy", "SequenceModel": "loss", "PictureModel": "bits_per_dim", "Transcription": "per",

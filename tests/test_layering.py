@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "repro"
-BOTTOM = {"errors", "paths", "yamls", "nested", "seeds", "recipe", "files", "record", "events"}
+BOTTOM = {"errors", "paths", "yamls", "dotted", "seeds", "recipe", "files", "record", "events"}
 # What a layer may import of repro, itself included. A module of no layer listed here fails the test.
 MAY_IMPORT = {
     "__init__": set(),
@@ -18,16 +18,13 @@ MAY_IMPORT = {
     "errors": set(),
     "paths": {"errors"},
     "yamls": {"errors"},
-    "nested": set(),
+    "dotted": {"errors"},
     "seeds": {"errors"},
-    "tied": {"errors", "nested"},
-    "swaps": {"nested", "tied"},
-    "recipe": {"errors", "paths", "yamls", "nested", "seeds", "tied", "swaps"},
+    "recipe": {"errors", "paths", "yamls", "dotted", "seeds"},
     "files": {"errors"},
     "record": {"errors", "paths", "files"},
     "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},
-    "stop": set(),
     "source": {"paths"},
     "checkpoints": {"errors", "record"},
     "pictures": {"errors"},
@@ -36,12 +33,11 @@ MAY_IMPORT = {
     "models": {"models", "nn", "errors"},
     "batches": set(),
     "tasks": {"tasks", "batches", "models", "nn", "record", "errors", "pictures"},
-    "training": {"training", "tasks", "models", "nn", "record", "events", "errors", "stop", "checkpoints"},
+    "training": {"training", "tasks", "models", "nn", "record", "events", "errors", "checkpoints"},
     "data": {"data", "batches", *BOTTOM},
     "experiment": {
         "experiment",
         "batches",
-        "swaps",
         "pictures",
         "training",
         "tasks",
@@ -50,7 +46,6 @@ MAY_IMPORT = {
         "data",
         "mirror",
         "ledger",
-        "stop",
         "source",
         "checkpoints",
         *BOTTOM,
@@ -58,9 +53,8 @@ MAY_IMPORT = {
     "text": {"evidence"},
     "evidence": {"evidence", "ledger", "text", "source", *BOTTOM},
     "report": {"report", "evidence", "text", "pictures", "source", *BOTTOM},
-    "launch": {"launch", "mirror", "source", "stop", *BOTTOM},
+    "launch": {"launch", "mirror", "source", *BOTTOM},
     "verify": {"verify", "evidence", "source", *BOTTOM},
-    "doctor": {"data", "mirror", *BOTTOM},
     "cli": {
         "cli",
         "launch",
@@ -72,8 +66,6 @@ MAY_IMPORT = {
         "tasks",
         "data",
         "mirror",
-        "doctor",
-        "stop",
         "source",
         "checkpoints",
         "verify",
@@ -81,7 +73,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "ledger", "source", "stop", "text", "evidence", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "ledger", "source", "text", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",
@@ -245,7 +237,7 @@ def test_no_papers_name_in_the_block_library() -> None:
 
 
 def test_recipes_launch_and_command_line_load_quickly() -> None:
-    modules = [*modules_in("cli", "launch", "recipe", "record", "doctor", "mirror"), "repro.report"]
+    modules = [*modules_in("cli", "launch", "recipe", "record", "mirror"), "repro.report"]
     modules.remove("repro.mirror.__main__")  # a process
     assert {"repro.cli.main", "repro.launch", "repro.recipe", "repro.report"} <= set(modules)
     assert heavy_after(modules, HEAVY) == set()

@@ -10,7 +10,7 @@ from repro.evidence.published import paper_keys
 from repro.evidence.verified import read_verified
 from repro.launch.slurm.profile import load_profile
 from repro.paths import PROJECT
-from repro.recipe import load_recipe, recipe_files
+from repro.recipe import load_recipe, recipe_files, scales_of
 from repro.record import read_records, withdrawn
 from tests.workshop import call
 
@@ -36,8 +36,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def carried(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What an installed wheel carries: two recipes, a profile."""
     shared = tmp_path / "site" / "repro" / "_shared"
-    write(shared / "configs" / "toy" / "base.yaml", "title: carried\n")
-    write(shared / "configs" / "toy" / "base.cpu.yaml", "title: carried at cpu\n")
+    write(shared / "configs" / "toy" / "base.yaml", "title: carried\nscales: {cpu: {}}\n")
     write(shared / "configs" / "toy" / "other.yaml", "title: other\n")
     write(shared / "slurm" / "clusters" / "site.yaml", "gpus_per_node: 0\n")
     monkeypatch.setattr(paths, "INSTALLED", True)
@@ -90,17 +89,18 @@ def test_variables_name_the_projects_folders_and_the_wheel_adds_its_own(
 
 
 def test_own_recipes_come_before_those_of_the_wheel_and_add_to_them(carried: Path, bare: Path) -> None:
-    assert load_recipe("toy/base", "cpu").config["title"] == "carried at cpu"
-    recipes = ("toy/base.cpu.yaml", "toy/other.small.yaml", "mine/new.yaml")
-    own = [write(bare / "configs" / name, f"title: own {name}\n") for name in recipes]
+    assert load_recipe("toy/base", "cpu").config["title"] == "carried"
+    own = [
+        write(bare / "configs" / name, f"title: own {name}\n") for name in ("toy/base.yaml", "mine/new.yaml")
+    ]
     recipe.forget_files()
     assert recipe_files() == {
-        "mine/new": {"paper": own[2]},
-        "toy/base": {"paper": carried / "configs" / "toy" / "base.yaml", "cpu": own[0]},
-        "toy/other": {"paper": carried / "configs" / "toy" / "other.yaml", "small": own[1]},
+        "mine/new": own[1],
+        "toy/base": own[0],
+        "toy/other": carried / "configs" / "toy" / "other.yaml",
     }
-    assert load_recipe("toy/base", "cpu").config["title"] == "own toy/base.cpu.yaml"
-    assert load_recipe("toy/base").config["title"] == "carried"
+    assert load_recipe("toy/base").config["title"] == "own toy/base.yaml"
+    assert scales_of("toy/base") == ("paper",)
 
 
 def test_own_profiles_come_first(carried: Path, bare: Path) -> None:
@@ -156,15 +156,15 @@ def test_a_wheel_does_not_verify(carried: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.cli.project.SHARED", PROJECT)
-    monkeypatch.setattr("repro.cli.project.INSTALLED", True)
+    monkeypatch.setattr("repro.cli.start.SHARED", PROJECT)
+    monkeypatch.setattr("repro.cli.start.INSTALLED", True)
     said = call("init", "mine")
     assert (said.code, said.err) == (0, "")
     made = sorted(path.relative_to(bare).as_posix() for path in (bare / "mine").rglob("*") if path.is_file())
     assert made == [
         "mine/.gitignore",
         "mine/README.md",
-        "mine/configs/reformer/duplication.small.yaml",
+        "mine/configs/mine/duplication.yaml",
         "mine/slurm/clusters/my-cluster.yaml",
     ]
     assert sorted(said.out.split()) == made

@@ -3,18 +3,18 @@ from pathlib import Path
 import pytest
 
 from repro import recipe
+from repro.dotted import flatten, set_key
 from repro.errors import UserError
-from repro.nested import flatten, merge
 from repro.recipe import (
     differing_keys,
     experiments,
     load_recipe,
     recipe_files,
     scales_of,
-    set_key,
     signature_hash,
 )
 from repro.yamls import parse_yaml
+from tests.recipe_files import write_recipe
 
 BASE = """
 title: Toy
@@ -38,20 +38,17 @@ points:
 def write(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_CONFIGS", str(tmp_path))
 
-    def put(name: str, text: str) -> Path:
-        path = tmp_path / "toy" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+    def put(name: str, text: str, scale: str = "") -> Path:
         recipe.forget_files()
-        return path
+        return write_recipe(tmp_path / "toy" / f"{name}.yaml", text, scale)
 
-    put("base.yaml", BASE)
+    put("base", BASE)
     return put
 
 
 def test_files_scales_and_points_are_found(write):
-    write("base.cpu.yaml", "trainer: {max_steps: 5}")
-    write("grid.yaml", BASE + GRID)
+    write("base", "set: {trainer.max_steps: 5}", "cpu")
+    write("grid", BASE + GRID)
     assert set(recipe_files()) == {"toy/base", "toy/grid"}
     assert experiments() == ("toy/base", "toy/grid@l128", "toy/grid@512", "toy/grid@plain")
     assert scales_of("toy/base") == ("paper", "cpu")
@@ -67,39 +64,93 @@ def test_experiments_follow_the_configs_folder(write, tmp_path, monkeypatch):
     assert experiments() == ("toy/other",)
 
 
-def test_an_overlay_of_an_unknown_scale_is_refused(write):
-    write("base.cpuu.yaml", "trainer: {max_steps: 5}")
-    with pytest.raises(UserError, match=r"'cpuu'.*nearest: cpu"):
+def test_a_scale_in_a_file_of_its_own_is_refused(write):
+    write("base.cpu", "trainer: {max_steps: 5}")
+    with pytest.raises(UserError, match=r"base\.cpu\.yaml: .* below `scales` of .*base\.yaml"):
         recipe_files()
 
 
-def test_an_overlay_without_its_recipe_is_refused(write):
-    write("lost.cpu.yaml", "trainer: {max_steps: 5}")
-    with pytest.raises(UserError, match=r"lost\.yaml"):
-        experiments()
-
-
-def test_overlay_point_and_overrides_apply_in_this_order(write):
-    write("grid.yaml", BASE + GRID)
-    write("grid.cpu.yaml", "data: {init_args: {batch: 2}}\ntrainer: {max_steps: 5}")
+def test_point_scale_point_at_the_scale_and_settings_apply_in_this_order(write):
+    change = (
+        "set: {data.batch: 2, trainer.max_steps: 5}, hours: 1, points: {512: {data.batch: 3, title: Short}}"
+    )
+    write("grid", BASE + GRID)
+    write("grid", f"{{{change}}}", "cpu")
     config = load_recipe("toy/grid@512", "cpu", [("trainer.max_steps", 7)]).config
-    assert config["data"]["init_args"] == {"batch": 512, "num_workers": 2}
+    assert config["data"]["init_args"] == {"batch": 3, "num_workers": 2}
     assert config["trainer"] == {"max_steps": 7, "devices": 1}
-    assert config["title"] == "Long"
-    assert "points" not in config
+    assert (config["title"], config["hours"]) == ("Short", 1)
+    assert not {"points", "scales", "set"} & config.keys()
+    assert load_recipe("toy/grid@l128", "cpu").config["data"]["init_args"]["batch"] == 2
+    paper = load_recipe("toy/grid@512").config
+    assert (paper["data"]["init_args"]["batch"], paper["title"]) == (512, "Long")
+    assert "hours" not in paper
+
+
+LINKED = """
+trainer: {max_steps: 100}
+model: {class_path: M, init_args: {schedule: {class_path: S, init_args: {steps: 100, d_model: 8}}, net: {d_model: 8}}}
+scales:
+  small: {set: {trainer.max_steps: 50}}
+  cpu: {set: {trainer.max_steps: 50, model.schedule.steps: 100}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "overrides", "steps", "width"),
+    [
+        ("small", [], (50, 50), (8, 8)),
+        ("cpu", [], (50, 100), (8, 8)),  # a key that is stated does not follow,
+        ("cpu", [("trainer.max_steps", 20)], (20, 100), (8, 8)),  # nor one that had another value
+        ("paper", [("trainer.max_steps", 20), ("model.net.d_model", 4)], (20, 20), (4, 4)),
+        ("paper", [("model.schedule.steps", 20)], (20, 20), (8, 8)),
+        ("paper", [("model.schedule", {"class_path": "T", "init_args": {"steps": 9}})], (9, 9), (8, None)),
+        ("paper", [("model.schedule", {"class_path": "T"}), ("trainer.max_steps", 9)], (9, None), (8, None)),
+    ],
+)
+def test_keys_of_one_quantity_change_together(write, scale, overrides, steps, width):
+    write("linked", LINKED)
+    flat = flatten(load_recipe("toy/linked", scale, overrides).config)
+    schedule = "model.init_args.schedule.init_args"
+    assert (flat["trainer.max_steps"], flat.get(f"{schedule}.steps")) == steps
+    assert (flat["model.init_args.net.d_model"], flat.get(f"{schedule}.d_model")) == width
+
+
+def test_a_scale_may_have_a_point_of_its_own(write):
+    write("grid", BASE + GRID)
+    write("grid", "points: {wide: {model.net.width: 16}}", "cpu")
+    wide = load_recipe("toy/grid@wide", "cpu")
+    assert wide.signature["model.init_args.net.init_args.width"] == 16
+    assert "toy/grid@wide" not in experiments()
+    with pytest.raises(UserError, match="'toy/grid@wide' is not a point of toy/grid"):
+        load_recipe("toy/grid@wide")
 
 
 def test_deviations_add_up_while_other_lists_are_replaced(write):
-    write("base.yaml", BASE + "deviations: [always]\n")
-    write("base.cpu.yaml", "deviations: [small]\nreproduces: []\n")
+    write("base", BASE + "deviations: [always]\n")
+    write("base", "{deviations: [small], reproduces: []}", "cpu")
     found = load_recipe("toy/base", "cpu").config
     assert found["deviations"] == ["always", "small"]
     assert found["reproduces"] == []
     assert load_recipe("toy/base").config["deviations"] == ["always"]
 
 
+def test_settings_end_the_deviations_and_are_no_other_part_of_the_hash(write):
+    write("base", BASE + "deviations: [always]\n")
+    found = load_recipe("toy/base", overrides=[("model.net.width", 16), ("trainer.devices", 2)])
+    assert found.overrides == ("--model.net.width=16", "--trainer.devices=2")
+    assert found.config["deviations"] == [
+        "always",
+        "Settings given on the command line: --model.net.width=16",
+    ]
+    infrastructure = load_recipe("toy/base", overrides=[("trainer.devices", 2)])
+    assert infrastructure.config["deviations"] == ["always"]
+    write("base", BASE.replace("width: 8", "width: 16"))
+    assert load_recipe("toy/base").hash8 == found.hash8
+
+
 def test_a_point_without_keys_is_the_recipe_itself(write):
-    write("grid.yaml", BASE + GRID)
+    write("grid", BASE + GRID)
     assert load_recipe("toy/grid@plain").sections == load_recipe("toy/base").sections
 
 
@@ -113,7 +164,7 @@ def test_loading_twice_shares_nothing(write):
 
 def test_a_changed_file_is_read_again(write):
     before = load_recipe("toy/base").hash8
-    write("base.yaml", BASE.replace("max_steps: 100", "max_steps: 200"))
+    write("base", BASE.replace("max_steps: 100", "max_steps: 200"))
     assert load_recipe("toy/base").hash8 != before
 
 
@@ -128,7 +179,7 @@ def test_a_changed_file_is_read_again(write):
     ],
 )
 def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, said):
-    write("grid.yaml", BASE + GRID)
+    write("grid", BASE + GRID)
     with pytest.raises(UserError, match=said):
         load_recipe(experiment, scale)
 
@@ -144,10 +195,17 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, said):
         (BASE + 'points: {"a b": {}}', "cannot name a point"),
         (BASE + 'points: {"$(touch x)": {}}', "cannot name a point"),
         (BASE + "points: {a: {width: 3}}", "settings start with one of"),
+        (BASE + "scales: {cpuu: {}}", "scales: unknown key 'cpuu'; nearest: cpu"),
+        (BASE + "scales: [cpu]", "scales are names"),
+        (BASE + "scales: {cpu: 3}", "scales are names"),
+        (BASE + "scales: {cpu: {sets: {}}}", "scales: cpu: unknown key 'sets'; nearest: set"),
+        (BASE + "scales: {cpu: {set: [1]}}", "set is a mapping of dotted keys"),
+        (BASE + "scales: {cpu: {points: {a: 3}}}", "points are names with dotted keys"),
+        (BASE + "points: {a: {model.net.width.x: 3}}", "model.net.width is a value"),
     ],
 )
 def test_a_malformed_recipe_is_refused(write, text, said):
-    write("odd.yaml", text)
+    write("odd", text)
     with pytest.raises(UserError, match=said):
         load_recipe(next(name for name in experiments() if name.startswith("toy/odd")))
 
@@ -168,17 +226,18 @@ def test_the_hash_ignores_infrastructure_and_nothing_else(write):
     assert hash8() != hash8(("data.batch", 8))
 
 
-def test_judged_seeds_are_declared_in_file_overlay_or_point_and_change_no_hash(write):
+def test_judged_seeds_are_declared_in_file_scale_or_point_and_change_no_hash(write):
     plain = load_recipe("toy/base")
     assert (plain.seeds, plain.extended) == ((1, 2, 3, 4, 5), False)
-    write("grid.yaml", BASE + GRID)
-    write("grid.cpu.yaml", "trainer: {max_steps: 5}")
+    write("grid", BASE + GRID)
+    write("grid", "set: {trainer.max_steps: 5}", "cpu")
     before = [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")]
     write(
-        "grid.yaml",
+        "grid",
         BASE + "seeds: 1-3\n" + GRID.replace("  plain:", "  plain: {seeds: 1-2, extended_to: 1-4}"),
     )
-    write("grid.cpu.yaml", "trainer: {max_steps: 5}\nseeds: 11-13\nextended_to: 11-18")
+    change = "set: {trainer.max_steps: 5}, seeds: 11-13, extended_to: 11-18"
+    write("grid", f"{{{change}, points: {{plain: {{seeds: 1-2, extended_to: 1-4}}}}}}", "cpu")
     assert [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")] == before
     assert load_recipe("toy/grid@l128").seeds == (1, 2, 3)
     found = load_recipe("toy/grid@l128", "cpu")
@@ -199,7 +258,7 @@ def test_judged_seeds_are_declared_in_file_overlay_or_point_and_change_no_hash(w
     ],
 )
 def test_seeds_that_cannot_be_judged_are_refused(write, lines, said):
-    write("base.yaml", f"{BASE}{lines}\n")
+    write("base", f"{BASE}{lines}\n")
     with pytest.raises(UserError, match=said):
         _ = load_recipe("toy/base").seeds
 
@@ -223,15 +282,6 @@ def test_flatten():
     assert flatten(tree) == {"a.b": 1, "a.c": {}, "d": [1, 2], "e.0.f": 3, "g": []}
 
 
-def test_merge_replaces_arguments_of_another_class_and_leaves_its_inputs_alone():
-    base = {"class_path": "a.A", "init_args": {"x": 1, "y": [1]}}
-    over = {"init_args": {"y": [2]}}
-    assert merge(base, over) == {"class_path": "a.A", "init_args": {"x": 1, "y": [2]}}
-    assert merge(base, {"class_path": "a.B"}) == {"class_path": "a.B"}
-    assert merge(base, {"class_path": "a.A"}) == base
-    assert base == {"class_path": "a.A", "init_args": {"x": 1, "y": [1]}}
-
-
 def test_set_key_passes_through_arguments_and_lists(write):
     config = load_recipe("toy/base").config
     set_key(config, "model.net.width", 16)
@@ -240,6 +290,16 @@ def test_set_key_passes_through_arguments_and_lists(write):
     net = config["model"]["init_args"]["net"]["init_args"]
     assert (net["width"], net["layers"]) == (16, [{"n": 1}, {"n": 5}])
     assert config["data"]["init_args"]["new"] == 1
+
+
+def test_a_value_replaces_what_was_there_whole_and_is_not_shared(write):
+    config, given = load_recipe("toy/base").config, {"class_path": "a.Other", "init_args": {"depth": [1]}}
+    set_key(config, "model.net", given)
+    set_key(config, "model.net.depth.0", 2)
+    assert config["model"]["init_args"]["net"] == {"class_path": "a.Other", "init_args": {"depth": [2]}}
+    assert given["init_args"]["depth"] == [1]
+    set_key(config, "model.init_args", {"net": "a.Plain"})
+    assert config["model"] == {"class_path": "a.Model", "init_args": {"net": "a.Plain"}}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +312,7 @@ def test_set_key_passes_through_arguments_and_lists(write):
 )
 def test_set_key_refuses(write, key, said):
     with pytest.raises(UserError, match=said):
-        set_key(load_recipe("toy/base").config, key, 1)
+        load_recipe("toy/base", overrides=[(key, 1)])
 
 
 def test_differing_keys():

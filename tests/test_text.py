@@ -3,7 +3,7 @@ import unicodedata
 import pytest
 
 from repro import text
-from repro.evidence.statistics import estimate
+from repro.evidence.judging.statistics import estimate
 
 
 @pytest.mark.parametrize(

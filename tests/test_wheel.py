@@ -25,6 +25,7 @@ SOURCES = (
     "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
 )  # fmt: skip
 EXPERIMENT = "reformer/duplication@lsh-2"
+OWN = "mine/duplication@lsh-2"  # the example of `repro init`
 TAKE_SNAPSHOT = """
 from pathlib import Path
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
@@ -128,7 +129,7 @@ def test_a_project_is_made_and_run(site: Path, empty: Path, monkeypatch: pytest.
     before = contents(site)
     repro(site, "init", "mine")
     monkeypatch.chdir("mine")
-    repro(site, "run", EXPERIMENT, "--scale", "small", "--seed", "100", "--trainer.max_steps", "2")
+    repro(site, "run", OWN, "--seed", "100", "--trainer.max_steps", "2")
     (name,) = (name for name in files_below(Path("results/runs")) if name.endswith(".json"))
     record = json.loads((Path("results/runs") / name).read_text(encoding="utf-8"))
     assert (record["commit"], record["dirty"]) == (None, None)
@@ -142,7 +143,7 @@ def test_a_project_is_made_and_run(site: Path, empty: Path, monkeypatch: pytest.
 
     python(site, "-c", TAKE_SNAPSHOT)
     snapshot = Path("code").absolute()
-    assert (snapshot / "configs" / "reformer" / "duplication.small.yaml").is_file()
+    assert (snapshot / "configs" / "mine" / "duplication.yaml").is_file()
     assert json.loads((snapshot / "snapshot.json").read_text())["release"] == {
         key: value for key, value in record["versions"].items() if key.startswith("repro")
     }

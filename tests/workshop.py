@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from repro.cli.main import main
+from tests.recipe_files import write_recipe
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAPER = "attention-is-all-you-need"
 TINY = f"{PAPER}/tiny"
 STORE = "numbers-en-de/bpe300-n300"
+CPU = "{hours: 0.001, hardware: 1 CPU core, set: {trainer.max_steps: 2}}"  # the scale
 RECIPE = """\
 # A network so small that a test can train it.
 title: Tiny
-expects:
-  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
 trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
 model:
   class_path: repro.tasks.Translation
@@ -51,8 +51,6 @@ STREAM = "transformer-xl/stream"
 STREAM_RECIPE = """\
 # A language model with a memory, so small that a test can train it: 7 updates in an epoch.
 title: Stream
-expects:
-  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
 trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
 model:
   class_path: repro.tasks.LanguageModel
@@ -96,8 +94,6 @@ TALK = "infinity-former/talk"
 TALK_RECIPE = """\
 # Generated conversations read with a memory, so small that a test can train on them: 7 updates in an epoch.
 title: Talk
-expects:
-  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
 trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
 model:
   class_path: repro.tasks.DialogueModel
@@ -138,8 +134,6 @@ BITS = "frozen-pretrained-transformer/bits"
 BITS_RECIPE = """\
 # A classifier over a frozen body, so small that a test can train it: 7 updates in an epoch.
 title: Bits
-expects:
-  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
 trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu, gradient_clip_val: 1.0}
 model:
   class_path: repro.tasks.Classification
@@ -217,11 +211,8 @@ class Workshop:
         return self
 
     def recipe(self, text: str = RECIPE, name: str = "tiny", scale: str = "", paper: str = PAPER) -> Path:
-        """Writes a recipe of a paper; returns its path."""
-        path = self.configs / paper / (f"{name}.{scale}.yaml" if scale else f"{name}.yaml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
+        """Writes a recipe of a paper, or one of its scales; returns its path."""
+        return write_recipe(self.configs / paper / f"{name}.yaml", text, scale)
 
     def stream(self) -> str:
         """Writes the recipe of the language model, and that with ``compile``; returns the name of the first."""
@@ -243,7 +234,7 @@ class Workshop:
     def _write(self, experiment: str, text: str) -> str:
         paper, name = experiment.split("/")
         self.recipe(text, name, paper=paper)
-        self.recipe("trainer: {max_steps: 2}\n", name, "cpu", paper)
+        self.recipe(CPU, name, "cpu", paper)
         return experiment
 
     def records(self) -> list[Path]:
@@ -256,7 +247,7 @@ def make_workshop(root: Path, data: Path) -> Workshop:
     for name in ("published", "tests"):
         shutil.copytree(PROJECT / "results" / name, made.results / name)
     made.recipe()
-    made.recipe("trainer: {max_steps: 2}\n", scale="cpu")
+    made.recipe(CPU, scale="cpu")
     return made
 
 

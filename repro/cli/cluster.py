@@ -43,8 +43,7 @@ def register(verbs: Verbs) -> None:
     submit.add_argument("--json", action="store_true", help="one object for each run")
     submit.set_defaults(handler=submit_runs, overrides=[])
     submit.epilog = (
-        "any key of the recipes can be set: --trainer.max_steps 10; keys of one quantity (width, updates, vocabulary) "
-        "are set together unless each is given; nodes and devices are set in the profile"
+        "any key of the recipes can be set: --trainer.max_steps 10; nodes and devices are set in the profile"
     )
 
     doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
@@ -59,11 +58,8 @@ def complete_clusters(prefix: str, **_: object) -> list[str]:
 
 def submit_runs(args: argparse.Namespace) -> None:
     from repro.launch.submit import dry_run, submit
-    from repro.launch.targets import tied_settings
 
     request = _request(args)
-    for line in tied_settings(request.targets, request.scale, request.overrides):
-        print(line, file=sys.stderr)
     if args.dry_run:
         plan, summary = dry_run(request)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
@@ -135,7 +131,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
 def examine(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from repro.doctor import checks
+    from repro.cli.doctor import checks
 
     results = checks()
     if args.json:

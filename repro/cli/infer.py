@@ -1,9 +1,11 @@
-"""Verbs that use a trained model on standard input: translate, generate."""
+"""Verbs that use trained models: translate, generate, attention, recl."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
@@ -13,6 +15,8 @@ from repro.record import write_atomic
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
+    from repro.cli.runs import complete_experiments
+
     translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
     add_run(translate)
     translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
@@ -52,6 +56,51 @@ def register(verbs: Verbs) -> None:
         "--seed", dest="sample_seed", type=int, default=0, help="seed of the sampling (default 0)"
     )
     generate.set_defaults(handler=generate_lines)
+
+    attention = verbs.add_parser(
+        "attention", help="draw the attention of a trained run over its continuous memory"
+    )
+    add_run(attention)
+    attention.add_argument("--out", type=Path, required=True, metavar="PNG", help="the file that is written")
+    for name in ("layers", "heads"):
+        attention.add_argument(
+            f"--{name}",
+            type=int,
+            nargs="+",
+            metavar="N",
+            help=f"{name} that are drawn, from 1 (default: all)",
+        )
+    attention.set_defaults(handler=draw_attention)
+
+    recl = verbs.add_parser(
+        "recl", help="compute the relative effective context length (RECL) of a group of language models"
+    )
+    runs = recl.add_argument("runs", nargs="+", metavar="RUN", help="run folder, run id or experiment")
+    completed(runs, complete_experiments)
+    recl.add_argument(
+        "--scale", choices=SCALES, help="scale, if RUN is an experiment (default: the newest run)"
+    )
+    recl.add_argument("--run-seed", type=int, help="seed, if RUN is an experiment (default: the newest run)")
+    for name, default, meaning in (
+        ("start", 100, "the first context in tokens"),
+        ("step", 100, "step between contexts in tokens"),
+        ("longest", 1000, "the longest context in tokens"),
+        ("places", 1000, "tokens that are scored"),
+    ):
+        recl.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{meaning} (default {default})"
+        )
+    recl.add_argument(
+        "--ratios",
+        type=float,
+        nargs="+",
+        default=[0.1, 0.5, 1.0],
+        metavar="R",
+        help="shares of the hardest tokens",
+    )
+    recl.add_argument("--split", choices=("train", "val", "test"), default="test")
+    recl.add_argument("--json", action="store_true")
+    recl.set_defaults(handler=compare_runs)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -139,3 +188,45 @@ def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[st
         yield lines
     if problem:
         raise UserError(problem)
+
+
+def draw_attention(args: argparse.Namespace) -> None:
+    from repro.experiment.pictures.memory_pictures import load_captures, memory_sheet
+    from repro.record import write_atomic
+
+    captures = load_captures(args.run, args.scale, args.run_seed)
+    run = "/".join(Path(args.run).parts[-4:])  # of a folder, the run's id
+    title = f"{run}: the last queries of the first example of the test split"
+    write_atomic(args.out, memory_sheet(title, captures, args.layers, args.heads))
+
+
+def compare_runs(args: argparse.Namespace) -> None:
+    from repro.experiment.context import ContextSettings, compare, load_reader
+
+    ratios = tuple(dict.fromkeys(args.ratios))
+    settings = ContextSettings(args.start, args.step, args.longest, ratios, args.places, args.split)
+    readers = [load_reader(word, args.scale, args.run_seed) for word in args.runs]
+    results = compare(readers, settings, tell)
+    print(json.dumps(results, indent=1) if args.json else table(results))
+
+
+def tell(line: str) -> None:
+    """Prints progress to stderr, if that is a terminal."""
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr, flush=True)
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Text table: a row for each run, a column for each ratio; ``+`` where the search ended before the gains did."""
+    from tabulate import tabulate
+
+    ratios = list(results[0]["recl"])
+    rows = []
+    for result in results:
+        lengths = (f"{result['recl'][r]}{'+' if result['at_longest'][r] else ''}" for r in ratios)
+        rows.append([result["run"], f"{result['parameters']:,}", *lengths])
+    heads = ["run", "parameters", *(f"RECL r={r}" for r in ratios)]
+    text = tabulate(rows, heads, tablefmt="simple", disable_numparse=True)
+    if any(any(result["at_longest"].values()) for result in results):
+        text += f"\n+ at least: with more context than --longest {results[0]['longest']} RECL may be longer"
+    return f"{text}\nlengths compare within this group only"

@@ -12,20 +12,16 @@ from typing import NoReturn, TextIO
 from repro import __version__
 from repro.cli import (
     cluster,
-    context,
     cost,
-    dashboard,
     data,
     infer,
     jobs,
+    mirror,
     native,
-    pictures,
-    project,
     results,
     runs,
     show,
-    sync,
-    tour,
+    start,
     verify,
 )
 from repro.errors import (
@@ -66,20 +62,16 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     for family in (
         results,
-        dashboard,
-        sync,
-        tour,
+        mirror,
+        start,
         runs,
         show,
         verify,
         data,
         infer,
-        pictures,
-        context,
         cost,
         cluster,
         jobs,
-        project,
         native,
     ):
         family.register(verbs)

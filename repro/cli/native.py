@@ -8,7 +8,7 @@ from typing import Any
 from repro.cli.arguments import Verbs
 from repro.errors import EXIT_BAD_INPUT, UserError
 from repro.paths import runs_dir
-from repro.recipe import HEADER
+from repro.recipe import CHANGES, HEADER
 from repro.yamls import read_yaml
 
 USAGE = "usage:"
@@ -72,11 +72,12 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 
 
 def _run(arguments: list[str]) -> None:
+    import torch
     from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
     from repro.data.core.datamodule import DataModule
-    from repro.experiment.build import Checkpoints, check_makers, check_together, explain
+    from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
     from repro.tasks import Task
     from repro.training.callbacks import Curves
@@ -84,9 +85,10 @@ def _run(arguments: list[str]) -> None:
 
     class Cli(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-            for key in HEADER:  # headers of a recipe, which are not for the Trainer
+            for key in (*HEADER, *CHANGES):  # of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
             parser.add_argument("--compile", type=bool, default=False)
+            parser.add_argument("--matmul_precision", type=MatmulPrecision, default="highest")
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
 
         def instantiate_classes(self) -> None:
@@ -94,6 +96,7 @@ def _run(arguments: list[str]) -> None:
                 super().instantiate_classes()
                 check_makers(self.model)
                 check_together(self.model, self.datamodule)
+                torch.set_float32_matmul_precision(self.config[self.subcommand].matmul_precision)
                 if self.config[self.subcommand].compile:
                     require_compilable(self.model)
                     compile_training(self.model)

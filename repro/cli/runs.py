@@ -19,7 +19,7 @@ from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.source import is_snapshot
-from repro.stop import StopRequest
+from repro.training.stop_request import StopRequest
 from repro.yamls import parse_yaml
 
 FEW = 10  # numbers that are shown after a run
@@ -70,8 +70,8 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
     parser.set_defaults(overrides=[])
     parser.epilog = (
-        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.d_model 256; keys of one quantity "
-        "(width, updates, vocabulary) are set together unless each is given"
+        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; each key alone is set: "
+        "give the end of a schedule beside the number of updates, and every key that has a width or a vocabulary's size"
     )
 
 
@@ -94,7 +94,7 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
     pairs = []
     words = iter(extras)
     for word in words:
-        section = word.partition("=")[0] == "--compile"  # the only one without keys
+        section = word.partition("=")[0] in ("--compile", "--matmul_precision")  # sections without keys
         if not word.startswith("--") or not (section or "." in word):
             close = nearest(word, options) if word.startswith("--") else ""
             raise UserError(
@@ -126,17 +126,10 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     return load_recipe(args.experiment, args.scale, args.overrides)
 
 
-def announced(recipe: Recipe) -> Recipe:
-    """The same recipe, after its notices about tied settings went to stderr."""
-    for line in recipe.notices:
-        print(line, file=sys.stderr)
-    return recipe
-
-
 def show_config(args: argparse.Namespace) -> None:
     import yaml
 
-    recipe = announced(recipe_of(args))
+    recipe = recipe_of(args)
     print(f"# {recipe.experiment} at scale {recipe.scale}; signature {recipe.hash8}")
     print(yaml.safe_dump(recipe.config, sort_keys=False, allow_unicode=True), end="")
 
@@ -144,7 +137,7 @@ def show_config(args: argparse.Namespace) -> None:
 def show_params(args: argparse.Namespace) -> None:
     from repro.experiment.parameters import count, describe
 
-    counted = count(announced(recipe_of(args)))
+    counted = count(recipe_of(args))
     print(json.dumps([counted], indent=1) if args.json else describe(counted))
 
 
@@ -224,7 +217,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRe
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
     require_writable(results_dir() / "runs")
-    for line in (*recipe.notices, *unjudged(recipe.experiment, [seed], recipe.seeds)) if is_leader() else ():
+    for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
     return run(recipe, seed, command, request, expected(recipe))
 

@@ -89,9 +89,7 @@ class Store:
             try:
                 self._tables[name] = Table(self.path / name)
             except ValueError as error:
-                raise UserError(
-                    f"store {self.name} is corrupt: {error}; make it again: `{self.command}`"
-                ) from None
+                raise _corrupt(self.name, error, self.command) from None
         return self._tables[name]
 
     def _checked(self, part: str) -> str:
@@ -106,6 +104,10 @@ class Store:
     def offsets(self, split: str, part: str) -> Int64s:
         """The first value of each row of a column, and the end of the last, ``(N + 1,)``."""
         return self.table(split).offsets(self._checked(part))
+
+    def rows(self, split: str, part: str, indices: Array) -> list[Array]:
+        """Some rows of a ragged column, ``(L_i, *shape)`` each."""
+        return table.slices(self.values(split, part), self.offsets(split, part), indices)
 
     def lines(self, split: str, part: str) -> list[str]:
         """The raw text of a column, one string per example.
@@ -135,34 +137,38 @@ def open_store(name: str, variant: str, command: str) -> Store:
         content = (path / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         if path.is_dir():
-            raise UserError(
-                f"store {name}/{variant} is corrupt: no {MANIFEST}; make it again: `{command}`"
-            ) from None
+            raise _corrupt(f"{name}/{variant}", f"no {MANIFEST}", command) from None
         raise UserError(f"no store {name}/{variant} in the data folder; make it with: `{command}`") from None
     except OSError as error:
         raise UserError(f"cannot read store {name}/{variant}: {error.strerror}") from None
     try:
         store = Store(path, Manifest.from_json(content), hashlib.sha256(content).hexdigest(), command)
-        for problem in _wrong_sizes(store):
-            raise ValueError(problem)
+        check_sizes(store)
     except OlderVersion:
         raise UserError(
             f"store {name}/{variant} was prepared by an older version; prepare it anew: `{command}`"
         ) from None
     except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"store {name}/{variant} is corrupt: {error}; make it again: `{command}`") from None
+        raise _corrupt(f"{name}/{variant}", error, command) from None
     return store
 
 
-def _wrong_sizes(store: Store) -> Iterator[str]:
+def _corrupt(name: str, problem: object, command: str) -> UserError:
+    return UserError(f"store {name} is corrupt: {problem}; make it again: `{command}`")
+
+
+def check_sizes(store: Store) -> None:
+    """Compares the size of every file with the manifest.
+
+    Raises:
+        ValueError: one differs, or is missing.
+    """
     for file, entry in store.manifest.files.items():
-        try:
-            size = (store.path / file).stat().st_size
-        except OSError:
-            yield f"{file} is missing"
-            continue
-        if size != entry["bytes"]:
-            yield f"{file} has {size} bytes, its manifest says {entry['bytes']}"
+        path = store.path / file
+        if not path.is_file():
+            raise ValueError(f"{file} is missing")
+        if (size := path.stat().st_size) != entry["bytes"]:
+            raise ValueError(f"{file} has {size} bytes, its manifest says {entry['bytes']}")
 
 
 def verify(store: Store) -> None:
@@ -177,10 +183,8 @@ def verify(store: Store) -> None:
         except OSError as error:
             digest = f"unreadable ({error.strerror})"
         if digest != entry["sha256"]:
-            raise UserError(
-                f"store {store.name} is corrupt: sha256 of {file} is {digest:.16}…, its manifest says "
-                f"{entry['sha256']:.16}…; make it again: `{store.command}`"
-            )
+            problem = f"sha256 of {file} is {digest:.16}…, its manifest says {entry['sha256']:.16}…"
+            raise _corrupt(store.name, problem, store.command)
 
 
 class StoreWriter:

@@ -305,3 +305,8 @@ class Table:
         """The lines of a column of text."""
         lines: list[str] = self._batch.column(name).to_pylist()
         return lines
+
+
+def slices(values: Array, offsets: Array, indices: Array) -> list[Array]:
+    """Some rows of a ragged column."""
+    return [values[offsets[i] : offsets[i + 1]] for i in indices]

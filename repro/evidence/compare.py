@@ -9,12 +9,12 @@ from repro.errors import UserError, nearest
 from repro.evidence.derived import Behind, Pair, derive, without
 from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.header import Goal, Header, read_header
-from repro.evidence.judge import judge_number
+from repro.evidence.judging.judge import judge_number
+from repro.evidence.judging.margins import check_date
+from repro.evidence.judging.statistics import estimate
 from repro.evidence.ledger import Configurations
-from repro.evidence.margins import check_date
 from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
-from repro.evidence.statistics import estimate
 from repro.evidence.verified import Verified, read_verified
 from repro.ledger import Line, read_ledger
 from repro.paths import records_dirs, results_dirs

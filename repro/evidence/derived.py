@@ -26,9 +26,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from repro.evidence.margins import Margin
+from repro.evidence.judging.margins import Margin
+from repro.evidence.judging.statistics import exceeds
 from repro.evidence.published import OVER_SEEDS, Derivation
-from repro.evidence.statistics import exceeds
 from repro.record import Measurement, RunRecord
 
 Pair = tuple[RunRecord, Measurement]

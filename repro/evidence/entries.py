@@ -1,6 +1,6 @@
 """Published numbers, each with everything that was measured for it.
 
-The verdicts of a number at paper scale are those of :mod:`repro.evidence.judge`. Others: ``reduced scale``
+The verdicts of a number at paper scale are those of :mod:`repro.evidence.judging.judge`. Others: ``reduced scale``
 (records only at reduced scales), ``not run`` (a recipe, but no usable record), ``no value`` (a derived number whose
 records do not give it), ``no recipe``, and ``unpublished`` (we measured what the paper shows without a number).
 """
@@ -8,9 +8,9 @@ records do not give it), ``no recipe``, and ``unpublished`` (we measured what th
 from dataclasses import dataclass, field
 
 from repro.evidence.header import Goal
+from repro.evidence.judging.statistics import Estimate
 from repro.evidence.published import Metric, Paper, PublishedTable, Row, Rules
 from repro.evidence.selection import Sample
-from repro.evidence.statistics import Estimate
 
 VERDICTS = (
     "reproduced", "higher", "lower", "open", "at chance", "short budget", "agrees", "differs", "timed", "derived",

@@ -2,7 +2,7 @@
 
 ``reproduces: [{table, row, metric, measured, protocol?}]``: ``metric`` is the published name, ``measured`` the name in
 the run records. Every key of ``protocol`` must equal that of the measurement. How the number is judged stands in the
-published file. An overlay that names the list replaces it for its scale.
+published file. A scale or point that names the list replaces it.
 """
 
 from dataclasses import dataclass, field

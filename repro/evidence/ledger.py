@@ -21,6 +21,7 @@ from repro.recipe import (
     experiments,
     load_recipe,
     recipe_files,
+    scales_of,
     signature_hash,
 )
 from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
@@ -234,12 +235,13 @@ def _outdated(record: RunRecord, today: Config | None) -> str | None:
 
 def _signature(experiment: str, scale: str) -> Config | None:
     """Of the recipe as it now is; None where there is none."""
-    if scale not in recipe_files().get(experiment.partition("@")[0], ()):
+    name = experiment.partition("@")[0]
+    if name not in recipe_files() or scale not in scales_of(name):
         return None
     if experiment in experiments():
         return load_recipe(experiment, scale).signature
     with contextlib.suppress(UserError):
-        return load_recipe(experiment, scale).signature  # a point that only the scale's overlay has
+        return load_recipe(experiment, scale).signature  # a point that only this scale has
     return None
 
 

@@ -15,12 +15,12 @@ from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests
 from repro.evidence.gate import Condition, GateRow, gate
 from repro.evidence.header import Wanted
-from repro.evidence.judge import Printed, judge_claim
+from repro.evidence.judging.judge import Printed, judge_claim
+from repro.evidence.judging.margins import Margin, check_date, default_margin
+from repro.evidence.judging.statistics import Difference, Estimate, welch
 from repro.evidence.ledger import declaration
-from repro.evidence.margins import Margin, check_date, default_margin
 from repro.evidence.published import Claim, Metric, Paper
 from repro.evidence.selection import Sample, Selection, protocol_of, sample
-from repro.evidence.statistics import Difference, Estimate, welch
 from repro.recipe import change_results
 from repro.record import RunRecord
 from repro.seeds import TUNING

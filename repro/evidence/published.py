@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from repro.errors import UserError, nearest
-from repro.evidence.margins import Margin, default_margin, parse_margin
+from repro.evidence.judging.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
 from repro.yamls import read_yaml
 

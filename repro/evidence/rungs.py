@@ -106,8 +106,8 @@ def _price(comparison: Comparison, entries: Iterable[Entry]) -> float | None:
     names = {cell.goal.experiment for e in entries if e.verdict not in JUDGED for cell in e.cells[:1]}
     prices = []
     for name in sorted(names):
-        expected = comparison.headers[name, "paper"].recipe.config.get("expects", {}).get("paper", {})
-        if not expected:
+        config = comparison.headers[name, "paper"].recipe.config
+        if "hours" not in config:
             return None
-        prices.append(expected["hours"] * max(1, expected["devices"]) * SEEDS)
+        prices.append(config["hours"] * max(1, config.get("devices", 0)) * SEEDS)
     return sum(prices)

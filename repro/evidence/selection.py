@@ -5,7 +5,7 @@ from typing import Any
 
 from repro import text
 from repro.evidence.header import Wanted
-from repro.evidence.statistics import Estimate, estimate
+from repro.evidence.judging.statistics import Estimate, estimate
 from repro.record import Measurement, RunRecord
 from repro.seeds import TUNING
 

@@ -19,11 +19,11 @@ from typing import Any
 from repro.evidence.compare import Comparison, compare
 from repro.evidence.entries import Cell, Entry
 from repro.evidence.fair_tests import Tests
+from repro.evidence.judging.statistics import Estimate
 from repro.evidence.official import read_parity, read_sizes
 from repro.evidence.outcomes import Standing, Tested, outcomes
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, rungs
-from repro.evidence.statistics import Estimate
 
 FILE = "evidence.json"
 

@@ -5,7 +5,7 @@ import copy
 import io
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
@@ -19,19 +19,31 @@ from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.positions.positions import longest_window
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
-from repro.swaps import IMPORTABLE
 from repro.tasks import Task
 from repro.training.early_stop import StopRule
 from repro.training.saving import Checkpoints
 
 AnyTask = Task[Any]
+MatmulPrecision = Literal["highest", "high", "medium"]  # of torch.set_float32_matmul_precision
+# What a YAML file may name. Everything else is refused before it is imported.
+IMPORTABLE = (
+    "repro.batches",
+    "repro.nn",
+    "repro.models",
+    "repro.tasks",
+    "repro.data",
+    "torch.nn",
+    "torch.optim",
+    "lightning.pytorch",
+)
 
 
 @dataclass
 class Parts:
     """The objects of a recipe; ``trainer`` are arguments for :class:`lightning.pytorch.Trainer`.
 
-    ``compile``: whether training is to be compiled (:func:`repro.experiment.compiling.compile_training`).
+    ``compile``: whether training is to be compiled (:func:`repro.experiment.compiling.compile_training`);
+    ``matmul_precision``: of products in float32, ``high`` is TF32 on a GPU.
     """
 
     task: AnyTask
@@ -40,6 +52,7 @@ class Parts:
     checkpoints: Checkpoints | None
     stop: StopRule | None
     compile: bool = False
+    matmul_precision: MatmulPrecision = "highest"
 
 
 def restrict_imports() -> None:
@@ -66,6 +79,7 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
         built.get("checkpoints"),
         built.get("stop"),
         bool(built.get("compile")),
+        built.get("matmul_precision") or "highest",
     )
 
 
@@ -163,6 +177,8 @@ def _parser(sections: Config) -> ArgumentParser:
         parser.add_class_arguments(Checkpoints, "checkpoints")
     if "compile" in sections:
         parser.add_argument("--compile", type=bool)
+    if "matmul_precision" in sections:
+        parser.add_argument("--matmul_precision", type=MatmulPrecision)
     if "stop" in sections:
         parser.add_class_arguments(StopRule, "stop")
     return parser

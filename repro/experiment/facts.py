@@ -22,6 +22,7 @@ PACKAGES = (
     "datasets",
     "wandb",
 )
+TF32_VARIABLES = ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE")  # they overrule the recipe
 
 
 def versions() -> dict[str, str]:
@@ -38,11 +39,15 @@ def versions() -> dict[str, str]:
 def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
     """The model name of the device that was used, which a GPU in the machine need not be, and how many took part.
 
+    On a GPU the precision of float32 products belongs to it, with the variables of the environment that overrule it.
+
     Results on a CPU depend on the vector instructions of the libraries: torch names those that it uses, the others use
     the best of the machine (``default``) unless a variable of the environment limits them.
     """
     if device.type == "cuda":
-        return {"device": torch.cuda.get_device_name(), "count": devices, "nodes": nodes}
+        limits = {name: os.environ[name] for name in TF32_VARIABLES if name in os.environ}
+        matmul = {"matmul_precision": torch.get_float32_matmul_precision(), **limits}
+        return {"device": torch.cuda.get_device_name(), "count": devices, "nodes": nodes, **matmul}
     instructions = {"torch": torch.backends.cpu.get_cpu_capability()}
     for library, variable in INSTRUCTIONS.items():
         instructions.setdefault(library, os.environ.get(variable, "default"))

@@ -94,10 +94,9 @@ def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str
     """Begins with pretrained weights, or with random ones that share their statistics."""
     net = task.module if isinstance(task.module, DecoderLM) else _body_of(recipe, task)
     opened = open_weights(name)
-    of = opened.architecture
     redraw = seed if recipe.start_with == "statistics" else None
     try:
-        begin_with(net, of.family, opened.tensors, of.n_heads, redraw)
+        begin_with(net, opened.family, opened.tensors, opened.n_heads, redraw)
     except ValueError as error:
         raise UserError(f"{recipe.experiment} cannot begin with {name}: {error}") from None
     return {"weights": name, "sha256": opened.sha256, "revision": opened.revision or "unpinned"}

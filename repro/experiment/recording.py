@@ -11,9 +11,9 @@ from typing import Any
 from repro.data.core.datamodule import DataModule
 from repro.events import EventLog
 from repro.experiment import facts
-from repro.experiment.attention import attention_sheet, short_sample
 from repro.experiment.build import AnyTask
-from repro.experiment.memory_pictures import profiles, read_example
+from repro.experiment.pictures.attention import attention_sheet, short_sample
+from repro.experiment.pictures.memory_pictures import profiles, read_example
 from repro.experiment.session import Run
 from repro.mirror import labels, mode, url
 from repro.models import EncoderDecoder

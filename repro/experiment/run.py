@@ -28,9 +28,9 @@ from repro.paths import results_dir
 from repro.recipe import Recipe, change_results
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.seeds import TUNING
-from repro.stop import StopRequest
 from repro.tasks.lightning_private import end_at
 from repro.training.events import EventLogger
+from repro.training.stop_request import StopRequest
 from repro.training.watchdog import stall_limit
 
 BRIEFLY_S = 0.25  # how long a run waits for its folder; `repro status` holds it during a check

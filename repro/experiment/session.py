@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lightning.pytorch as pl
+import torch
 
 from repro import mirror
 from repro.checkpoints import DurableIO
@@ -16,7 +17,6 @@ from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
-from repro.stop import StopRequest
 from repro.training.callbacks import Curves
 from repro.training.early_stop import EarlyStop
 from repro.training.events import Heartbeat
@@ -26,6 +26,7 @@ from repro.training.packing import PackedValidation
 from repro.training.progress import Progress
 from repro.training.randomness import Randomness
 from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.stop_request import StopRequest
 from repro.training.stopping import Stopping
 from repro.training.watchdog import Watchdog, stall_limit
 
@@ -75,6 +76,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     """
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)
+    torch.set_float32_matmul_precision(parts.matmul_precision)
     if parts.compile:
         compile_training(parts.task)
     plan = parts.checkpoints or Checkpoints(every_steps=1000)

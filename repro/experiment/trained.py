@@ -12,8 +12,8 @@ from repro.batches import SourceBatch, Tokenizer
 from repro.data.core.batches import source_batch
 from repro.errors import UserError, nearest
 from repro.experiment import checkpoint
-from repro.experiment.attention import attention_sheet
 from repro.experiment.build import AnyTask, build_task
+from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
 from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample

@@ -90,7 +90,7 @@ def make_trainer(
         ) from error
     except (ValueError, RuntimeError) as error:
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
-    install_no_signal_handlers(trainer)  # repro.stop handles signals
+    install_no_signal_handlers(trainer)  # repro.training.stop_request handles signals
     return trainer
 
 

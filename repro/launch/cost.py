@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from repro.errors import UserError
 from repro.events import status
@@ -14,7 +13,7 @@ from repro.recipe import load_recipe
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected cost of one run, from ``expects: {<scale>: {hours, devices, hardware}}``.
+    """The expected cost of one run, from ``hours``, ``devices`` and ``hardware`` of a recipe's scale.
 
     Attributes:
         hours: wall time of the run.
@@ -37,18 +36,17 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
     Raises:
         UserError: the header is there but malformed.
     """
-    expects = load_recipe(experiment, scale).config.get("expects")
-    entry: Any = expects.get(scale) if isinstance(expects, dict) else expects
-    if entry is None:
+    config = load_recipe(experiment, scale).config
+    given = {key: config[key] for key in ("hours", "devices", "hardware") if key in config}
+    if not given:
         return None
     try:
-        expected = Expectation(float(entry["hours"]), int(entry["devices"]), str(entry["hardware"]))
+        expected = Expectation(float(given["hours"]), int(given.get("devices", 0)), str(given["hardware"]))
     except (TypeError, KeyError, ValueError):
         expected = None
     if expected is None or expected.hours < 0 or expected.devices < 0:
         raise UserError(
-            f"{experiment}: `expects` must give, for each scale, hours, devices (GPUs, 0 for CPU) and hardware; "
-            f"found {entry!r}"
+            f"{experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {given!r}"
         )
     return expected
 

@@ -22,7 +22,14 @@ from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.sbatch import Unanswered, submit_script
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
-from repro.launch.status.ledger import Job, Submission, Task, ledger_dir, read_submissions, write_submission
+from repro.launch.status.ledger import (
+    ArrayTask,
+    Job,
+    Submission,
+    ledger_dir,
+    read_submissions,
+    write_submission,
+)
 from repro.launch.status.state import cancelled
 from repro.record import write_atomic
 
@@ -173,7 +180,7 @@ def carry_out(plan: Plan) -> Submission:
 
 
 def _job(job: PlannedJob) -> Job:
-    tasks = (Task(i, run.experiment, run.scale, run.seed, run.run_id) for i, run in job.tasks.items())
+    tasks = (ArrayTask(i, run.experiment, run.scale, run.seed, run.run_id) for i, run in job.tasks.items())
     after = tuple(name for name in (job.follows, *job.waits_for, *job.ends) if name)
     return Job(job.name, f"{job.name.replace('/', '-')}.sbatch", None, after, tuple(tasks))
 

@@ -110,16 +110,6 @@ def resolve_targets(
     return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
 
 
-def tied_settings(targets: Sequence[str], scale: str, overrides: Overrides) -> list[str]:
-    """Notices about overrides that set further keys in some experiment, each line once.
-
-    Raises:
-        UserError: unknown target, or a key that cannot be set.
-    """
-    named = [e for e in named_experiments(targets) if scale in scales_of(e)] if overrides else []
-    return list(dict.fromkeys(line for e in named for line in load_recipe(e, scale, overrides).notices))
-
-
 def prerequisite(spec: RunSpec) -> RunSpec | None:
     """The run whose final weights a run begins with: same scale, same seed, without overrides.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from repro import text
 from repro.evidence.compare import Comparison
-from repro.evidence.statistics import estimate
+from repro.evidence.judging.statistics import estimate
 from repro.paths import results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph

@@ -10,9 +10,9 @@ from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Hypotheses, LengthForm, Translator, translate
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
-from repro.tasks.divergence import diverged, failed
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.metrics.bleu import WAYS
+from repro.tasks.metrics.divergence import diverged, failed
 from repro.tasks.metrics.sentences import Sentence, SentenceScores, TranslationScores, one_line
 from repro.tasks.networks import PairNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult

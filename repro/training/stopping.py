@@ -7,9 +7,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from repro.errors import Interrupted, Preempted
 from repro.events import EventLog
-from repro.stop import StopRequest
 from repro.training.loops import at_update
 from repro.training.saving import StepCheckpoints
+from repro.training.stop_request import StopRequest
 
 
 class Stopping(Callback):

@@ -132,14 +132,19 @@ def test_a_recipe_says_how_long_it_trains(workshop: Workshop) -> None:
     assert workshop.records() == []
 
 
-@pytest.mark.parametrize("name", ["model", "tiny.paper", "tiny.huge"])
-def test_recipe_files_of_no_known_scale(workshop: Workshop, name: str) -> None:
-    if "." in name:
-        workshop.recipe("trainer: {}\n", name="tiny", scale=name.split(".")[1])
-        call("config", TINY).refused(name.split(".")[1], "not a scale")
-    else:
-        workshop.recipe("- a list\n", name=name)
-        call("config", f"{PAPER}/{name}").refused("a recipe is a mapping")
+def test_a_file_that_is_no_recipe(workshop: Workshop) -> None:
+    workshop.recipe("- a list\n", name="model")
+    call("config", f"{PAPER}/model").refused("a recipe is a mapping")
+
+
+def test_a_scale_of_no_known_name(workshop: Workshop) -> None:
+    workshop.recipe("{set: {}}", scale="hugo")
+    call("config", TINY).refused("tiny.yaml", "scales", "unknown key 'hugo'")
+
+
+def test_a_scale_in_a_file_of_its_own(workshop: Workshop) -> None:
+    workshop.recipe("trainer: {}\n", name="tiny.cpu")
+    call("config", TINY).refused("tiny.cpu.yaml", "`scales`", "tiny.yaml")
 
 
 def test_a_forbidden_class_path_is_not_imported(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

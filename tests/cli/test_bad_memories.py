@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.workshop import STICKY_RECIPE, Workshop, call
+from tests.workshop import CPU, STICKY_RECIPE, Workshop, call
 
 PAPER, SORTING = "infinity-former", "infinity-former/sort"
 SORTING_RECIPE = STICKY_RECIPE[: STICKY_RECIPE.index("data:")].replace("size: 5", "size: 7").replace(
@@ -62,7 +62,7 @@ def test_a_memory_longer_than_the_text_is_refused(workshop: Workshop, of: str) -
 def sorting(workshop: Workshop, *words: str) -> tuple[str, ...]:
     """The command that runs sorting: 24 tokens, of which the last 5 are scored, in segments of 8."""
     workshop.recipe(SORTING_RECIPE, "sort", paper=PAPER)
-    workshop.recipe("trainer: {max_steps: 2}\n", "sort", "cpu", PAPER)
+    workshop.recipe(CPU, "sort", "cpu", PAPER)
     return ("run", SORTING, "--scale", "cpu", *words)
 
 

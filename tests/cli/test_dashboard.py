@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.dashboard import MISSING
+from repro.cli.mirror import MISSING
 from repro.mirror import api as connection
 from tests.report.fakes import House
 from tests.wandb_api import KEY, WandbApi, said

@@ -10,7 +10,9 @@ import yaml
 
 from repro.checkpoints import read
 from repro.cli import native
-from tests.workshop import RECIPE, Workshop, call
+from repro.experiment.build import build_task
+from repro.recipe import load_recipe
+from tests.workshop import RECIPE, TINY, Workshop, call
 
 
 @pytest.fixture
@@ -48,6 +50,24 @@ def test_fit_validate_and_test_from_a_checkpoint(config: Path, fitted: Path) -> 
     assert "test/bleu" in tested.out
     # the checkpoint's weights were used: without it the numbers are another model's
     assert call("validate", "--config", str(config), "--seed_everything", "4").out != validated.out
+
+
+def test_what_config_prints_of_a_scale_gives_the_model_of_run(workshop: Workshop) -> None:
+    """Also where the scale replaces a class."""
+    change = {
+        "trainer.max_steps": 1, "trainer.val_check_interval": 1, "model.net.d_model": 16, "model.schedule.d_model": 16,
+        "model.net.blocks.sublayer": {"class_path": "repro.nn.PreNorm", "init_args": {"dropout": 0.2}},
+        "model.net.blocks.feed_forward.d_ff": 20,
+    }  # fmt: skip
+    workshop.recipe(yaml.safe_dump({"hours": 1, "hardware": "CPU", "set": change}), scale="cpu")
+    path = workshop.root / "cpu.yaml"
+    path.write_text(call("config", TINY, "--scale", "cpu").out)
+    said = call("fit", "--config", str(path))
+    assert said.code == 0, said.err
+    (checkpoint,) = workshop.runs.rglob("*.ckpt")
+    shapes = {name: weight.shape for name, weight in read(checkpoint)["state_dict"].items()}
+    own = build_task(load_recipe(TINY, "cpu"), meta=True).state_dict()
+    assert shapes == {name: weight.shape for name, weight in own.items()}
 
 
 def test_files_go_below_the_runs_folder_and_the_bar_counts_updates(config: Path, workshop: Workshop) -> None:

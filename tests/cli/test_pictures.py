@@ -9,7 +9,7 @@ from repro.experiment import checkpoint
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
 from tests.conftest import TrainedRun
-from tests.experiment.test_memory_pictures import NAME, SORTING
+from tests.experiment.pictures.test_memory_pictures import NAME, SORTING
 from tests.workshop import TINY, Workshop, call
 
 

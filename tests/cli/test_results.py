@@ -220,7 +220,7 @@ def test_submit_leaves_out_what_is_recorded(trained: TrainedRun) -> None:
 def test_doctor_shows_its_checks_and_fails_where_one_fails(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from repro import doctor
+    from repro.cli import doctor
 
     fine = doctor.Check("disk", "ok", "plenty")
     monkeypatch.setattr(

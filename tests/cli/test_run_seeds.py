@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from repro.launch.run_list import read_list, resolve_list
-from tests.workshop import PAPER, PROJECT, RECIPE, TINY, Workshop, call
+from tests.workshop import PROJECT, RECIPE, TINY, Workshop, call
 
 Asked = tuple[list[list[str]], list[int]]
 
@@ -114,8 +114,7 @@ def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, ask
     assert said.code == 0, said.err
     assert begun == [tiny_words(seed, "--trainer.max_steps", "1") for seed in (11, 12, 3)]
     begun.clear()
-    overlay = (workshop.configs / PAPER / "tiny.cpu.yaml").read_text()
-    workshop.recipe(f"seeds: 11-15\n{overlay}", scale="cpu")
+    workshop.recipe("{seeds: 11-15, set: {trainer.max_steps: 2}}", scale="cpu")
     call("run", TINY, "--scale", "cpu", "--seeds", "2")
     assert begun == [tiny_words(11), tiny_words(12)]
 

@@ -114,21 +114,20 @@ def test_hostile_names_of_files_are_refused(site: Workshop, kind: str, name: str
     target, profile = PAPER, "site"
     if kind == "recipe":
         site.recipe(name=name)
-        site.recipe("trainer: {max_steps: 1}\n", name=name, scale="cpu")
+        site.recipe("set: {trainer.max_steps: 1}", name=name, scale="cpu")
     elif kind == "point":
         site.recipe(f"title: x\npoints: {{{json.dumps(name)}: {{trainer.max_steps: 1}}}}\n", name="grid")
-        site.recipe("trainer: {max_steps: 1}\n", name="grid", scale="cpu")
+        site.recipe("set: {trainer.max_steps: 1}", name="grid", scale="cpu")
     elif kind == "paper":
         target = name
         (site.configs / name).mkdir()
-        for scale in ("", ".cpu"):
-            (site.configs / name / f"x{scale}.yaml").write_text("title: x\n")
+        (site.configs / name / "x.yaml").write_text("title: x\nscales: {cpu: {}}\n")
     elif kind == "profile":
         profile = name
         (site.root / "clusters" / f"{name}.yaml").write_text(SITE)
     else:
         site.recipe(f"title: x\nstart_from: {json.dumps(name)}\n", name="last")
-        site.recipe("trainer: {max_steps: 1}\n", name="last", scale="cpu")
+        site.recipe("set: {trainer.max_steps: 1}", name="last", scale="cpu")
     before = everything(site.root)
     said = call("submit", target, f"--cluster={profile}", "--scale", "cpu", "--dry-run")
     said.refused()
@@ -138,7 +137,7 @@ def test_hostile_names_of_files_are_refused(site: Workshop, kind: str, name: str
 
 def test_a_point_that_leads_elsewhere_is_refused(site: Workshop) -> None:
     site.recipe('title: x\npoints: {"../../../../x": {trainer.max_steps: 1}}\n', name="grid")
-    site.recipe("trainer: {max_steps: 1}\n", name="grid", scale="cpu")
+    site.recipe("set: {trainer.max_steps: 1}", name="grid", scale="cpu")
     call("submit", f"{PAPER}/grid", "--cluster", "site", "--scale", "cpu", "--dry-run").refused(
         "cannot name a point"
     )

@@ -15,7 +15,7 @@ def around(middle):
 
 
 def recipes(house, *rows):
-    """A recipe for each row, with an overlay for the scale of the tests."""
+    """A recipe for each row, also at the scale of the tests."""
     for name in rows:
         house.recipe(name)
         house.recipe(name, scale=SCALE, width=2)

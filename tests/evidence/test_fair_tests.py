@@ -206,7 +206,7 @@ def test_a_recipe_that_changes_has_another_digest_unless_its_sweep_chose_the_cha
     before, before_swept = fixed(), fixed(swept)
     house.recipe("big", scale="small", width=3)
     assert (fixed() == before, fixed(swept) == before_swept) == (False, True)
-    house.write("big", "trainer: {max_steps: 7}\n", "small")
+    house.write("big", "set: {trainer.max_steps: 7}\n", "small")
     assert fixed(swept) != before_swept
 
 

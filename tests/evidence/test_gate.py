@@ -8,7 +8,7 @@ import pytest
 
 from repro.evidence.fair_tests import FairTest
 from repro.evidence.gate import Condition, GateRow, gate, movement
-from repro.evidence.margins import Margin
+from repro.evidence.judging.margins import Margin
 from repro.evidence.published import Metric
 from repro.record import Measurement, RunRecord
 

@@ -13,7 +13,7 @@ def test_goal_with_everything(house):
     assert goal.protocol == {"beam": 4}
 
 
-def test_an_overlay_replaces_the_list_for_its_scale(house):
+def test_a_scale_replaces_the_list_for_its_scale(house):
     name = house.recipe("big")
     house.write("big", "reproduces: []\n", "cpu")
     assert read_header(name, "cpu").goals == []

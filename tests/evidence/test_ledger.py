@@ -129,7 +129,7 @@ def test_a_recipe_that_is_removed_supersedes_its_records(runs, house):
     assert sum(line.event == "superseded" for line in read_ledger(runs)) == 3
 
 
-def test_a_point_that_only_an_overlay_has_is_a_recipe(house):
+def test_a_point_that_only_one_scale_has_is_a_recipe(house):
     house.recipe("big")
     house.write("big", "points: {wide: {model.width: 16}}\n", "cpu")
     made = house.record("toy/big@wide", 1, 30.0, "cpu")

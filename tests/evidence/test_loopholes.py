@@ -64,7 +64,7 @@ def test_a_column_whose_protocol_the_runs_do_not_have_is_refused(house, column, 
     text = TEST.replace("measured:", f"column: {column}\n    better: lower\n    measured:")
     recipes(house, *FAIR)
     for name in FAIR:
-        house.write(name, "data: {class_path: repro.data.X, init_args: {seq_len: 32}}\n", "small")
+        house.write(name, "set: {data: {class_path: repro.data.X, init_args: {seq_len: 32}}}\n", "small")
     house.declare(text)
     for name, value in (("big", 4.0), ("base", 5.0)):
         run_row(house, name, [value, value + 0.01, value - 0.01], unit=unit, protocol=WINDOWS)
@@ -175,7 +175,6 @@ def test_what_was_declared_may_not_disappear(house, spoil):
         house.test(f"schema_version: 1\npaper: toy\n{UNTESTED}  bigger-is-better: {{why: it failed}}\n")
     else:
         (house.configs / "toy" / "big.yaml").unlink()
-        (house.configs / "toy" / "big.small.yaml").unlink()
         house.write("other", "title: x\n")
         append_missing(house.results / "runs")
     assert any(

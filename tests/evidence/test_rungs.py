@@ -82,13 +82,11 @@ def test_every_fair_attempt_at_a_claim_is_counted_else_the_last():
 
 
 def test_numbers_are_counted_by_verdict_with_the_price_of_the_rest(house):
-    expects = "expects: {paper: {hours: 4, devices: 2, hardware: x}}\n"
     for row in ("big", "base"):
         house.recipe(row)
-        text = (house.configs / "toy" / f"{row}.yaml").read_text()
-        house.write(row, text + expects)
+        house.write(row, "{hours: 4, devices: 2, hardware: x}", "paper")
     assert (line().numbers, line().gpu_hours) == ({}, 4 * 2 * 3 * 2)
     house.run("toy/big", around(30))
     assert (line().numbers, line().gpu_hours) == ({"reproduced": 1}, 4 * 2 * 3)
-    house.recipe("base")
+    house.write("base", "{}", "paper")
     assert line().gpu_hours is None, "a recipe that states no hours has no price"

@@ -22,7 +22,8 @@ def test_no_host_and_no_user() -> None:
 def test_a_cpu_run_on_a_machine_with_a_gpu_names_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
-    assert facts.hardware(2, 1, torch.device("cuda", 0)) == {"device": "NVIDIA A100", "count": 2, "nodes": 1}
+    gpu = facts.hardware(2, 1, torch.device("cuda", 0))
+    assert (gpu["device"], gpu["count"], gpu["nodes"]) == ("NVIDIA A100", 2, 1)
     cpu = facts.hardware(2, 1, CPU)
     assert (cpu["device"] != "NVIDIA A100", cpu["threads"]) == (True, torch.get_num_threads())
 
@@ -33,6 +34,14 @@ def test_a_cpu_run_names_the_instructions_of_its_libraries(monkeypatch: pytest.M
     assert facts.hardware(1, 1, CPU)["instructions"] == {
         "torch": torch.backends.cpu.get_cpu_capability(), "onednn": "AVX2", "mkl": "default",
     }  # fmt: skip
+
+
+def test_a_gpu_run_names_the_precision_of_its_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    found = facts.hardware(1, 1, torch.device("cuda"))
+    assert found["matmul_precision"] == "highest"
+    assert found["NVIDIA_TF32_OVERRIDE"] == "1"
 
 
 def test_peak_is_in_bytes() -> None:

@@ -67,7 +67,6 @@ def stages(workshop: Workshop, more: str = "start_with: everything\n") -> tuple[
         text = STAGED.replace(
             "max_steps: 2, val_check_interval: 2", f"max_steps: {steps}, val_check_interval: 7"
         )
-        text += "untied: [model.schedule.steps]\n"
         text += f"start_from: transformer-xl/first\n{more}" if name == "second" else ""
         workshop.recipe(text, name, paper="transformer-xl")
         workshop.recipe("{}\n", name, "cpu", "transformer-xl")

@@ -24,8 +24,6 @@ from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
 FROZEN = "frozen-pretrained-transformer"
 CLASSIFIER = """\
 title: Bits
-expects:
-  cpu: {hours: 0.001, devices: 0, hardware: 1 CPU core}
 trainer: {max_steps: 2, val_check_interval: 2, accelerator: cpu}
 model:
   class_path: repro.tasks.Classification

@@ -28,8 +28,6 @@ ADAM = "{class_path: torch.optim.AdamW, init_args: {lr: 1.0e-3}}"
 RECIPE = f"""\
 title: Small GPT-2
 pretrained: gpt2
-expects:
-  cpu: {{hours: 0.001, devices: 0, hardware: 1 CPU core}}
 trainer: {{max_steps: 3, val_check_interval: 3, accelerator: cpu}}
 model:
   class_path: repro.tasks.LanguageModel

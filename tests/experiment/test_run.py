@@ -321,6 +321,16 @@ def test_no_validation_and_harmless_callbacks_are_supported(tmp_path: Path) -> N
     assert make_trainer(given, [], tmp_path, DurableIO()).limit_val_batches == 0
 
 
+def test_the_precision_of_products_is_part_of_the_hash_and_set_for_the_run(workshop: Workshop) -> None:
+    usual, faster = tiny(), tiny(matmul_precision="high")
+    assert tiny(matmul_precision="highest").config_hash == usual.config_hash != faster.config_hash
+    for recipe, wanted in ((faster, "high"), (usual, "highest")):
+        prepare(recipe, 1)
+        assert torch.get_float32_matmul_precision() == wanted
+    with pytest.raises(UserError, match=r"matmul_precision.*highest.*higher"):
+        prepare(tiny(matmul_precision="higher"), 1)
+
+
 def test_no_steps_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="max_steps"):
         make_trainer({"max_steps": -1}, [], tmp_path, DurableIO())

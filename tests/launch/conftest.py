@@ -15,11 +15,11 @@ title: base
 reproduces:
   - {table: table2, row: small-row, metric: bleu, measured: test/bleu}
   - {table: table3, row: small-row, metric: ppl, measured: test/ppl}
-expects:
-  paper: {hours: 12, devices: 8, hardware: NVIDIA P100}
-  cpu: {hours: 0.5, devices: 0, hardware: 2 CPU cores}
 trainer: {max_steps: 10}
 data: {class_path: x.Data, init_args: {store: pairs}}
+scales:
+  paper: {hours: 12, devices: 8, hardware: NVIDIA P100}
+  cpu: {hours: 0.5, hardware: 2 CPU cores, set: {trainer.max_steps: 2}}
 """
 GRID = """
 title: grid
@@ -87,7 +87,6 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path)
     made.write("configs/alpha/base.yaml", BASE)
-    made.write("configs/alpha/base.cpu.yaml", "trainer: {max_steps: 2}\n")
     made.write("configs/alpha/grid.yaml", GRID)
     made.write("configs/beta/only.yaml", "title: only\ntrainer: {max_steps: 3}\n")
     made.write("results/published/alpha.yaml", PUBLISHED)

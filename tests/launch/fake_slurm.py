@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from repro.events import EVENTS_FILE, encode
-from repro.launch.status.ledger import Job, Submission, Task, write_submission
+from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
 from repro.launch.status.state import RunState, run_states
 from tests.launch.conftest import World
 
@@ -96,7 +96,9 @@ class FakeSlurm:
     def submit(self, name: str, number: int | None, *runs: str, job: str = "job") -> Submission:
         """Writes a submission of one array to the ledger."""
         tasks = tuple(
-            Task(i, run.rsplit("/", 2)[0], run.split("/")[-2], int(run.rsplit("/s", 1)[1].split("-")[0]), run)
+            ArrayTask(
+                i, run.rsplit("/", 2)[0], run.split("/")[-2], int(run.rsplit("/s", 1)[1].split("-")[0]), run
+            )
             for i, run in enumerate(runs)
         )
         made = Submission(

@@ -54,11 +54,11 @@ def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None
 @pytest.mark.parametrize(
     "header",
     [
-        "{hours: 12}", "{hours: many, devices: 8, hardware: P100}", "12", "[1, 2, 3]",
+        "{hours: 12}", "{hours: many, devices: 8, hardware: P100}", "{hours: 1, devices: [1], hardware: x}",
         "{hours: -1, devices: 1, hardware: x}",
     ],
 )  # fmt: skip
 def test_a_malformed_header_is_named(world: World, header: str) -> None:
-    world.write("configs/gamma/bad.yaml", f"title: bad\nexpects: {{paper: {header}}}\n")
-    with pytest.raises(UserError, match=r"gamma/bad: `expects` must give"):
+    world.write("configs/gamma/bad.yaml", f"title: bad\nscales: {{paper: {header}}}\n")
+    with pytest.raises(UserError, match=r"gamma/bad: a scale gives hours"):
         expectation("gamma/bad", "paper")

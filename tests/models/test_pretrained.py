@@ -7,13 +7,29 @@ import pytest
 import torch
 from torch import nn
 
-from repro.data.sets.weights.pretrained import WEIGHTS, numbers_in
+from repro.data.sets.weights.pretrained import WEIGHTS
 from repro.models import Bert, Body, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import FAMILIES, TOKENS, begin_with, fill, statistics, translate
-from tests.official_weights import BESIDE, D_MODEL, HEADS, LAYERS, POSITIONS, TINY, official
+from tests.official_weights import (
+    BESIDE,
+    D_MODEL,
+    HEADS,
+    LAYERS,
+    POSITIONS,
+    TINY,
+    Architecture,
+    numbers_in,
+    official,
+)
 
-ARCHITECTURES = {weights.name: weights.architecture for weights in WEIGHTS}
+ARCHITECTURES = {
+    "gpt2": Architecture("gpt2", 768, 12, 12, 1024, 50257),
+    "gpt2-medium": Architecture("gpt2", 1024, 24, 16, 1024, 50257),
+    "gpt2-large": Architecture("gpt2", 1280, 36, 20, 1024, 50257),
+    "bert-base-uncased": Architecture("bert", 768, 12, 12, 512, 30522),
+    "vit-base": Architecture("vit", 768, 12, 12),
+}
 BODIES: dict[str, type[Any]] = {"gpt2": Gpt2, "bert": Bert, "vit": VisionTransformer}
 
 
@@ -50,6 +66,11 @@ def test_every_source_fits_the_body_of_its_size(name: str) -> None:
     if of.family == "vit":
         wanted.pop("positions.table.table.weight")
     assert {k: v.shape for k, v in found.items()} == wanted
+
+
+def test_every_source_is_of_its_family() -> None:
+    known = {weights.name: (weights.family, weights.n_heads) for weights in WEIGHTS}
+    assert known == {name: (of.family, of.n_heads) for name, of in ARCHITECTURES.items()}
 
 
 def test_sizes_are_the_published_ones() -> None:

@@ -11,14 +11,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from repro.data.prepare import prepare
-from repro.data.sets.weights.pretrained import Architecture
 from repro.data.sets.weights.weight_data import open_weights
 from repro.models import Bert, DecoderLM, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import begin_with, translate
 from repro.nn import Vocabulary
 from tests.nn.mixers import difference, randomise
-from tests.official_weights import D_MODEL, HEADS, LAYERS, POSITIONS, official, resize
+from tests.official_weights import D_MODEL, HEADS, LAYERS, POSITIONS, Architecture, official, resize
 
 TOLERANCE = 1e-5
 CONTROL = 1e-3

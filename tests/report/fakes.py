@@ -10,6 +10,7 @@ from repro.evidence.ledger import declarations
 from repro.ledger import HEADER, Line
 from repro.recipe import load_recipe
 from repro.record import LEDGER, Measurement, RunRecord, read_records, write_record
+from tests.recipe_files import write_recipe
 
 PUBLISHED = """
 schema_version: 1
@@ -89,6 +90,7 @@ reproduces:
 trainer: {{max_steps: 100}}
 model: {{class_path: repro.tasks.Translation, init_args: {{width: {width}}}}}
 """
+SCALE = "set: {{model.width: {width}}}\n"
 
 
 class House:
@@ -133,12 +135,12 @@ class House:
         """A recipe of one row; goals default to its BLEU."""
         entries = goals or (f"{{table: table1, row: {row}, metric: bleu, measured: test/bleu}}",)
         text = RECIPE.format(goals="\n".join(f"  - {g}" for g in entries), width=width)
-        return self.write(name or row, text, scale)
+        return self.write(name or row, SCALE.format(width=width) if scale else text, scale)
 
     def write(self, name: str, text: str, scale: str = "") -> str:
-        """A recipe file as it stands; which files there are is cached for the life of a command."""
+        """A recipe as it stands, or the entry of a scale; which files there are is cached for the life of a command."""
         recipe.forget_files()
-        (self.configs / "toy" / f"{name}{'.' if scale else ''}{scale}.yaml").write_text(text)
+        write_recipe(self.configs / "toy" / f"{name}.yaml", text, scale)
         return f"toy/{name}"
 
     def run(

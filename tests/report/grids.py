@@ -20,7 +20,7 @@ def grid(house, *points, name="grid"):
     """A recipe with points, at scales paper and cpu."""
     rows = "".join(f"  {point}: {{trainer.max_steps: {n + 1}}}\n" for n, point in enumerate(points))
     house.write(name, GRID + rows)
-    house.write(name, "trainer: {precision: 32-true}\n", "cpu")
+    house.write(name, "set: {trainer.precision: 32-true}\n", "cpu")
 
 
 def record(house, experiment, seed=1, scale="cpu", outputs=None, **changes):

@@ -81,10 +81,9 @@ class Project:
         """Submits a script as the project's user would; returns the job's number."""
         return self.cluster.sbatch(script, *options, env=self.env | dict(env))
 
-    def recipe(self, max_steps: int, overlay: Mapping[str, Any] = {}) -> None:
-        """Rewrites the recipe's cpu overlay: how many steps, and any other keys."""
-        trainer = {"max_steps": max_steps, **overlay.get("trainer", {})}
-        self.workshop.recipe(yaml.safe_dump({**overlay, "trainer": trainer}), scale="cpu")
+    def recipe(self, max_steps: int, change: Mapping[str, Any] = {}) -> None:
+        """Rewrites the recipe's cpu scale: how many steps, and any other dotted keys."""
+        self.workshop.recipe(yaml.safe_dump({"set": {"trainer.max_steps": max_steps, **change}}), scale="cpu")
 
     def profile(self, name: str = "local", **changes: Any) -> None:
         """Writes a cluster profile: 2 nodes x 2 ranks, five minutes; ``changes`` replace its keys."""

@@ -47,14 +47,14 @@ def reach(project: Project, attempt: int) -> None:
 def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     cluster: Cluster, project: Project, tmp_path: Path, small_store: Path
 ) -> None:
-    overlay = {
-        "trainer": {"val_check_interval": 500},
-        "checkpoints": {"every_steps": 100, "average_last": 2},
-        "data": {"init_args": {"batch_tokens": 1200}},
+    change = {
+        "trainer.val_check_interval": 500,
+        "checkpoints.every_steps": 100,
+        "data.batch_tokens": 1200,
     }
     undisturbed = make_project(tmp_path / "undisturbed", small_store, cluster)
     for one in (project, undisturbed):
-        one.recipe(STEPS, overlay)
+        one.recipe(STEPS, change)
         one.profile(nodes=2, tasks_per_node=1)
     (project.root / "sitecustomize.py").write_text(BRAKE)  # imported by each Python that finds it
     env = {"WANDB_MODE": "offline", "PYTHONPATH": f"{project.root}:{PROJECT}"}

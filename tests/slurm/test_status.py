@@ -9,7 +9,7 @@ import pytest
 from repro.events import status as status_of
 from repro.launch.cancel import cancel, candidates
 from repro.launch.slurm.queue import history, in_queue
-from repro.launch.status.ledger import Job, Submission, Task, write_submission
+from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
 from repro.launch.status.state import run_states
 from tests.slurm.control import Cluster
 from tests.slurm.project import PYTHON, Project
@@ -29,7 +29,7 @@ def here(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 def submit(cluster: Cluster, script: str, *options: str, tasks: int = 1) -> str:
     """Queues an array that only pretends to train, with its entry in the ledger; returns its number."""
-    array = tuple(Task(i, "alpha/base", "cpu", i, RUNS[i]) for i in range(tasks))
+    array = tuple(ArrayTask(i, "alpha/base", "cpu", i, RUNS[i]) for i in range(tasks))
     made = Submission(
         NAME, "local", "repro submit", None, None, (Job("pretend", "a.sbatch", None, (), array),)
     )

@@ -20,8 +20,8 @@ def test_three_seeds_on_two_nodes_from_submission_to_the_tables(project: Project
     """Live status, logs, no second submission, no edit that arrives late, no secret anywhere, records, tables."""
     cluster = project.cluster
     env = {**SECRETS, "WANDB_MODE": "offline"}
-    overlay = {"trainer": {"val_check_interval": 20}, "checkpoints": {"every_steps": 20}}
-    project.recipe(40, overlay)
+    change = {"trainer.val_check_interval": 20, "checkpoints.every_steps": 20}
+    project.recipe(40, change)
     project.profile(max_parallel=1)
     submit = ("submit", TINY, "--cluster", "local", "--scale", "cpu", "--seeds", "3", "--tables")
 
@@ -54,7 +54,7 @@ def test_three_seeds_on_two_nodes_from_submission_to_the_tables(project: Project
     assert len({r["code_sha256"] for r in records}) == 1
     tables = str(int(jobs[0].split("_")[0]) + 1)
     cluster.wait(tables, "COMPLETED", 60)
-    project.recipe(40, overlay)  # what the records are of
+    project.recipe(40, change)  # what the records are of
     assert project.repro("tables", "--check").code == 0, "the last job made them"
     done = project.repro("status", "--json").json()
     assert [row["state"] for row in done] == ["done"] * 3
@@ -78,7 +78,7 @@ def no_secret_in_text(text: str, where: str = "") -> None:
 
 
 def test_cancel_ends_a_run_that_then_can_be_submitted_again(project: Project) -> None:
-    project.recipe(100_000, {"trainer": {"val_check_interval": 100_000}})
+    project.recipe(100_000, {"trainer.val_check_interval": 100_000})
     project.profile(nodes=1)
     (row,) = project.submit(TINY, "--seeds", "1")
     project.cluster.wait_log(row["job"], "step 1/100000", 120)
@@ -103,7 +103,7 @@ def test_attempts_that_never_make_a_step_end_the_requeues(project: Project) -> N
 
 
 def test_a_rank_that_is_stopped_ends_the_job_within_the_limit(project: Project) -> None:
-    project.recipe(100_000, {"trainer": {"val_check_interval": 100_000}})
+    project.recipe(100_000, {"trainer.val_check_interval": 100_000})
     project.profile(tasks_per_node=1, stall_s=5)
     (row,) = project.submit(TINY, "--seeds", "1")
     project.cluster.wait_log(row["job"], "step 1/100000", 120)
@@ -116,7 +116,7 @@ def test_a_rank_that_is_stopped_ends_the_job_within_the_limit(project: Project) 
 
 
 def test_a_rank_that_is_killed_ends_the_job(project: Project) -> None:
-    project.recipe(100_000, {"trainer": {"val_check_interval": 100_000}})
+    project.recipe(100_000, {"trainer.val_check_interval": 100_000})
     project.profile(tasks_per_node=1)
     (row,) = project.submit(TINY, "--seeds", "1")
     project.cluster.wait_log(row["job"], "step 1/100000", 120)

@@ -10,7 +10,7 @@ from torch import nn
 
 from repro.batches import Evaluation
 from repro.tasks import Constant, Parsing
-from repro.tasks.divergence import unigram_entropy
+from repro.tasks.metrics.divergence import unigram_entropy
 from repro.tasks.parsing import UNITS
 
 TREES = [

@@ -14,9 +14,9 @@ from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Preempted
 from repro.events import EVENTS_FILE, EventLog, last_state
 from repro.events import read as read_events
-from repro.stop import StopRequest
 from repro.training.callbacks import Curves
 from repro.training.saving import Checkpoints, StepCheckpoints
+from repro.training.stop_request import StopRequest
 from repro.training.stopping import Stopping
 from tests.tasks.toy import Toy, train
 

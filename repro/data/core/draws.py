@@ -1,12 +1,16 @@
 """Random numbers for data, the same on any machine and in any version of NumPy (whose own distributions change)."""
 
 import hashlib
-from typing import Any
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from itertools import count
+from typing import Any, TypeVar
 
 import numpy as np
 
 Raw = np.ndarray[Any, np.dtype[np.uint64]]
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Item = TypeVar("Item")
 
 
 def stream(*key: int) -> np.random.PCG64:
@@ -27,6 +31,11 @@ def drawn(n: int, count: int, *key: int) -> Int64s:
 def order_of(numbers: Raw) -> Int64s:
     """The order that sorts random numbers."""
     return np.argsort(numbers, kind="stable").astype(np.int64, copy=False)
+
+
+def digest_of(facts: Mapping[str, Any]) -> str:
+    """SHA-256 over the settings that determine generated data."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 class HashedDraws:
@@ -53,6 +62,25 @@ class HashedDraws:
         return choices[self.below(len(choices))]
 
 
-def percentile(text: str) -> int:
-    """The place of the hash of a text among a hundred."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100
+def split_of_text(text: str) -> str:
+    """The one split in which a generated text may appear, by its hash: 80 % train, 10 % val, 10 % test."""
+    place = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100
+    return "train" if place < 80 else "val" if place < 90 else "test"
+
+
+def first_of(
+    make: Callable[[int, int], Item], good: Callable[[Item], bool], key: Callable[[Item], Hashable] | None
+) -> Iterator[Item]:
+    """An endless stream of generated items.
+
+    Args:
+        make: the item at some index, at some attempt.
+        good: whether it is kept; else it is drawn again.
+        key: items with one key come once; None keeps all.
+    """
+    seen = set[Hashable]()
+    for index in count():
+        item = next(item for attempt in count() if good(item := make(index, attempt)))
+        if key is None or key(item) not in seen:
+            seen.add(None if key is None else key(item))
+            yield item

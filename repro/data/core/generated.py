@@ -1,7 +1,5 @@
 """Base of generated examples: raw random numbers, the same on any machine, and datamodules without a store."""
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -10,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s, Raw, stream
+from repro.data.core.draws import Int64s, Raw, digest_of, stream
 from repro.data.core.examples import ExampleData
 from repro.errors import at_least
 
@@ -120,4 +118,4 @@ class GeneratedData(ExampleData, Generic[Made]):
     def manifest_sha256(self) -> str:
         """SHA-256 over the generator's version and settings, which determine the data."""
         spec = {"generator": GENERATOR_VERSION, "name": self.store_name, **self.settings, "sizes": self.sizes}
-        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+        return digest_of(spec)

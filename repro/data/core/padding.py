@@ -38,8 +38,3 @@ def padded(
     if rows:
         table[np.arange(width) < lengths[:, None]] = np.concatenate(rows)
     return torch.from_numpy(table), torch.from_numpy(lengths)
-
-
-def slices(values: Array, offsets: Array, indices: Array) -> list[Array]:
-    """Some rows of a ragged column."""
-    return [values[offsets[i] : offsets[i + 1]] for i in indices]

@@ -91,8 +91,8 @@ def plan_epoch(
 ) -> Lazy[Segment]:
     """Plans one rank's share of an epoch.
 
-    There are ``n_targets // batch_tokens`` global batches whatever ``seq_len`` is; what is left over is dropped
-    (:func:`dropped_in_training`). With a ``context`` windows overlap, and there are more (:class:`InWindows`). An epoch
+    There are ``n_targets // batch_tokens`` global batches whatever ``seq_len`` is; what is left over is dropped.
+    With a ``context`` windows overlap, and there are more (:class:`InWindows`). An epoch
     of random windows has as many targets as one of blocks, but not each of them once.
 
     Args:
@@ -123,8 +123,3 @@ def plan_epoch(
         "sentences": lambda: sentence_order(offsets, steps, seq_len, *seed_epoch),
     }
     return Epoch(orders[order](), steps, rows, share, scored, first).plan()
-
-
-def dropped_in_training(n_targets: int, batch_tokens: int) -> int:
-    """Targets that an epoch without a context leaves out."""
-    return n_targets - steps_per_epoch(n_targets, batch_tokens) * batch_tokens

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from repro.data.tokenizers.tokenizer import encode_all
 from repro.data.tokenizers.vocabulary import Filed
 from repro.errors import UserError
 
@@ -35,6 +36,7 @@ class Gpt2Bpe(Filed):
             # `post_processor` and `added_tokens` concern special symbols only
             plain = {**file, "added_tokens": [], "post_processor": None}
             self._library = Library.from_str(json.dumps(plain))
+            encode_all(self._library)
         except Exception as error:  # the library raises bare Exception
             raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
         facts = len(vocab), vocab.get("!"), vocab.get(self.end)

@@ -16,6 +16,16 @@ SPECIALS = 4
 MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
 
 
+ANY_TEXT = "Zwei  Männer,\n猫 <pad>!"
+
+
+def encode_all(library: Any) -> None:
+    """Takes truncation, padding and dropout, which a file may hold, from a tokeniser of ``tokenizers``."""
+    library.no_truncation()
+    library.no_padding()
+    library.model.dropout = None
+
+
 class Special(Filed):
     """Base of tokenisers with four special symbols."""
 
@@ -52,6 +62,11 @@ class ByteBpe(Special):
             raise UserError(f"not a byte-level BPE file: model and decoder are {made_of}")
         if self._library.get_vocab_size() != self._library.get_vocab_size(with_added_tokens=False):
             raise UserError("this BPE file has added tokens, which text could imitate; use one without")
+        encode_all(self._library)
+        if (found := self.decode(self.encode(ANY_TEXT))) != ANY_TEXT:
+            raise UserError(
+                f"this BPE file changes text: {ANY_TEXT!r} comes back as {found!r}; use one that does not"
+            )
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> "ByteBpe":

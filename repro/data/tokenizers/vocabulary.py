@@ -105,7 +105,7 @@ def body_of(content: bytes, kind: str, *keys: str) -> list[Any]:
     return values
 
 
-class Vocabulary(Filed):
+class SymbolVocabulary(Filed):
     """Base of the three kinds.
 
     Args:
@@ -178,7 +178,7 @@ def _text(data: bytes) -> str:
         ) from None
 
 
-class Words(Vocabulary):
+class Words(SymbolVocabulary):
     """Words between blanks; the end of a line is a word of its own.
 
     Source: vocabulary of Transformer-XL's code.
@@ -213,7 +213,7 @@ class Words(Vocabulary):
         return re.sub(" ?\n ?", "\n", text)
 
 
-class Bytes(Vocabulary):
+class Bytes(SymbolVocabulary):
     """Bytes; those in ``dropped`` are passed over."""
 
     kind = "bytes"
@@ -243,7 +243,7 @@ class Bytes(Vocabulary):
         return bytes(self.symbols[i] for i in ids).decode(errors="replace")
 
 
-class Chars(Vocabulary):
+class Chars(SymbolVocabulary):
     """Unicode characters."""
 
     kind = "chars"

@@ -68,8 +68,7 @@ class Cost:
     @property
     def own_gpu(self) -> Gpu | None:
         """The GPU that the recipe expects at its scale."""
-        entry = (self.recipe.config.get("expects") or {}).get(self.recipe.scale) or {}
-        return gpu_of(str(entry.get("hardware", "")))
+        return gpu_of(str(self.recipe.config.get("hardware", "")))
 
     @property
     def updates(self) -> int:

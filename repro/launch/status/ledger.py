@@ -18,7 +18,7 @@ ENTRY = "submission.json"
 
 
 @dataclass(frozen=True)
-class Task:
+class ArrayTask:
     """One run of a job array.
 
     Attributes:
@@ -52,7 +52,7 @@ class Job:
     script: str
     job_id: int | None
     after: tuple[str, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[ArrayTask, ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Submission:
     def folder(self) -> Path:
         return ledger_dir() / self.name
 
-    def log(self, job: Job, task: Task | None = None) -> Path:
+    def log(self, job: Job, task: ArrayTask | None = None) -> Path:
         """The file of a task's output; all attempts append to it."""
         index = "" if task is None else f"_{task.index}"
         return self.folder / "logs" / f"{job.job_id}{index}.log"
@@ -113,7 +113,7 @@ def _read(path: Path) -> Submission:
                 **{
                     **job,
                     "after": tuple(job["after"]),
-                    "tasks": tuple(Task(**task) for task in job["tasks"]),
+                    "tasks": tuple(ArrayTask(**task) for task in job["tasks"]),
                 }
             )
             for job in raw["jobs"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.ledger import Job, Submission, Task, read_submissions
+from repro.launch.status.ledger import ArrayTask, Job, Submission, read_submissions
 from repro.launch.targets import named_experiments
 from repro.paths import runs_dir
 from repro.recipe import SCALES, experiments
@@ -31,7 +31,7 @@ class RunEntry:
     run: str
     submission: Submission | None = None
     job: Job | None = None
-    task: Task | None = None
+    task: ArrayTask | None = None
 
     @property
     def experiment(self) -> str:

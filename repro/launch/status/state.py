@@ -23,7 +23,7 @@ from repro.launch.status.job_state import (
 )
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
-from repro.launch.status.summary import gpus_of, usage
+from repro.launch.status.usage import gpus_of, usage
 
 CANCELLED_FILE = (
     "cancelled.json"  # beside submission.json: the tasks that `repro cancel` took out of the queue

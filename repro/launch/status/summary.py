@@ -1,31 +1,21 @@
 """What ``repro status`` says of all runs together: how many are where, GPU hours, and when the last one may end."""
 
 import heapq
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
 from repro.errors import UserError
 from repro.launch.cost import expectation
-from repro.launch.status.job_state import UNDER_WAY, RunFacts
-from repro.launch.status.run_index import RunEntry
-from repro.paths import runs_dir
-from repro.record import RECORD_FILE
-
-if TYPE_CHECKING:
-    from repro.launch.status.state import RunState
+from repro.launch.status.job_state import UNDER_WAY
+from repro.launch.status.state import RunState
 
 _GROUPS = {
     "running": (*UNDER_WAY, "ending", "suspended"), "queued": ("queued", "requeued", "submitted"), "done": ("done",),
     "stopped": ("stopped", "cancelled"),
 }  # fmt: skip
-_ASKED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ class Summary:
         return [*lines, *(["; ".join(parts)] if parts else [])]
 
 
-def summarise(rows: "Sequence[RunState]", now: datetime | None = None) -> Summary:
+def summarise(rows: Sequence[RunState], now: datetime | None = None) -> Summary:
     """Sums up the rows of a table."""
     groups: dict[str, list[RunState]] = {name: [] for name in (*_GROUPS, "failed")}
     for row in rows:
@@ -97,7 +87,7 @@ def summarise(rows: "Sequence[RunState]", now: datetime | None = None) -> Summar
 
 
 def _needs(
-    row: "RunState", took: Mapping[str, Sequence[float]], expected: Callable[[str, str], float | None]
+    row: RunState, took: Mapping[str, Sequence[float]], expected: Callable[[str, str], float | None]
 ) -> float | None:
     """Seconds that a run still needs: as it says, as finished runs of its experiment took, or as its recipe expects."""
     if row.seconds_left is not None:
@@ -127,40 +117,3 @@ def _last_end(running: Sequence[float | None], queued: Sequence[float | None]) -
     for seconds in known[len(running) :]:
         heapq.heapreplace(ends, ends[0] + seconds)
     return max(ends)
-
-
-def gpus_of(entry: RunEntry) -> int | None:
-    """How many GPUs a run was given, as its script asks; None for one that was not submitted."""
-    if entry.submission is None or entry.job is None:
-        return None
-    return _gpus_asked(entry.submission.folder / entry.job.script)
-
-
-@cache
-def _gpus_asked(script: Path) -> int | None:
-    try:
-        asked = dict(_ASKED.findall(script.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return None
-    return int(asked.get("nodes", 1)) * int(asked.get("gpus-per-node", 0))
-
-
-def usage(facts: RunFacts) -> tuple[float | None, float | None]:
-    """Seconds that a run has trained so far, over all attempts, and its GPU hours; None where not known."""
-    if facts.recorded:
-        return _recorded(runs_dir() / facts.entry.run / RECORD_FILE, facts.recorded)
-    tokens, speed = facts.status.get("tokens"), facts.status.get("train/tokens_per_s")
-    if not isinstance(tokens, int | float) or not isinstance(speed, int | float) or not speed > 0:
-        return None, None
-    gpus = gpus_of(facts.entry)
-    return tokens / speed, None if gpus is None else tokens / speed / 3600 * gpus
-
-
-@cache
-def _recorded(path: Path, written: datetime) -> tuple[float | None, float | None]:
-    """As the record says, which was written at that time."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        return float(raw["wall_seconds"]), float(raw["gpu_hours"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, None

@@ -237,7 +237,7 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.mark.parametrize(
     ("file", "change", "said"),
     [
-        ("Conversations/train/b", lambda one: one.pop("wikiDocumentIdx"), "Idx is None"),
+        ("Conversations/train/b", lambda one: one.pop("wikiDocumentIdx"), "wikiDoc"),
         ("Conversations/train/b", lambda one: one.update(wikiDocumentIdx=6), "no document .* 6"),
         ("Conversations/test/e", lambda one: one.update(history="hi"), "'history'"),
         ("Conversations/test/e", lambda one: one["history"][0].update(uid="user3"), "'user3'"),
@@ -261,9 +261,7 @@ def test_a_file_that_lacks_something_is_named(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "Idx is None")]
-)
+@pytest.mark.parametrize(("content", "said"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "wikiDoc")])
 def test_a_damaged_file_is_named(data_folder: Path, folder: Path, content: bytes, said: str) -> None:
     (folder / "WikiData" / "Beta.json").write_bytes(content)
     with pytest.raises(UserError, match=rf"Beta\.json.* {said}"):

@@ -5,6 +5,7 @@ import hashlib
 import lzma
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.prepare import prepare
 from repro.data.sets.images.picture_sets import Splits
 from repro.data.store import Store, verify
 from repro.errors import UserError
@@ -143,11 +143,6 @@ def test_splits_without_a_picture_are_refused(data_folder: Path, mnist: Path) ->
         filled(entry("mnist"), mnist)
 
 
-def test_no_such_folder(data_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        prepare("mnist", tmp_path / "none")
-
-
 # --- CIFAR-10 -------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +181,16 @@ def test_the_original_pickles_make_the_same_store(
 ) -> None:
     expected = filled(entry("cifar10"), cifar).manifest.files
     write_pickles(tmp_path / "pickles" / below, pictures("cifar10"))
+    assert filled(entry("cifar10"), tmp_path / "pickles").manifest.files == expected
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+@pytest.mark.parametrize("named", [str, str.encode])
+def test_pickles_that_were_written_again_make_the_same_store(
+    data_folder: Path, cifar: Path, tmp_path: Path, protocol: int, named: Callable[[str], Any]
+) -> None:
+    expected = filled(entry("cifar10"), cifar).manifest.files
+    write_pickles(tmp_path / "pickles", pictures("cifar10"), protocol, named)
     assert filled(entry("cifar10"), tmp_path / "pickles").manifest.files == expected
 
 

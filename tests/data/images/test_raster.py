@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from repro.data import PixelData
-from repro.data.sets.images.picture_data import held_out
 from repro.data.sets.images.picture_sets import Splits
 from repro.errors import UserError
 from tests.data.picture_files import small_store
@@ -58,37 +57,6 @@ def test_a_whole_picture_is_predicted_behind_a_zero(mnist: Splits) -> None:
     assert plain.inputs.shape == plain.targets.shape == (1, 783)
 
 
-def test_validation_on_training_pictures_or_on_the_test_set(mnist: Splits) -> None:
-    data = PixelData("mnist", 3, val_examples=5)
-    assert data.val_split == "val"
-    assert {split: (one["examples"], one["targets"]) for split, one in data.counts.items()} == {
-        "train": (10, 7830),
-        "val": (5, 3915),
-        "test": (4, 3132),
-    }
-    assert data.counts["train"]["dropped"] == 1
-    targets = torch.cat([batch.examples.targets for batch in data.val_dataloader()])
-    expected = mnist["train"].images[held_out(15, 5)[1]]
-    assert targets.tolist() == [naively(one)[1:] for one in expected]
-    everything = PixelData("mnist", 3)
-    assert everything.val_split == "test"
-    assert {split: one["examples"] for split, one in everything.counts.items()} == {"train": 15, "test": 4}
-
-
-def test_batches_of_training(mnist: Splits) -> None:
-    data = PixelData("mnist", 5, seed=2)
-    data.prepare_data()
-    data.setup()
-    batches = list(data.train_dataloader())
-    order = [int(n) for batch in batches for n in batch.indices]
-    assert sorted(order) == list(range(15))
-    assert order != list(range(15)), "training is shuffled"
-    reader = data.reader("train")
-    for batch in batches:
-        assert torch.equal(batch.examples.inputs, reader(batch.indices.numpy(), 0).inputs)
-        assert batch.step_targets == 5 * 783
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -101,14 +69,3 @@ def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
         PixelData(**{"store": "mnist", "batch_size": 4, **options})
     assert "\n" not in str(caught.value)
-
-
-def test_stores_that_do_not_fit(mnist: Splits, data_folder: Path) -> None:
-    with pytest.raises(UserError, match=r"cifar10/pixels.*`repro data prepare cifar10`"):
-        PixelData("cifar10", 4).setup()
-    with pytest.raises(UserError, match="val_examples 15: mnist/pixels has 15"):
-        PixelData("mnist", 4, val_examples=15).setup()
-    assert PixelData("mnist/pixels", 4).size("test") == 4
-    (data_folder / "mnist").rename(data_folder / "cifar10")
-    with pytest.raises(UserError, match=r"holds no pictures of \(32, 32, 3\)"):
-        PixelData("cifar10", 4).setup()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.levels import counting_oracle
 from repro.data import SortingData
-from repro.data.sets.puzzles.sorting import by_frequency, counting_oracle
+from repro.data.sets.puzzles.sorting import by_frequency
 from repro.errors import UserError
 from repro.paths import PROJECT
 from repro.recipe import experiments, load_recipe, scales_of
@@ -137,14 +138,14 @@ def test_the_oracle_at_small_scale() -> None:
         counting_oracle(examples, 0)
 
 
-SCALE = PROJECT / "configs" / "infinity-former" / "sorting.cpu.yaml"
+RECIPE = PROJECT / "configs" / "infinity-former" / "sorting.yaml"
 LENGTHS = (236, 460, 908)  # of the three bars
 
 
 def test_the_oracle_beside_the_rows_of_the_small_scale() -> None:
-    """The table in the recipe's header, recomputed."""
-    text = SCALE.read_text(encoding="utf-8")
-    rows = [line.split() for line in text.splitlines() if re.match(r"#   \d+:", line)]
+    """The table in the comment of the recipe's scale, recomputed."""
+    text = RECIPE.read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if re.match(r" +#   \d+:", line)]
     table = {int(words[1][:-1]): [float(word) for word in words[-3:]] for words in rows}
     assert sorted(table) == [12, 44, 108, 204, 320, 908]
     for place, (row, length) in enumerate(zip((4000, 8000, 16000), LENGTHS, strict=True)):

@@ -9,7 +9,7 @@ import pytest
 
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
+from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
 from repro.data.tokenizers.loading import load_tokenizer
 from repro.errors import UserError
 
@@ -122,3 +122,14 @@ def test_the_first_books_by_name(data_folder: Path, tmp_path: Path, monkeypatch:
         (folder / "train" / f"{name}.txt").unlink()
     with pytest.raises(UserError, match=r"1.*2 files"):
         prepare("pg19-2000", folder, level="gpt2", tokenizer=file_of_gpt2(tmp_path), say=lambda line: None)
+
+
+def test_truncation_and_padding_of_a_file_are_ignored(tmp_path: Path) -> None:
+    plain = load_gpt2(file_of_gpt2(tmp_path)).encode("the cat, the hat")
+    truncation = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    padding = {
+        "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
+        "pad_token": "!",
+    }  # fmt: skip
+    for setting in ({"truncation": truncation}, {"padding": padding}):
+        assert load_gpt2(file_of_gpt2(tmp_path, **setting)).encode("the cat, the hat") == plain

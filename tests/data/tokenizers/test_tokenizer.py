@@ -133,3 +133,32 @@ def test_broken_files_are_named(bpe: ByteBpe, sentence_piece: bytes, tmp_path: P
             load_tokenizer(tmp_path / name)
     with pytest.raises(UserError, match="no such tokeniser file"):
         load_tokenizer(tmp_path / "absent.json")
+
+
+def changed(bpe: ByteBpe, **changes: object) -> bytes:
+    """A tokeniser's file with other settings; those of its model in ``model``."""
+    file = json.loads(bpe.content)
+    model = {**file["model"], **changes.pop("model", {})}  # type: ignore[dict-item]
+    return json.dumps({**file, **changes, "model": model}).encode()
+
+
+TRUNCATED = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+PADDED = {
+    "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
+    "pad_token": "!",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "setting", [{"truncation": TRUNCATED}, {"padding": PADDED}, {"model": {"dropout": 0.9}}]
+)
+def test_truncation_padding_and_dropout_of_a_file_are_ignored(
+    bpe: ByteBpe, setting: dict[str, object]
+) -> None:
+    text = "two hundred and twenty-two thousand"
+    assert ByteBpe(changed(bpe, **setting)).encode(text) == bpe.encode(text)
+
+
+def test_a_file_that_changes_text_is_refused(bpe: ByteBpe) -> None:
+    with pytest.raises(UserError, match=r"changes text.*zwei  männer"):
+        ByteBpe(changed(bpe, normalizer={"type": "Lowercase"}))

@@ -74,14 +74,6 @@ def test_the_manifest_tells_what_was_read_and_dropped(
     assert str(folder) not in json.dumps(told)
 
 
-def test_the_vocabulary_is_that_of_the_clean_training_text(
-    data_folder: Path, wmt: SentencePairs, folder: Path
-) -> None:
-    store = open_store("wmt14-en-de", prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet).name)
-    expected = ByteBpe.train(store.lines("train", "en") + store.lines("train", "de"), VOCAB)
-    assert store.manifest.tokenizer["sha256"] == expected.sha256
-
-
 @pytest.mark.parametrize("block", [1, 7, 31, 32])
 def test_nothing_depends_on_the_size_of_a_block(
     data_folder: Path, wmt: SentencePairs, folder: Path, monkeypatch: pytest.MonkeyPatch, block: int

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from repro.data.core.draws import split_of_text
 from repro.data.sets.treebank import sentence_grammar
 from repro.data.sets.treebank.parse_trees import Phrase, Word, symbols_of, words_of, written
-from repro.data.sets.treebank.sentence_grammar import KINDS, generate, split_of, text_of
-from repro.errors import UserError
+from repro.data.sets.treebank.sentence_grammar import KINDS, generate, text_of
 
 MANY = 1500
 
@@ -29,7 +29,7 @@ def test_train_never_meets_what_is_held_out(trees: list[Phrase]) -> None:
     texts = {split: [text_of(tree) for tree in generate(split, 150)] for split in ("val", "test")}
     texts["train"] = [text_of(tree) for tree in trees]
     for split, found in texts.items():
-        assert {split_of(text) for text in found} == {split}
+        assert {split_of_text(text) for text in found} == {split}
         assert split == "train" or len(set(found)) == len(found)
     assert len(set(texts["train"])) < MANY, "short sentences repeat"
 
@@ -88,9 +88,3 @@ def test_there_are_clauses_in_clauses_and_every_kind_of_phrase(trees: list[Phras
     assert max(len(words_of(tree)) for tree in trees) == sentence_grammar.LONGEST
     tags = {word.tag for tree in trees for word in words_of(tree)}
     assert {",", ".", "CC", "PRP"} <= tags
-
-
-@pytest.mark.parametrize(("split", "size", "said"), [("dev", 1, "unknown split 'dev'"), ("val", 0, "size 0")])
-def test_what_cannot_be_generated(split: str, size: int, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        next(generate(split, size))

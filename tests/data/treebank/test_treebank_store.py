@@ -1,14 +1,12 @@
 """Stores of a licensed treebank's sections, of trees a line, of generated ones; and every refusal."""
 
 import gzip
-import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from repro.data import table
-from repro.data.prepare import ensure_generated, list_sources, open_store, prepare, verify
+from repro.data.prepare import ensure_generated, open_store, prepare, verify
 from repro.data.store import Store
 from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
@@ -96,13 +94,6 @@ def test_trees_a_line_become_the_same_store(data_folder: Path, lines: Path) -> N
         store.lines("train", "trees")
 
 
-def test_blocks_change_nothing(data_folder: Path, lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = made("wsj-trees", lines).manifest.files
-    monkeypatch.setattr(table, "BLOCK", 3)
-    monkeypatch.setenv("REPRO_DATA", str(data_folder.parent / "again"))
-    assert made("wsj-trees", lines).manifest.files == whole
-
-
 def test_trees_of_other_parsers_are_trained_on_as_well(data_folder: Path, tmp_path: Path) -> None:
     folder = write_sections(tmp_path / "more")
     with pytest.raises(UserError, match=r"no extra\*\.trees"):
@@ -131,12 +122,6 @@ def test_generated_trees_are_made_at_any_size(data_folder: Path) -> None:
     assert store.manifest.source["deviations"] == []
     assert verify("grammar-trees") == ["bpe300-n250"]
     assert decoded(store, "test", "words") == store.lines("test", "words")
-
-
-def test_the_list_has_them() -> None:
-    told = {one["name"]: one for one in list_sources()}
-    assert (told["wsj-trees"]["obtained"], told["grammar-trees"]["obtained"]) == ("--from", "generated")
-    assert "LDC99T42" in told["wsj-trees-semi"]["licence"]
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -217,9 +202,3 @@ def test_a_tokenizer_without_symbols_is_refused(data_folder: Path, lines: Path, 
     ByteBpe.train(["the dog", "the dog"], 262).save(path)
     with pytest.raises(UserError, match=r"wsj-trees.*--tokenizer"):
         prepare("wsj-trees", lines, tokenizer=path, say=lambda line: None)
-
-
-def test_a_manifest_is_json_without_surprises(data_folder: Path, lines: Path) -> None:
-    body = json.loads((made("wsj-trees", lines).path / "manifest.json").read_text())
-    assert body["parts"] == ["words", "brackets", "trees"]
-    assert body["aliases"] == {}

@@ -140,7 +140,7 @@ def test_recipes_from_elsewhere(checkout: str, tmp_path: Path, monkeypatch: pyte
     """Only recipes are taken from there, whatever else the folder holds; the commit does not cover them."""
     for name in (
         "mine/new.yaml",
-        "mine/new.cpu.yaml",
+        "mine/newer.yaml",
         "mine/.netrc",
         "mine/deep/x.yaml",
         "id_rsa",
@@ -150,8 +150,8 @@ def test_recipes_from_elsewhere(checkout: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("REPRO_CONFIGS", str(tmp_path / "own"))
     files, facts = read_sources()
     assert [n for n in sorted(files) if n.startswith("configs/")] == [
-        "configs/mine/new.cpu.yaml",
         "configs/mine/new.yaml",
+        "configs/mine/newer.yaml",
     ]
     assert facts == {"commit": checkout, "dirty": True}
 

@@ -56,8 +56,8 @@ def test_each_rung_has_its_count_and_its_largest_difference(house):
 
 
 def test_the_hours_of_the_rest_are_those_of_the_recipes(house):
-    text = (house.configs / "toy" / f"{house.recipe('big').partition('/')[2]}.yaml").read_text()
-    house.write("big", text + "expects: {paper: {hours: 2, devices: 4, hardware: GPU}}\n")
+    house.recipe("big")
+    house.write("big", "{hours: 2, devices: 4, hardware: GPU}", "paper")
     assert line()[5] == "24"
     assert "about 24 GPU hours" in shown(evidence())
 

@@ -203,7 +203,7 @@ def test_two_ranks_begin_with_what_one_begins_with(tmp_path: Path) -> None:
 
 def test_a_resumed_run_ends_with_the_same_weights_and_knows_what_it_began_with(workshop: Workshop) -> None:
     workshop.recipe(WEIGHTED, NAME, paper=PAPER)
-    workshop.recipe("trainer: {max_steps: 4}\ncheckpoints: {every_steps: 2}\n", NAME, "cpu", PAPER)
+    workshop.recipe("set: {trainer.max_steps: 4, checkpoints.every_steps: 2}", NAME, "cpu", PAPER)
     recipe = load_recipe(f"{PAPER}/{NAME}", "cpu")
     whole = run(recipe, 1, "test")
     folder = recipe.run_dir(1)

@@ -24,7 +24,10 @@ from repro.errors import UserError
 IMAGES, LABELS = "images", "labels"
 _IDX = {TRAIN: "train", TEST: "t10k"}  # how MNIST's files call the splits
 _UNPACKED = "cifar-10-batches-py"
-_ARRAYS = {"_reconstruct": np.empty(0).__reduce__()[0], "ndarray": np.ndarray, "dtype": np.dtype}
+_ARRAYS = {
+    "_reconstruct": np.empty(0).__reduce__()[0], "_frombuffer": np.empty(0).__reduce_ex__(5)[0],
+    "ndarray": np.ndarray, "dtype": np.dtype,
+}  # fmt: skip
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -220,7 +223,8 @@ class Cifar10(PictureSet):
             raise UserError(
                 f"cannot read {path}: {error or type(error).__name__}; get the file again"
             ) from None
-        rows, labels = (batch.get(key) for key in ("data", "labels")) if isinstance(batch, dict) else (0, 0)
+        named = batch if isinstance(batch, dict) else {}
+        rows, labels = (named.get(key, named.get(key.encode())) for key in ("data", "labels"))
         size = math.prod(self.shape)
         if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (size,):
             raise UserError(f"{path}: its data are not rows of {size:,} bytes; use the original file")
@@ -235,7 +239,7 @@ class _Unpickler(Unpickler):
     """Loads plain values and NumPy arrays. A file that names anything else is refused, so none of its code runs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The names in a pickled array: its constructor, its class, its type, and the encoding of its bytes."""
+        """The names in a pickled array: its constructors, its class, its type, and the encoding of its bytes."""
         if f"{module}.{name}" == "_codecs.encode":
             return str.encode
         if module.partition(".")[0] == "numpy" and name in _ARRAYS:

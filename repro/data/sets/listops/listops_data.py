@@ -1,7 +1,5 @@
 """Trees of operators over digits as examples of a classifier: the input is a tree, the target its value."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -11,12 +9,13 @@ import numpy as np
 import torch
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s
+from repro.data.core.draws import Int64s, digest_of
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.padding import padded, slices
+from repro.data.core.padding import padded
 from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees, TreeSet
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
+from repro.data.table import slices
 from repro.errors import at_least
 
 Tokenisation = Literal["lra", "truncated"]
@@ -153,9 +152,7 @@ class ListOpsData(StoreDataModule, ExampleData):
     @property
     def manifest_sha256(self) -> str:
         """SHA-256 of the store's manifest, or over all that the generated trees depend on."""
-        if self.generated is None:
-            return super().manifest_sha256
-        return hashlib.sha256(json.dumps(self.generated.settings, sort_keys=True).encode()).hexdigest()
+        return super().manifest_sha256 if self.generated is None else digest_of(self.generated.settings)
 
 
 def _opened(store: Store, split: str) -> Trees:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.padding import padded, slices
+from repro.data.core.padding import padded
 from repro.data.sets.proteins.remote_homology import N_FOLDS, PAD, SYMBOLS
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
@@ -37,18 +36,12 @@ class ProteinReader:
         lengths = np.diff(self.store.offsets(self.split, "residues"))
         return np.flatnonzero(lengths <= self.max_length).astype(np.int64)
 
-    @cached_property
-    def columns(self) -> tuple[Any, Int64s, Any]:
-        """Ids, where each sequence begins, and folds."""
-        store, split = self.store, self.split
-        return store.values(split, "residues"), store.offsets(split, "residues"), store.values(split, "folds")
-
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)``, T the longest of these, with one target, the fold; ``i`` counts the proteins in use."""
-        tokens, offsets, folds = self.columns
         which = self.kept[indices]
-        inputs, lengths = padded(slices(tokens, offsets, which), PAD, least=1)
-        targets = torch.from_numpy(folds[which].astype(np.int64))[:, None]
+        inputs, lengths = padded(self.store.rows(self.split, "residues", which), PAD, least=1)
+        folds = self.store.values(self.split, "folds")[which]
+        targets = torch.from_numpy(folds.astype(np.int64))[:, None]
         return Examples(inputs, targets, lengths=lengths)
 
 

@@ -1,8 +1,6 @@
 """Generated puzzles over bits: remember a string, and add two strings. The same on any machine."""
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +8,7 @@ import numpy as np
 import torch
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s, stream
+from repro.data.core.draws import Int64s, digest_of, stream
 from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.generated import ExampleGenerator, GeneratedData
 from repro.errors import UserError, at_least
@@ -137,7 +135,7 @@ class BitMemoryData(GeneratedData[BitMemory]):
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the generator's version and settings, which determine the data."""
-        return _digest({**self.settings, **self.sizes})
+        return digest_of({"generator": GENERATOR_VERSION, **self.settings, **self.sizes})
 
 
 class BitXorData(ExampleData):
@@ -182,9 +180,4 @@ class BitXorData(ExampleData):
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the table's settings, which are all there is."""
-        return _digest(asdict(self.table))
-
-
-def _digest(settings: dict[str, int]) -> str:
-    facts = {"generator": GENERATOR_VERSION, **settings}
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return digest_of({"generator": GENERATOR_VERSION, "bits": self.table.bits})

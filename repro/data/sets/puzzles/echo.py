@@ -1,13 +1,11 @@
 """Generated streams with known answers. Functions of (seed, split) alone, the same on any machine."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from repro.data.core.draws import Int64s, stream
+from repro.data.core.draws import Int64s, digest_of, stream
 from repro.data.core.segments import Array, Bools
 from repro.data.core.stream_data import Stage, StreamData
 from repro.errors import UserError, at_least
@@ -105,4 +103,4 @@ class EchoData(StreamData):
             "lag": self.echo.lag,
             **self.sizes,
         }
-        return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+        return digest_of(spec)

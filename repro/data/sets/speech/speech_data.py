@@ -23,7 +23,7 @@ from repro.data.core.generated import (
     lengths_between,
     raw,
 )
-from repro.data.core.padding import padded, slices
+from repro.data.core.padding import padded
 from repro.data.core.segments import Array
 from repro.data.sets.speech.wsj import BLANK, CHANNELS, PARTS
 from repro.data.store import Store
@@ -73,10 +73,7 @@ class SpeechReader:
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
         which = self.kept[indices]
-        frames, phonemes = (
-            slices(self.store.values(self.split, part), self.store.offsets(self.split, part), which)
-            for part in PARTS
-        )
+        frames, phonemes = (self.store.rows(self.split, part, which) for part in PARTS)
         inputs, lengths = padded(frames, 0, np.float32, (CHANNELS,), least=1)
         targets, _ = padded(phonemes, -1, least=1)
         return Examples(inputs, targets, lengths=lengths)

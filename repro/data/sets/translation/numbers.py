@@ -13,8 +13,9 @@ import calendar
 import datetime
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 
-from repro.data.core.draws import HashedDraws, percentile
+from repro.data.core.draws import HashedDraws, first_of, split_of_text
 from repro.data.sets.translation.spelling import (
     FRAMES,
     MONTHS,
@@ -29,12 +30,8 @@ from repro.data.sets.translation.spelling import (
     german_ordinal,
     german_year,
 )
-from repro.errors import UserError
 
 GENERATOR_VERSION = 1
-SPLITS = ("train", "val", "test")
-# Where an item's hash falls among a hundred decides its split.
-_SHARES = {"train": range(80), "val": range(80, 90), "test": range(90, 100)}
 Pair = tuple[str, str]
 Key = tuple[str, ...]
 
@@ -109,50 +106,22 @@ def split_of(key: Key) -> str:
     """
     if (key[0] == "number" and int(key[1]) < 1000) or (key[0] == "count" and int(key[1]) < 21):
         return "train"
-    return next(split for split, share in _SHARES.items() if percentile("/".join(key)) in share)
+    return split_of_text("/".join(key))
 
 
-def _draws(label: str) -> HashedDraws:
-    return HashedDraws(hashlib.blake2b(label.encode(), digest_size=40).digest())
+def items(split: str, seed: int = 0) -> Iterator[Key]:
+    """The endless stream of the items of a split.
 
+    Train keeps repeats (short items are frequent, as in any text); val and test hold each item once.
+    """
 
-def item(seed: int, split: str, index: int) -> Key:
-    """The item at one index of a split's endless stream: draws again until one belongs to the split."""
-    attempt = 0
-    while True:
-        key = _draw_key(_draws(f"numbers-en-de/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
-        if split_of(key) == split:
-            return key
-        attempt += 1
+    def drawn(index: int, attempt: int) -> Key:
+        label = f"numbers-en-de/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"
+        return _draw_key(HashedDraws(hashlib.blake2b(label.encode(), digest_size=40).digest()))
 
-
-def _stream(seed: int, split: str) -> Iterator[Key]:
-    index = 0
-    while True:
-        yield item(seed, split, index)
-        index += 1
+    return first_of(drawn, lambda key: split_of(key) == split, None if split == "train" else tuple)
 
 
 def generate(split: str, size: int, seed: int = 0) -> list[Pair]:
-    """The first ``size`` pairs of a split.
-
-    Train keeps repeats (short items are frequent, as in any text); val and test hold each item once.
-
-    Raises:
-        UserError: an unknown split, or more distinct items asked for than the split gives in reasonable time.
-    """
-    if split not in SPLITS:
-        raise UserError(f"unknown split {split!r} of numbers-en-de; it has: {', '.join(SPLITS)}")
-    if size < 1:
-        raise UserError(f"size {size}: a split has at least one pair")
-    pairs: list[Pair] = []
-    seen: set[Key] = set()
-    for index, key in enumerate(_stream(seed, split)):
-        if split == "train" or key not in seen:
-            seen.add(key)
-            pairs.append(translate_key(key))
-        if len(pairs) == size:
-            break
-        if index > 4 * size + 1000:
-            raise UserError(f"{split} of numbers-en-de has fewer than {size} distinct items; ask for fewer")
-    return pairs
+    """The first ``size`` pairs of a split."""
+    return [translate_key(key) for key in islice(items(split, seed), size)]

@@ -19,7 +19,6 @@ from repro.data.core.batches import (
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.data.core.padding import slices
 from repro.data.core.segments import Array
 from repro.data.options import learned_variant
 from repro.data.store import Store
@@ -54,30 +53,24 @@ class PairTable:
         self.store = store
         self.split = store.split(split)
         self.sides = (source, target)
-        _ = self.columns  # names are checked
+        self.offsets = [store.offsets(self.split, side) for side in self.sides]
 
     def __getstate__(self) -> dict[str, Any]:
         # memory maps would be copied whole into the pickle; the worker opens the store itself
-        return {key: value for key, value in self.__dict__.items() if key not in ("columns", "lengths")}
-
-    @cached_property
-    def columns(self) -> list[tuple[Array, Int64s]]:
-        """Tokens and offsets of source and target."""
-        store, split = self.store, self.split
-        return [(store.values(split, side), store.offsets(split, side)) for side in self.sides]
+        return {key: value for key, value in self.__dict__.items() if key not in ("offsets", "lengths")}
 
     @cached_property
     def lengths(self) -> Lengths:
         """Source and target lengths, eos counted, ``(N, 2)``; 8 bytes a pair."""
-        lengths = np.empty((len(self.columns[0][1]) - 1, 2), np.int32)
-        for side, (_, offsets) in enumerate(self.columns):
+        lengths = np.empty((len(self.offsets[0]) - 1, 2), np.int32)
+        for side, offsets in enumerate(self.offsets):
             np.subtract(offsets[1:], offsets[:-1], out=lengths[:, side], casting="same_kind")
         lengths += 1
         return lengths
 
     def ids(self, side: int, index: Int64s) -> list[Array]:
         """Ids of some examples on one side (0 source, 1 target), no specials."""
-        return slices(*self.columns[side], index)
+        return self.store.rows(self.split, self.sides[side], index)
 
     def build(self, rows: PairRows) -> PairBatch:
         """The batch of some rows."""

@@ -11,15 +11,13 @@ Which split it may appear in is decided by a hash of its words: train never meet
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 
-from repro.data.core.draws import HashedDraws, percentile
+from repro.data.core.draws import HashedDraws, first_of, split_of_text
 from repro.data.sets.treebank.parse_trees import TOP, Phrase, Word, words_of
-from repro.errors import UserError
 
 GENERATOR_VERSION = 1
 SIZES = {"train": 20_000, "val": 100, "test": 200}
-# Where the hash of a sentence falls among a hundred decides its split.
-_SHARES = {"train": range(80), "val": range(80, 90), "test": range(90, 100)}
 LONGEST = 12  # words
 _DEPTH = 2  # clauses inside clauses
 
@@ -134,44 +132,18 @@ def text_of(tree: Phrase) -> str:
     return " ".join(word.text for word in words_of(tree))
 
 
-def split_of(text: str) -> str:
-    """The one split a sentence may appear in: 80 % train, 10 % val, 10 % test."""
-    return next(split for split, share in _SHARES.items() if percentile(text) in share)
-
-
-def _draws(label: str) -> HashedDraws:
-    return HashedDraws(hashlib.shake_256(label.encode()).digest(256))  # a sentence uses a small part of them
-
-
-def tree(seed: int, split: str, index: int) -> Phrase:
-    """The tree at one index of a split's endless stream: draws until a sentence is short enough and the split's."""
-    attempt = 0
-    while True:
-        candidate = _sentence(_draws(f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"))
-        if len(words_of(candidate)) <= LONGEST and split_of(text_of(candidate)) == split:
-            return candidate
-        attempt += 1
-
-
 def generate(split: str, size: int, seed: int = 0) -> Iterator[Phrase]:
-    """The first ``size`` trees of a split. Train keeps repeats, as any text does; val and test hold each sentence once.
+    """The first ``size`` trees of a split. Train keeps repeats, as any text does; val and test have none."""
 
-    Raises:
-        UserError: an unknown split, or a size below 1.
-    """
-    if split not in SIZES:
-        raise UserError(f"unknown split {split!r} of grammar-trees; it has: {', '.join(SIZES)}")
-    if size < 1:
-        raise UserError(f"size {size}: a split has at least one tree")
-    seen: set[str] = set()
-    n_trees = index = 0
-    while n_trees < size:
-        sentence = tree(seed, split, index)
-        index += 1
-        if split == "train" or text_of(sentence) not in seen:
-            seen.add(text_of(sentence))
-            n_trees += 1
-            yield sentence
+    def drawn(index: int, attempt: int) -> Phrase:
+        label = f"grammar-trees/{GENERATOR_VERSION}/{seed}/{split}/{index}/{attempt}"
+        # a sentence uses a small part of the draws
+        return _sentence(HashedDraws(hashlib.shake_256(label.encode()).digest(256)))
+
+    def good(tree: Phrase) -> bool:
+        return len(words_of(tree)) <= LONGEST and split_of_text(text_of(tree)) == split
+
+    return islice(first_of(drawn, good, None if split == "train" else text_of), size)
 
 
 def splits(train_size: int | None) -> dict[str, Callable[[], Iterator[Phrase]]]:

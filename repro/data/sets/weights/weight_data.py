@@ -5,7 +5,7 @@ from typing import Any
 
 from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS, find_data_set
-from repro.data.sets.weights.pretrained import Architecture, PretrainedWeights
+from repro.data.sets.weights.pretrained import PretrainedWeights
 from repro.data.store import verify
 from repro.errors import UserError
 
@@ -15,13 +15,15 @@ class Weights:
     """Opened pretrained weights.
 
     Attributes:
-        architecture: what they are of.
+        family: decides the names of tensors.
+        n_heads: H.
         tensors: everything in the file, on the CPU, under its official names.
         sha256: of the file.
         revision: at which it was obtained; None where that is not known.
     """
 
-    architecture: Architecture
+    family: str
+    n_heads: int
     tensors: dict[str, Any]
     sha256: str
     revision: str | None
@@ -43,6 +45,5 @@ def open_weights(name: str) -> Weights:
 
     file, manifest = data_set.files[0], store.manifest
     tensors = load_file(store.path / file)
-    return Weights(
-        data_set.architecture, tensors, manifest.files[file]["sha256"], manifest.source["revision"]
-    )
+    digest, revision = manifest.files[file]["sha256"], manifest.source["revision"]
+    return Weights(data_set.family, data_set.n_heads, tensors, digest, revision)

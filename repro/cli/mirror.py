@@ -1,0 +1,105 @@
+"""Verbs about W&B: sync (sends what runs could not send while they trained), dashboard."""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+from repro.cli.arguments import Verbs, completed
+from repro.cli.jobs import complete_runs
+from repro.errors import EXIT_FAILED, EXIT_OK, UserError
+from repro.paths import runs_dir
+
+WATCH_S = 60.0
+ADDRESSES = "dashboards.json"  # of what was saved
+MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"`'
+
+
+def register(verbs: Verbs) -> None:
+    """Adds this family's verbs."""
+    from repro.cli.results import complete_papers
+
+    parser = verbs.add_parser("dashboard", help="create or update a paper's W&B workspace and report")
+    completed(parser.add_argument("paper", metavar="PAPER"), complete_papers)
+    parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
+    parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
+    parser.add_argument("--dry-run", action="store_true", help="print the report; contact no server")
+    parser.set_defaults(handler=make_dashboard)
+
+    sync = verbs.add_parser("sync", help="send to W&B what it does not have of runs")
+    runs = sync.add_argument(
+        "runs", nargs="*", metavar="RUN", help="as of `repro status`; default: every run"
+    )
+    completed(runs, complete_runs)
+    sync.add_argument(
+        "--dry-run", action="store_true", help="only print what would be sent; contact no server"
+    )
+    sync.add_argument(
+        "--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS",
+        help=f"send what running runs write, every {WATCH_S:g} s by default, until Ctrl-C",
+    )  # fmt: skip
+    sync.add_argument("--json", action="store_true")
+    sync.set_defaults(handler=sync_runs)
+
+
+def sync_runs(args: argparse.Namespace) -> int:
+    """Exit code 0 where every run is complete on the server, else 1."""
+    from repro.mirror.api import connect
+    from repro.mirror.sync import sync, watch
+
+    if args.watch is not None and (args.json or args.dry_run or not 1 <= args.watch <= 86400):
+        raise UserError("--watch takes 1 to 86400 seconds, and neither --json nor --dry-run")
+    meant = _meant(args.runs)
+    if not args.dry_run and (meant or args.watch):
+        connect()
+    if args.watch is not None:
+        watch(lambda: _meant(args.runs), args.watch, lambda result: print(result.line, flush=True))
+        return EXIT_OK
+    results = []
+    for run, folder in meant.items():
+        results.append(sync(run, folder, args.dry_run))
+        if not args.json:
+            print(results[-1].line, flush=True)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(result) for result in results], indent=1))
+    elif not results:
+        print("nothing to send: no run here has rows for W&B")
+    good = ("complete", "planned", "running")
+    return EXIT_OK if all(result.state in good for result in results) else EXIT_FAILED
+
+
+def _meant(words: list[str]) -> dict[str, Path]:
+    """The runs that the words mean and that have rows, with their folders."""
+    from repro.launch.status.run_index import everything, select
+    from repro.mirror.sync import waits
+
+    runs = sorted({entry.run for entry in select(words, everything()) if entry.run})
+    return {run: runs_dir() / run for run in runs if waits(runs_dir() / run)}
+
+
+def make_dashboard(args: argparse.Namespace) -> None:
+    from repro.mirror import PROJECT_NAME
+    from repro.mirror.api import check_name, connect, plainly
+    from repro.report.dashboard import Board, outline, publish
+
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise UserError(MISSING)
+    entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
+    project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
+    check_name(project, "project")
+    if entity:
+        check_name(entity, "entity")
+    board = Board.of(args.paper, entity, project)
+    if args.dry_run:
+        sys.stdout.write(outline(board.report("https://wandb.ai")))
+        return
+    api = connect()
+    with plainly(f"dashboard of {args.paper}"):
+        if not entity and not (entity := api.default_entity or ""):
+            raise UserError("W&B names no entity for this key; give --entity")
+        saved = publish(Board(board.found, board.paper, entity, project), api, runs_dir() / ADDRESSES)
+    for item in saved:
+        print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")

@@ -1,0 +1,163 @@
+"""Verbs for a first look: tour (one small experiment for each paper's idea, with its picture), init."""
+
+import argparse
+import os
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repro.cli.arguments import Verbs, completed
+from repro.cli.results import complete_papers
+from repro.cli.runs import require_writable, run_words
+from repro.errors import UserError
+from repro.paths import INSTALLED, PROJECT, SHARED, files_in, results_dir, runs_dir
+from repro.recipe import load_recipe
+from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
+from repro.training.stop_request import StopRequest
+
+TEMPLATE = Path(__file__).with_name("project_template")
+PROFILE = "slurm/clusters/my-cluster.yaml"
+
+if TYPE_CHECKING:
+    from repro.evidence.outcomes import Tested
+    from repro.evidence.published import Paper
+    from repro.report.tour import Shown, Tour, TourStage
+
+
+def register(verbs: Verbs) -> None:
+    """Adds this family's verbs."""
+    tour = verbs.add_parser(
+        "tour",
+        help="run one small experiment for each paper's idea, with its picture (about 15 minutes on 2 cores)",
+    )
+    completed(tour.add_argument("--paper", metavar="PAPER", help="only this one"), complete_papers)
+    tour.set_defaults(handler=take_tour)
+
+    init = verbs.add_parser(
+        "init", help="make a project folder: an example recipe, a cluster profile, a README"
+    )
+    init.add_argument("folder", metavar="DIR", type=Path, help="it may exist; no file in it is replaced")
+    init.set_defaults(handler=make_project)
+
+
+def take_tour(args: argparse.Namespace) -> None:
+    from repro.evidence.table import evidence
+    from repro.report.tour import WIDTH, beside_stage, load_tour, tour_page
+
+    tour = load_tour()
+    stages = tour.of(args.paper)
+    found = evidence()  # with the project's own records, before the tour's folders stand in for them
+    papers = {paper.key: paper for paper in found.papers}
+    beside = {stage.paper: beside_stage(stage, found) for stage in tour.papers}
+    with apart(runs_dir().absolute() / "tour") as folder:
+        for i, stage in enumerate(stages):
+            left = sum(minutes_left(tour, later) for later in stages[i:])
+            time_left = f"about {left:.0f} min left" if left >= 1 else "less than a minute left"
+            print(f"\n[{i + 1} of {len(stages)}] {papers[stage.paper].title}; {time_left}")
+            print(textwrap.fill(stage.says, WIDTH), flush=True)
+            done = _records(tour, stage)
+            for number, (name, experiment) in enumerate(stage.runs.items(), 1):
+                if name not in done:
+                    print(f"run {number} of {len(stage.runs)}: {name}, {experiment}", flush=True)
+                    _run(tour, experiment)
+            shown = [_shown(tour, other, papers, beside, folder) for other in tour.papers]
+            write_atomic(folder / "index.html", tour_page(list(filter(None, shown))).encode())
+            ours = next(one for one in shown if one and one.stage is stage)
+            print(f"{ours.summary}\npicture  {folder / ours.picture}")
+        print(f"\npage     {folder / 'index.html'}")
+
+
+@contextmanager
+def apart(folder: Path) -> Iterator[Path]:
+    """Runs and records go below a folder of their own, and nothing goes to W&B: no table or test ever sees them."""
+    ours = {"REPRO_RUNS": str(folder), "REPRO_RESULTS": str(folder / "results"), "WANDB_MODE": "disabled"}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        require_writable(results_dir() / "runs")
+        yield folder
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _run(tour: "Tour", experiment: str) -> None:
+    """Trains, tests and records one run, or resumes it."""
+    recipe = load_recipe(experiment, tour.scale)
+    command = shlex.join(["repro", *run_words(experiment, tour.scale, tour.seed)])
+    with StopRequest() as request:  # before the imports, which take seconds
+        from repro.experiment.run import run
+
+        run(recipe, tour.seed, command, request)
+
+
+def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
+    """The records of those runs of a stage that are done, by name."""
+    folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
+    paths = {name: folder / RECORD_FILE for name, folder in folders.items()}
+    return {name: read_record(path) for name, path in paths.items() if path.is_file()}
+
+
+def minutes_left(tour: "Tour", stage: "TourStage") -> float:
+    """That the runs of a stage which are not done take on 2 cores."""
+    return stage.minutes * (1 - len(_records(tour, stage)) / len(stage.runs))
+
+
+def _shown(
+    tour: "Tour",
+    stage: "TourStage",
+    papers: "dict[str, Paper]",
+    beside: "dict[str, Tested | None]",
+    folder: Path,
+) -> "Shown | None":
+    """A stage whose runs are all done, with its picture in the tour's folder; else None."""
+    from repro.report.plots.files import content
+    from repro.report.tour import Shown, numbers_of, plot_of
+
+    records = _records(tour, stage)
+    if len(records) < len(stage.runs):
+        return None
+    picture = folder / f"{stage.paper}.{'png' if stage.attention else 'svg'}"
+    if not stage.attention:
+        write_atomic(picture, content(plot_of(stage, papers[stage.paper], records), picture))
+    elif not picture.is_file():
+        write_atomic(picture, _attention(tour, stage))
+    return Shown(stage, papers[stage.paper], numbers_of(stage, records), beside[stage.paper], picture.name)
+
+
+def _attention(tour: "Tour", stage: "TourStage") -> bytes:
+    """The attention of a stage's first run while it translates the stage's line."""
+    from repro.experiment.trained import draw_attention, load_trained, translate_batch
+
+    first = next(iter(stage.runs.values()))
+    trained = load_trained(str(load_recipe(first, tour.scale).run_dir(tour.seed)))
+    return draw_attention(trained, stage.attention, translate_batch(trained, [stage.attention])[0])
+
+
+def make_project(args: argparse.Namespace) -> None:
+    files = {
+        ".gitignore": TEMPLATE / "gitignore",
+        PROFILE: SHARED / "slurm" / "clusters" / "example.yaml",
+        **files_in([TEMPLATE], "**/*.*"),
+    }
+    for name in files:
+        if (args.folder / name).exists():
+            raise UserError(
+                f"{args.folder / name} exists; `repro init` replaces no file, choose another folder"
+            )
+    for name, path in files.items():
+        write_atomic(args.folder / name, path.read_bytes())
+        print(args.folder / name)
+    if not INSTALLED:
+        print(
+            f"repro runs from the checkout {PROJECT}, which stays the project in every folder; "
+            f"for a project of your own install it: pip install {PROJECT}",
+            file=sys.stderr,
+        )

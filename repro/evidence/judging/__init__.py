@@ -1,0 +1,1 @@
+"""How a number of ours is judged beside a published one."""

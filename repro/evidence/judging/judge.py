@@ -1,0 +1,366 @@
+"""The rules by which a number or a claim is judged, explained in ``docs/results.md``.
+
+A *number* is a mean over seeds beside one published number. A *claim* is an order of rows. Neither rule knows records,
+recipes or files.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repro.evidence.judging.margins import Margin
+from repro.evidence.judging.statistics import (
+    Difference,
+    Estimate,
+    clopper_pearson,
+    estimate,
+    exceeds,
+    fisher,
+    holm,
+    satterthwaite,
+    welch,
+)  # fmt: skip
+from repro.evidence.published import Rules
+
+LEVEL = 0.05
+EXTENDED_LEVEL = 0.025  # of a result that was undecided and then extended to more seeds
+SEEDS = 3  # the fewest that are judged
+RATE_SEEDS = 5  # the fewest of a 0/1 outcome, in a claim
+RATE = "0/1"  # the unit of outcomes that are 0 or 1
+MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried out on an undecided result
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict, with a reason where it is not obvious.
+
+    Attributes:
+        seeds: of an undecided claim: how many of each row would decide it; 0 where that is not known.
+    """
+
+    word: str
+    why: str = ""
+    seeds: int = 0
+
+
+def judge_number(
+    scores: Sequence[float],
+    published: float,
+    rules: Rules,
+    sign: int,
+    unit: str,
+    updates: int,
+    extended: bool,
+) -> Verdict:
+    """The verdict of a number at the paper's scale.
+
+    Args:
+        scores: one for each seed, at least one.
+        published: the paper's number.
+        rules: what is declared beside it.
+        sign: +1 where higher is better, -1 where lower is.
+        unit: of the metric; ``0/1`` marks outcomes.
+        updates: that ours trained for.
+        extended: whether these are the seeds of a second, larger try.
+    """
+    margin = rules.margin
+    if margin is None or rules.kind in ("timed", "derived"):
+        return Verdict("timed" if rules.kind in ("timed", "ratio") else "derived")
+    if rules.kind == "computed":
+        return Verdict("differs" if _beyond(scores, published, margin) else "agrees")
+    if _is_short(scores, rules, sign, updates):
+        return Verdict("short budget", f"{updates:,} of {rules.updates:,} updates")
+    ours = estimate([margin.scaled(score) for score in scores])
+    if _at_chance(ours, published, rules, margin, sign):
+        return Verdict("at chance")
+    if ours.n < SEEDS:
+        return Verdict("open", f"{ours.n} of {SEEDS} seeds")
+    level = EXTENDED_LEVEL if extended else LEVEL
+    word = _compare(ours, published, rules, margin, sign, unit, level)
+    return Verdict(word, _more(ours, published, rules, margin, sign, unit) if word == "open" else "")
+
+
+def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
+    gaps = (abs(margin.scaled(score) - margin.scaled(published)) for score in scores)
+    return any(exceeds(gap, margin.at(published)) for gap in gaps)
+
+
+def _is_short(scores: Sequence[float], rules: Rules, sign: int, updates: int) -> bool:
+    """Fewer updates than the paper's, and some seed below the ceiling."""
+    if rules.updates is None or updates >= rules.updates:
+        return False
+    return rules.ceiling is None or any(score * sign < rules.ceiling * sign for score in scores)
+
+
+def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int) -> bool:
+    """Neither the published number nor any of our interval is better than chance by more than twice the margin."""
+    if rules.chance is None or ours.low is None or ours.high is None:
+        return False
+    level, near = margin.scaled(rules.chance), 2 * margin.at(rules.chance)
+    ends = (margin.scaled(published), ours.low, ours.high)
+    return not any(exceeds(sign * (end - level), near) for end in ends)
+
+
+def _compare(
+    ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str, level: float
+) -> str:
+    """``reproduced``, ``higher``, ``lower`` or ``open``."""
+    size = margin.at(published)
+    if unit == RATE:
+        inner = _rate_interval(ours, published, rules, 1 - 2 * level)
+        outer = _rate_interval(ours, published, rules, 1 - level)
+    else:
+        gap = difference(ours, margin.scaled(published), rules)
+        inner, outer = gap.interval(1 - 2 * level), gap.interval(1 - level)
+    if exceeds(inner[0], -size) and exceeds(size, inner[1]):
+        return "reproduced"
+    if exceeds(outer[0], size) or exceeds(-size, outer[1]):
+        return "higher" if outer[0] + outer[1] > 0 else "lower"
+    return "open"
+
+
+def difference(ours: Estimate, published: float, rules: Rules) -> Difference:
+    """Ours less the published number. Unless the paper prints a spread, its number is one more run like ours."""
+    assert ours.variance is not None
+    gap = ours.mean - published
+    sampled = _sampling_variance(published, rules)
+    if rules.noise is None:
+        return satterthwaite(gap, [(ours.variance * (1 + 1 / ours.n), ours.n - 1), (sampled, math.inf)])
+    theirs = rules.noise.sd**2 / rules.noise.runs
+    parts = [(ours.variance / ours.n, ours.n - 1), (theirs, rules.noise.runs - 1), (sampled, math.inf)]
+    return satterthwaite(gap, parts)
+
+
+def _sampling_variance(published: float, rules: Rules) -> float:
+    """The binomial variance of a percentage that was scored on another random sample than ours, in points²."""
+    if rules.sampled is None:
+        return 0.0
+    share = min(max(published / 100, 0.0), 1.0)
+    return share * (1 - share) / rules.sampled * 100**2
+
+
+def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: float) -> tuple[float, float]:
+    """Of the difference of two rates: each has its exact interval, at half the error. The paper's is one run."""
+    runs = rules.noise.runs if rules.noise else 1
+    level = (1 + confidence) / 2
+    low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, level)
+    their_low, their_high = clopper_pearson(round(published * runs), runs, level)
+    return low - their_high, high - their_low
+
+
+def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str) -> str:
+    """The number of seeds that would decide, at the same mean and spread and the level of an extended result."""
+    for n in (n for n in MORE if n > ours.n):
+        more = Estimate(ours.mean, n, None, None, ours.variance)
+        if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "open":
+            return f"{n} seeds would decide at this spread"
+    why = (
+        ": the published number is itself one run of this spread" if not rules.noise and unit != RATE else ""
+    )
+    return f"{MORE[-1]} seeds would not decide{why}"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper prints of a claim's rows.
+
+    Attributes:
+        numbers: of the rows, best first; None where it prints none.
+        apart: closer numbers than this are a tie; None: no two are.
+        not_worse: whether the claim is only that no row is worse than the next, by more than our margin.
+        same_quantity: whether ours are numbers of the same kind, so that differences can be compared in proportion.
+    """
+
+    numbers: Sequence[float | None]
+    apart: Margin | None
+    not_worse: bool = False
+    same_quantity: bool = True
+
+    def relation(self, i: int, j: int) -> str:
+        """What is claimed of two rows: ``>=``, or ``=`` where they are printed closer than the margin, else ``>``."""
+        first, second = self.numbers[i], self.numbers[j]
+        if self.not_worse:
+            return ">="
+        if first is None or second is None or self.apart is None:
+            return ">"
+        gap = abs(self.apart.scaled(first) - self.apart.scaled(second))
+        return ">" if exceeds(gap, self.apart.at(first)) else "="
+
+    def effect(self, i: int, j: int, ours: Estimate, margin: Margin | None) -> float:
+        """How far apart ours are if they differ in proportion as the printed do; the margin where that is not known."""
+        first, second = self.numbers[i] or 0.0, self.numbers[j] or 0.0
+        if not self.same_quantity or not first or not second:
+            return margin.at(ours.mean) if margin else 0.0
+        if margin and margin.is_log:
+            return abs(math.log(abs(second / first)))
+        return abs((second - first) / first * ours.mean)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of a claim.
+
+    Attributes:
+        names: the row that the paper ranks higher, then the other.
+        ahead: by how much the first is better.
+        relation: that is claimed, as of :meth:`Printed.relation`.
+        margin: within which ours count as equal; 0 where none is declared.
+        effect: the paper's difference in proportion, on the scale of ours; 0 where none is known.
+        is_step: whether the paper ranks the two rows next to each other.
+    """
+
+    names: tuple[str, str]
+    ahead: "Ahead"
+    relation: str
+    margin: float
+    effect: float
+    is_step: bool
+
+    def is_shown(self, level: float) -> bool:
+        """Whether the order, the tie, or that the first is not worse, is shown."""
+        if self.relation == "=":
+            return self.ahead.p_within(self.margin) <= level
+        return self.ahead.p_above(-self.margin if self.relation == ">=" else 0.0) <= level
+
+    def power(self, level: float) -> float | None:
+        """How often as many seeds with this spread show a difference like the paper's; or equality, where it is true.
+
+        None where it is not known: of outcomes, and where neither a paper's number nor a margin says how large it is.
+        """
+        size = self.effect if self.relation == ">" else self.margin
+        if isinstance(self.ahead, RateAhead) or not size:
+            return None
+        power = self.ahead.power_within if self.relation == "=" else self.ahead.power_above
+        return power(size, level)
+
+    @property
+    def contradictions(self) -> list[tuple[float, str]]:
+        """p-values of what would contradict the paper, with what each would show."""
+        a, b = self.names
+        if self.relation == ">":
+            reversed_ = (self.ahead.p_below(0.0), f"{b} is ahead of {a}")
+            equal = (self.ahead.p_within(self.margin), f"{a} and {b} are equal")
+            return [reversed_, equal] if self.margin else [reversed_]
+        if not self.margin:
+            return []
+        ahead = (self.ahead.p_above(self.margin), f"{a} is ahead of {b} by more than the margin")
+        behind = (self.ahead.p_below(-self.margin), f"{b} is ahead of {a} by more than the margin")
+        return [behind] if self.relation == ">=" else [ahead, behind]
+
+
+@dataclass(frozen=True)
+class RateAhead:
+    """The difference of two rates, by Fisher's exact test; only which is higher can be shown."""
+
+    a: int
+    n_a: int
+    b: int
+    n_b: int
+    sign: int
+
+    def p_above(self, bound: float) -> float:
+        if bound:
+            return 1.0
+        first, second = (self.a, self.n_a), (self.b, self.n_b)
+        return fisher(*first, *second) if self.sign > 0 else fisher(*second, *first)
+
+    def p_below(self, bound: float) -> float:
+        return RateAhead(self.b, self.n_b, self.a, self.n_a, self.sign).p_above(-bound)
+
+    def p_within(self, margin: float) -> float:
+        return 1.0
+
+
+Ahead = Difference | RateAhead
+
+
+def judge_claim(
+    rows: Sequence[tuple[str, Sequence[float]]],
+    printed: Printed,
+    margin: Margin | None,
+    sign: int,
+    unit: str,
+    extended: bool = False,
+) -> Verdict:
+    """The verdict of an order of rows, best first as the paper prints them.
+
+    Args:
+        rows: name and scores over seeds of each.
+        printed: what the paper prints of them.
+        margin: of our scores; None where none is declared, and then nothing is shown to be equal.
+        sign: +1 where higher is better, -1 where lower is.
+        unit: of our scores; ``0/1`` marks outcomes.
+        extended: whether the seeds of some row are those of a second, larger try.
+    """
+    missing = [name for name, scores in rows if not scores]
+    if missing:
+        return Verdict("incomplete", f"no record of {', '.join(missing)}")
+    needed = RATE_SEEDS if unit == RATE else SEEDS
+    few = [f"{name}: {len(scores)} of {needed} seeds" for name, scores in rows if len(scores) < needed]
+    if few:
+        return Verdict("no clear order", "; ".join(few), needed)
+    scale = margin.scaled if margin else float
+    bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
+    names = [name for name, _ in rows]
+    level = EXTENDED_LEVEL if extended else LEVEL
+    pairs = _pairs(names, bests, printed, margin, sign, unit)
+    if verdict := _decided(pairs, level):
+        return verdict
+    why = "not shown: " + ", ".join(_comparison(pair, level) for pair in _not_shown(pairs, level))
+    if unit == RATE:
+        return Verdict("no clear order", why)
+    for n in (n for n in MORE if n > min(best.n for best in bests)):
+        more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
+        if _decided(_pairs(names, more, printed, margin, sign, unit), EXTENDED_LEVEL):
+            return Verdict("no clear order", f"{why}; {n} seeds a row would decide at this spread", n)
+    return Verdict("no clear order", f"{why}; {MORE[-1]} seeds a row would not decide at this spread")
+
+
+def _pairs(
+    names: list[str], bests: list[Estimate], printed: Printed, margin: Margin | None, sign: int, unit: str
+) -> list[Pair]:
+    """Every two rows, in the order of the paper."""
+    return [
+        Pair(
+            (names[i], names[j]),
+            _ahead(bests[i], bests[j], sign, unit),
+            printed.relation(i, j),
+            margin.at(bests[i].mean) if margin else 0.0,
+            printed.effect(i, j, bests[i], margin),
+            is_step=j == i + 1,
+        )
+        for i, j in itertools.combinations(range(len(bests)), 2)
+    ]
+
+
+def _decided(pairs: list[Pair], level: float) -> Verdict | None:
+    """``same order`` or ``other order``; None where neither is shown."""
+    if not _not_shown(pairs, level):
+        return Verdict("same order")
+    against = [contradiction for pair in pairs for contradiction in pair.contradictions]
+    if holm([p for p, _ in against], level):
+        return Verdict("other order", min(against)[1])
+    return None
+
+
+def _not_shown(pairs: list[Pair], level: float) -> list[Pair]:
+    return [pair for pair in pairs if pair.is_step and not pair.is_shown(level)]
+
+
+def _comparison(pair: Pair, level: float) -> str:
+    power = pair.power(level)
+    known = "" if power is None else f" (power {_percent(power)})"
+    return f"{pair.names[0]} {pair.relation} {pair.names[1]}{known}"
+
+
+def _percent(share: float) -> str:
+    return "above 99 %" if share > 0.99 else "below 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+def _ahead(a: Estimate, b: Estimate, sign: int, unit: str) -> Ahead:
+    if unit == RATE:
+        return RateAhead(round(a.mean * a.n), a.n, round(b.mean * b.n), b.n, sign)
+    gap = welch(a, b)
+    assert gap is not None
+    return Difference(gap.value * sign, gap.error, gap.freedom)

@@ -1,0 +1,1 @@
+"""Pictures of attention and of memories of trained networks."""

@@ -1,0 +1,113 @@
+"""Attention weights and positions of a translation model for one sentence, as a sheet of heat maps."""
+
+import re
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from repro.batches import Tokenizer
+from repro.data.core.batches import source_batch
+from repro.errors import UserError
+from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
+from repro.models import EncoderDecoder
+from repro.nn.attention_capture import capture_attention
+
+_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(mix|cross)\.")
+_KINDS = {
+    ("encoder", "mix"): "Encoder to itself",
+    ("decoder", "mix"): "Decoder to itself",
+    ("decoder", "cross"): "Decoder to the source",
+}
+_HIGH = 200  # pixels of the picture of positions, about
+
+
+@torch.no_grad()
+def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int], target: list[int]) -> bytes:
+    """One translation as a PNG: every head of every layer, and the positions.
+
+    Args:
+        net: an encoder-decoder, on any device; in evaluation mode during the call.
+        tokenizer: of both sides, for the labels.
+        source: ids, without the end symbol.
+        target: ids of the translation, without begin and end symbols: the network reads it, as in training.
+
+    Returns:
+        The sheet. In each map a row is the token that attends, a column what it attends to.
+
+    Raises:
+        UserError: no layer of the network has attention weights.
+    """
+    ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
+    inputs = [tokenizer.bos_id, *target]
+    device, training = next(net.parameters()).device, net.training
+    net.eval()
+    try:
+        with capture_attention(net) as captured:
+            net(ids.to(device), lengths.to(device), torch.tensor([inputs], device=device))
+    finally:
+        net.train(training)
+    labels = {
+        "source": [*_words(tokenizer, source), "<end>"],
+        "target": ["<begin>", *_words(tokenizer, target)],
+    }
+    bands = [
+        _band(name, weights[0].float().cpu(), labels)
+        for name, weights in captured.items()
+        if _LAYER.match(name)
+    ]
+    if not bands:
+        raise UserError("no layer of this network makes attention weights that could be shown")
+    title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"
+    return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(inputs)))])
+
+
+def short_sample(
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, most: int = 30
+) -> tuple[list[int], list[int]] | None:
+    """The first pair that fits on a sheet: ids of the source and of the translation; None if all are longer.
+
+    Args:
+        pairs: sources and their translations.
+        tokenizer: of both sides.
+        most: the most tokens of either.
+    """
+    for source, translation in pairs:
+        pair = tokenizer.encode(source), tokenizer.encode(translation)
+        if max(map(len, pair)) <= most:
+            return pair
+    return None
+
+
+def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    return [tokenizer.decode([i]).strip() or "\N{OPEN BOX}" for i in ids]
+
+
+def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
+    """The heads of one layer, ``(H, T, S)``, side by side."""
+    match = _LAYER.match(name)
+    assert match is not None
+    side, layer, part = match.groups()
+    rows = labels["source" if side == "encoder" else "target"]
+    columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
+    maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights, 1)]
+    return Band(f"{_KINDS[side, part]}, layer {int(layer) + 1}", maps)
+
+
+def _positions(net: EncoderDecoder, steps: int) -> list[Band]:
+    """The vectors added to tokens at each position; none for networks that add no vectors."""
+    table = getattr(net.positions, "table", None)
+    if not isinstance(table, nn.Module):
+        return []
+    device = next(net.parameters()).device
+    vectors = table(torch.arange(steps, device=device), torch.float32).cpu()
+    vectors = vectors / vectors.abs().max().clamp(min=1e-12)
+    wide = max(1, 1024 // vectors.shape[1])
+    places = HeatMap(
+        "",
+        vectors.tolist(),
+        [str(i) for i in range(steps)],
+        signed=True,
+        cell=(wide, max(11, _HIGH // steps)),
+    )
+    return [Band("Positions: a row is a place in the sentence, a column a channel", [places])]

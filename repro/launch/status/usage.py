@@ -1,0 +1,51 @@
+"""What a run uses: its GPUs, the time that it has trained, and its GPU hours."""
+
+import json
+import re
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from repro.launch.status.job_state import RunFacts
+from repro.launch.status.run_index import RunEntry
+from repro.paths import runs_dir
+from repro.record import RECORD_FILE
+
+_ASKED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
+
+
+def gpus_of(entry: RunEntry) -> int | None:
+    """How many GPUs a run was given, as its script asks; None for one that was not submitted."""
+    if entry.submission is None or entry.job is None:
+        return None
+    return _gpus_asked(entry.submission.folder / entry.job.script)
+
+
+@cache
+def _gpus_asked(script: Path) -> int | None:
+    try:
+        asked = dict(_ASKED.findall(script.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+    return int(asked.get("nodes", 1)) * int(asked.get("gpus-per-node", 0))
+
+
+def usage(facts: RunFacts) -> tuple[float | None, float | None]:
+    """Seconds that a run has trained so far, over all attempts, and its GPU hours; None where not known."""
+    if facts.recorded:
+        return _recorded(runs_dir() / facts.entry.run / RECORD_FILE, facts.recorded)
+    tokens, speed = facts.status.get("tokens"), facts.status.get("train/tokens_per_s")
+    if not isinstance(tokens, int | float) or not isinstance(speed, int | float) or not speed > 0:
+        return None, None
+    gpus = gpus_of(facts.entry)
+    return tokens / speed, None if gpus is None else tokens / speed / 3600 * gpus
+
+
+@cache
+def _recorded(path: Path, written: datetime) -> tuple[float | None, float | None]:
+    """As the record says, which was written at that time."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return float(raw["wall_seconds"]), float(raw["gpu_hours"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, None

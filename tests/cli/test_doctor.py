@@ -1,0 +1,256 @@
+"""Each check says the truth about a machine made good or bad for it, and none raises."""
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from repro.cli import doctor
+from repro.cli.doctor import FAIL, OK, WARN, Check
+
+KEY = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folders, home and settings of the test's own."""
+    for name in ("data", "runs", "results"):
+        monkeypatch.setenv(f"REPRO_{name.upper()}", str(tmp_path / name))
+    for name in (
+        "WANDB_API_KEY",
+        "WANDB_BASE_URL",
+        "WANDB_MODE",
+        "NETRC",
+        "HF_HUB_OFFLINE",
+        "HF_DATASETS_OFFLINE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def versions(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:
+    """Makes exactly these packages installed; ``_`` stands for ``-``."""
+
+    def version(package: str) -> str:
+        if (name := package.replace("-", "_")) not in found:
+            raise metadata.PackageNotFoundError(package)
+        return found[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+def commands(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str, script: str = "#!/bin/sh\n") -> None:
+    """Makes exactly these commands the ones on PATH."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "said"),
+    [
+        ({"lightning": "2.6.6", "pytorch_lightning": "2.6.6"}, OK, "2.6.6"),
+        ({"lightning": "2.10.0"}, OK, "2.10.0"),
+        ({"lightning": "2.6.2"}, FAIL, "malware"),
+        ({"lightning": "2.6.3"}, FAIL, "malware"),
+        ({"lightning": "2.6.6", "pytorch_lightning": "2.6.3"}, FAIL, "malware"),
+        ({"lightning": "2.6.5"}, FAIL, "unsafe"),
+        ({"lightning": "1.9.0"}, FAIL, "unsafe"),
+        ({"pytorch_lightning": "2.6.6"}, FAIL, "2.6.6"),
+        ({}, FAIL, "not installed"),
+    ],
+)
+def test_lightning(monkeypatch: pytest.MonkeyPatch, found: dict[str, str], status: str, said: str) -> None:
+    versions(monkeypatch, **found)
+    check = doctor.lightning_version()
+    assert check.status == status
+    assert said in check.detail
+    assert bool(check.remedy) == (status != OK)
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [({"torch": "2.13.0+cpu"}, OK), ({"torch": "2.11"}, OK), ({"torch": "2.9.1"}, FAIL), ({}, FAIL)],
+)
+def test_torch(monkeypatch: pytest.MonkeyPatch, found: dict[str, str], status: str) -> None:
+    versions(monkeypatch, **found)
+    assert doctor.torch_version().status == status
+
+
+def test_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.python() == Check("python", OK, ".".join(map(str, sys.version_info[:3])))
+    monkeypatch.setattr(sys, "version_info", (3, 10, 1, "final", 0))
+    assert doctor.python().status == FAIL
+
+
+def test_versions_are_read_without_importing() -> None:
+    code = (
+        "import sys; from repro.cli import doctor\n"
+        "doctor.torch_version(), doctor.lightning_version(), doctor.wandb_state(), doctor.datasets_state()\n"
+        "heavy = ('torch', 'lightning', 'pytorch_lightning', 'wandb', 'datasets')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_two_ranks_really_meet() -> None:
+    assert doctor.ranks() == Check("ranks", OK, "2 processes all-reduce over gloo")
+
+
+def test_ranks_that_get_another_sum_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_RANK", "import sys; sys.exit(3)")
+    assert doctor.ranks().status == FAIL
+
+
+def test_ranks_that_die_are_reported_with_their_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_RANK", "raise RuntimeError('no interface')")
+    check = doctor.ranks()
+    assert (check.status, check.detail) == (FAIL, "RuntimeError: no interface")
+    assert "GLOO_SOCKET_IFNAME" in check.remedy
+
+
+def test_ranks_that_hang_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_RANK", "import threading; threading.Event().wait()")
+    check = doctor.ranks(limit_s=0.2)
+    assert check.status == FAIL
+    assert "within 0.2 s" in check.detail
+
+
+def test_a_folder(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = doctor.folder("runs", clean / "runs")
+    assert "not made yet" in check.detail
+    assert not (clean / "runs").exists()
+    (clean / "runs").mkdir()
+    assert "not made yet" not in doctor.folder("runs", clean / "runs").detail
+    assert list((clean / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(("free", "status"), [(50e9, OK), (2e9, WARN), (1e8, FAIL)])
+def test_disk_space(clean: Path, monkeypatch: pytest.MonkeyPatch, free: float, status: str) -> None:
+    monkeypatch.setattr(
+        doctor.shutil, "disk_usage", lambda path: doctor.shutil._ntuple_diskusage(1e12, 0, free)
+    )
+    assert doctor.folder("data", clean).status == status
+
+
+def test_a_folder_that_cannot_be_written(clean: Path) -> None:
+    (clean / "file").write_text("")
+    check = doctor.folder("runs", clean / "file" / "runs")
+    assert check.status == FAIL
+    assert "REPRO_RUNS" in check.remedy
+
+
+def test_a_folder_without_permission(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)  # root may write anywhere
+    check = doctor.folder("results", clean)
+    assert check.status == FAIL
+    assert "Permission denied" in check.detail
+
+
+def test_stores(clean: Path) -> None:
+    assert doctor.stores().status == WARN
+    broken = clean / "data" / "pairs" / "bpe8"
+    broken.mkdir(parents=True)
+    (broken / "manifest.json").write_text("{")
+    check = doctor.stores()
+    assert check.status == FAIL
+    assert "pairs/bpe8" in check.detail
+
+
+def test_wandb_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, wandb="0.31.0")
+    check = doctor.wandb_state()
+    assert check.status == WARN
+    assert "no key" in check.detail
+    assert "offline" in check.detail
+
+
+def test_wandb_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch)
+    assert (doctor.wandb_state().status, doctor.wandb_state().detail[:13]) == (WARN, "not installed")
+
+
+def test_the_key_is_found_and_never_shown(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, wandb="0.31.0")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert "no key" in doctor.wandb_state().detail
+    (clean / ".netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
+    (clean / ".netrc").chmod(0o600)
+    from_netrc = doctor.wandb_state()
+    (clean / ".netrc").unlink()
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    from_environment = doctor.wandb_state()
+    for check in (from_netrc, from_environment):
+        assert "key found" in check.detail
+        assert KEY not in f"{check}"
+
+
+def test_slurm(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands(monkeypatch, clean / "none")
+    assert doctor.slurm().status == WARN
+    commands(monkeypatch, clean / "some", "sbatch", "srun")
+    check = doctor.slurm()
+    assert check.status == FAIL
+    assert "squeue" in check.detail
+    commands(monkeypatch, clean / "all", *doctor.SLURM_COMMANDS, script="#!/bin/sh\necho slurm 22.05.8\n")
+    assert doctor.slurm() == Check("slurm", OK, "slurm 22.05.8")
+
+
+def test_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, datasets="5.2.0")
+    assert doctor.datasets_state() == Check("datasets", OK, "5.2.0, online")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "offline by HF_HUB_OFFLINE" in doctor.datasets_state().detail
+    versions(monkeypatch)
+    assert doctor.datasets_state().status == FAIL
+
+
+def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(doctor.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
+    for used, status in ((4, OK), (2, OK), (8, WARN), (1, WARN)):
+        monkeypatch.setattr(torch, "get_num_threads", lambda used=used: used)
+        assert doctor.threads().status == status
+        assert "4 of 8" in doctor.threads().detail
+
+
+def test_gpus(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(doctor.Path, "exists", lambda self: False)
+    commands(monkeypatch, clean / "none")
+    assert doctor.gpus().status == WARN
+    commands(monkeypatch, clean / "driver", "nvidia-smi")
+    assert doctor.gpus().status == FAIL
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "H200")
+    assert doctor.gpus().status == OK
+    assert "2: H200" in doctor.gpus().detail
+
+
+def test_a_check_that_raises_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def burst() -> Check:
+        raise OSError("libcudart.so: not found\nand more")
+
+    monkeypatch.setattr(doctor, "gpus", burst)
+    monkeypatch.setattr(doctor, "ranks", lambda: Check("ranks", OK, "not looked at here"))
+    found = {check.name: check for check in doctor.checks()}
+    assert found["gpus"].status == FAIL
+    assert found["gpus"].detail == "OSError: libcudart.so: not found"
+    assert {c.status for c in found.values()} <= {OK, WARN, FAIL}
+    assert len(found) == 13

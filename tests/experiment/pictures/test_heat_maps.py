@@ -1,0 +1,63 @@
+"""Heat maps, read back as pictures: every number has its colour in its place, whatever the labels are."""
+
+import io
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+
+from repro.errors import ReproError
+from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
+
+
+def places(content: bytes, value: float, signed: bool = False) -> np.ndarray:
+    """The pixels that have the colour of a number, as rows and columns."""
+    pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int)
+    colour = matplotlib.colormaps["RdBu" if signed else "Blues"]((value + 1) / 2 if signed else value)
+    return np.argwhere(abs(pixels - 255 * np.array(colour[:3])).max(-1) < 2)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_every_number_is_a_cell_of_its_colour(signed: bool) -> None:
+    values = [[0.1, 0.5, 0.9], [0.3, 0.7, 1.0]]
+    one = HeatMap("head 1", values, ("Männer", "x"), ("a", "b", "c"), signed, cell=(15, 14))
+    sheet = draw("a title", [Band("layer 1", [one])])
+    found = {value: places(sheet, value, signed) for value in (0.1, 0.3, 0.5)}
+    assert all(0.7 * 15 * 14 < len(pixels) <= 15 * 14 for pixels in found.values())
+    corner = {value: np.median(pixels, axis=0) for value, pixels in found.items()}
+    assert (corner[0.5] - corner[0.1]).tolist() == pytest.approx([0, 15], abs=2)
+    assert (corner[0.3] - corner[0.1]).tolist() == pytest.approx([14, 0], abs=2)
+
+
+def test_rules_stand_left_of_their_columns() -> None:
+    def drawn(*rules: int) -> bytes:
+        return draw("", [Band("", [HeatMap("", [[0.1, 0.5, 0.9]] * 9, cell=(15, 14), rules=rules)])])
+
+    plain, ruled = (np.asarray(Image.open(io.BytesIO(sheet))).astype(int) for sheet in (drawn(), drawn(1)))
+    columns = np.argwhere((plain != ruled).any(-1))[:, 1]
+    first = places(drawn(), 0.5)[:, 1].min()
+    assert first - 2 <= columns.min() <= columns.max() <= first + 2
+
+
+def test_maps_of_a_band_stand_side_by_side_and_bands_below_each_other() -> None:
+    def single(value: float) -> HeatMap:
+        return HeatMap("", [[value]])
+
+    sheet = draw("", [Band("", [single(0.2), single(0.4)]), Band("", [single(0.6)])])
+    first, second, third = (np.median(places(sheet, value), axis=0) for value in (0.2, 0.4, 0.6))
+    assert first[0] == pytest.approx(second[0], abs=1)
+    assert second[0] < third[0]
+    assert first[1] == pytest.approx(third[1], abs=1)
+    assert third[1] < second[1]
+
+
+@pytest.mark.parametrize("label", ["", "x" * 500, "\x1b[31m\nred", "\u202eabc", "名前", "🙂", "$x^", "$$"])
+def test_any_label_leaves_the_numbers_as_they_are(label: str) -> None:
+    sheet = draw(label, [Band(label, [HeatMap(label, [[0.5]], [label], [label])])])
+    assert 100 < len(places(sheet, 0.5)) <= 14 * 14
+
+
+def test_a_sheet_too_large_is_refused_in_one_line() -> None:
+    with pytest.raises(ReproError, match="take a shorter sentence"):
+        draw("", [Band("", [HeatMap("", [[0.0] * 3000] * 3000)])])
