@@ -22,7 +22,7 @@ EVENTS_FILE = "events.jsonl"
 OLD_STATUS = "status.json"  # of runs that were started before there were events
 METRICS = ("train", "val", "test")
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
-SHOWN = ("train/loss", "train/tokens_per_s", "train/lr")
+SHOWN = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
 
 Event = dict[str, Any]
 Curves = dict[str, list[list[float]]]
@@ -41,7 +41,7 @@ class EventLog:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / EVENTS_FILE
-        self.size = 0
+        self.size = self.path.stat().st_size if self.path.exists() else 0
         self.written = time.monotonic()
         self._waiting = b""
         self._warned = False
@@ -219,39 +219,41 @@ def status(folder: Path) -> dict[str, Any]:
     if not starts:
         return _read_old_status(folder)
     first, attempt = events[starts[-1]], events[starts[-1] :]
-    state, last = last_state(attempt), attempt[-1]
-    found = {name: value for name, value in first.items() if name not in ("t", "kind", "state")}
-    found |= {"attempt": len(starts), "state": state["state"], "message": state.get("message", "")}
-    for event in events:
-        found |= {name: event[name] for name in SHOWN if name in event}
-        found["tokens"] = event.get("trainer/tokens", found.get("tokens"))
-    found["step"] = max(event["step"] for event in attempt)
-    errors = [event for path in sorted(folder.glob("events-*.jsonl")) for event in read(path)]
-    if errors and state["state"] not in ("done", "requeue", "stopped"):
-        errors += [state] if state["state"] == "failed" else []
-        cause = min(errors, key=lambda event: float(event["t"]))  # the first is nearest to the cause
-        found |= {"state": "failed", "message": cause.get("message")}
-        last = max(last, cause, key=lambda event: float(event["t"]))
-    trained = [event for event in attempt if event["step"] > first["step"]]
+    found = {name: value for name, value in first.items() if name not in ("t", "kind", "config")}
+    found |= {name: event[name] for event in events for name in SHOWN if name in event}
+    found |= {"attempt": len(starts), "step": max(event["step"] for event in attempt)}
+    found["tokens"] = found.pop("trainer/tokens", found.get("tokens"))
+    last, trained = attempt[-1], [event for event in attempt if event["step"] > first["step"]]
+    state = _failure(folder, last_state(attempt))
     if first.get("began"):
         found["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
-    if len(trained) > 1 and trained[-1]["step"] > trained[0]["step"] and found.get("max_steps"):
+    if trained and trained[-1]["step"] > trained[0]["step"] and found.get("max_steps"):
         pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
         found["seconds_left"] = round(pace * (found["max_steps"] - trained[-1]["step"]))
-    found["updated"] = datetime.fromtimestamp(last["t"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return found
+    updated = datetime.fromtimestamp(max(last["t"], state["t"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**found, "state": state["state"], "message": state.get("message", ""), "updated": updated}
+
+
+def _failure(folder: Path, state: Event) -> Event:
+    """The first failure that any rank noted, which is nearest to the cause; without one, the given state."""
+    if state["state"] in ("done", "requeue", "stopped"):
+        return state
+    noted = [event for path in sorted(folder.glob("events-*.jsonl")) for event in read(path)]
+    noted += [state] if state["state"] == "failed" else []
+    return min(noted, key=lambda event: float(event["t"]), default=state)
 
 
 def _of_status(path: Path) -> list[Event]:
-    """The events that the state of a run follows from: states, and the last points."""
+    """The events that the state of a run follows from: states, the last point, and the last event."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
         return []
-    points = [i for i, line in enumerate(lines) if b'"train/lr"' in line][-1:]
-    wanted = [i for i, line in enumerate(lines) if b'"kind": "state"' in line]
-    found = [_event(lines[i]) for i in sorted({*wanted, *points, *range(len(lines) - 1, len(lines))} - {-1})]
-    return [event for event in found if event]
+    point = max((i for i, line in enumerate(lines) if b'"train/lr"' in line), default=None)
+    wanted = [
+        line for i, line in enumerate(lines) if b'"kind": "state"' in line or i in (point, len(lines) - 1)
+    ]
+    return [event for line in wanted if (event := _event(line))]
 
 
 def _read_old_status(folder: Path) -> dict[str, Any]:

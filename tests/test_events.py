@@ -80,6 +80,14 @@ def test_a_full_disk_loses_nothing_and_ends_only_what_must_be_durable(
     assert steps(log) == [1, 2, 3]
 
 
+def test_a_run_that_fails_before_it_begins_keeps_its_events(log: EventLog) -> None:
+    point(log, 1, 2)
+    again = EventLog(log.path.parent)
+    again.fail("the folder cannot be written")
+    assert steps(again) == [1, 2]
+    assert status(log.path.parent)["state"] == "failed"
+
+
 def test_lines_that_are_none_are_left_out() -> None:
     good = encode("train", 1, {"train/loss": float("nan")})
     bad = [b"[1]", b"{", b"\xff", b'{"kind": "state", "step": "x", "t": 1}', b'{"kind": "state", "step": 1}']

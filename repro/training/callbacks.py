@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from repro import events
+from repro.errors import ReproError
 from repro.events import EventLog
 from repro.record import thin
 from repro.training.loops import at_update, validation_due
@@ -69,9 +70,19 @@ class Curves(Callback):
             "sums": pl_module.gather_objects(local),
             "seconds": time.monotonic() - self._since,
         }
-        if self.events is not None and trainer.is_global_zero:
-            self.events.sync()
+        if self.events is not None:
+            failure = self._sync(self.events) if trainer.is_global_zero else ""
+            if trainer.strategy.reduce_boolean_decision(bool(failure), all=False):
+                raise ReproError(failure or "rank 0 could not write the run's events")
             state["events"] = self.events.size
+
+    def _sync(self, log: EventLog) -> str:
+        """Makes the events durable; returns what went wrong, which all ranks must learn."""
+        try:
+            log.sync()
+        except ReproError as error:
+            return str(error)
+        return ""
 
     @property
     def wall_seconds(self) -> float:
