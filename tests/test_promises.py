@@ -22,13 +22,13 @@ PROMISES = {
         "experiment/test_resume.py::test_three_interruptions_within_one_epoch",
     ],
     "a damaged last checkpoint does not block resuming": [
-        "test_checkpoints.py::test_killed_in_any_phase_of_a_save_the_newest_sound_checkpoint_loads",
-        "test_checkpoints.py::test_damage_is_found_and_lightning_does_not_get_to_load_it",
+        "training/test_checkpoints.py::test_killed_in_any_phase_of_a_save_the_newest_sound_checkpoint_loads",
+        "training/test_checkpoints.py::test_damage_is_found_and_lightning_does_not_get_to_load_it",
         "experiment/test_find.py::test_a_damaged_checkpoint_is_set_aside_aloud_and_the_run_ends_the_same",
     ],
     "what is said to be saved is on disk": [
-        "test_checkpoints.py::test_a_full_disk_fails_loudly_and_leaves_the_last_checkpoint_intact",
-        "test_checkpoints.py::test_a_failing_system_call_is_never_taken_for_a_save",
+        "training/test_checkpoints.py::test_a_full_disk_fails_loudly_and_leaves_the_last_checkpoint_intact",
+        "training/test_checkpoints.py::test_a_failing_system_call_is_never_taken_for_a_save",
         "training/test_saving.py::test_a_failed_save_ends_training",
     ],
     "a signal neither hangs a run nor leaves half a checkpoint": [

@@ -23,9 +23,9 @@ BUDGETS = {
     "models": 1150,
     "nn": 4400,
     "report": 2150,
-    "repro": 1400,
+    "repro": 1300,
     "tasks": 3050,
-    "training": 800,
+    "training": 950,
     "verify": 200,
 }
 

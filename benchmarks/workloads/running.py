@@ -117,9 +117,9 @@ def checkpoint(durable: bool, read: bool) -> Callable[[], None]:
     """Writing or reading one."""
     from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-    from repro.checkpoints import DurableIO
     from repro.experiment.build import build_task
     from repro.recipe import load_recipe
+    from repro.training.checkpoints import DurableIO
 
     weights = build_task(load_recipe(EXPERIMENT)).state_dict()
     adam = [{name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2)]

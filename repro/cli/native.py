@@ -58,7 +58,7 @@ def _check_files(arguments: list[str]) -> None:
         read_yaml(Path(path))
     for path in _values(arguments, "--ckpt_path"):
         if path.endswith(".ckpt"):  # Lightning knows words like `last` too
-            from repro.checkpoints import read
+            from repro.training.checkpoints import read
 
             read(Path(path))
 

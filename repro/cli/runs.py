@@ -211,7 +211,7 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
-    from repro.evidence.expected import expected
+    from repro.evidence.header import expected
     from repro.experiment.run import finished_record, run
 
     if finished_record(recipe.run_dir(seed)):

@@ -1,9 +1,10 @@
-"""What a recipe is held against: cells of published tables, see :mod:`repro.reproduced`."""
+"""What a recipe is held against: cells of published tables, see :mod:`repro.reproduced`, and their numbers."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from repro.evidence.published import load_paper, paper_keys
 from repro.recipe import Recipe, load_recipe
 
 
@@ -59,3 +60,31 @@ class Header:
 def read_header(experiment: str, scale: str = "paper") -> Header:
     """Reads the header of one experiment at one scale."""
     return Header(load_recipe(experiment, scale))
+
+
+def expected(recipe: Recipe) -> dict[str, float]:
+    """The published number for each measurement that the recipe reproduces, by the measurement's name.
+
+    A name that stands for several cells is given once for each, as ``<name>@<table>:<row>``. Cells without a printed
+    number are left out, as are those that the paper does not have, which `repro tables` refuses. At a reduced scale the
+    numbers are those of the paper all the same.
+
+    Args:
+        recipe: resolved.
+
+    Raises:
+        UserError: a malformed file of published numbers.
+    """
+    if recipe.paper not in paper_keys():
+        return {}
+    tables = load_paper(recipe.paper).tables
+    numbers: dict[str, dict[str, float]] = {}
+    for goal in Header(recipe).goals:
+        row = tables[goal.table].rows.get(goal.row) if goal.table in tables else None
+        if row is not None and goal.metric in row.values:
+            numbers.setdefault(goal.measured, {})[f"{goal.table}:{goal.row}"] = row.values[goal.metric]
+    flat = {}
+    for name, cells in numbers.items():
+        for cell, value in cells.items():
+            flat[name if len(cells) == 1 else f"{name}@{cell}"] = value
+    return flat

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from repro.checkpoints import fault, read
 from repro.errors import ReproError, UserError
 from repro.recipe import Config, differing_keys
 from repro.record import write_atomic
+from repro.training.checkpoints import fault, read
 
 # Key of a checkpoint under which this package keeps what it needs to know about the run.
 STAMP = "repro"

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from repro.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 from repro.data.sets.weights.weight_data import open_weights
 from repro.errors import UserError
 from repro.experiment import checkpoint
@@ -15,6 +14,7 @@ from repro.models.decoder_lm import DecoderLM
 from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
 from repro.record import RECORD_FILE, read_record
+from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 
 _BODY = "net.body."
 

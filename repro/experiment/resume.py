@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from repro.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
+from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 from repro.training.saving import StepCheckpoints, best_path
 
 

@@ -13,7 +13,6 @@ import torch
 import yaml
 
 from repro import mirror
-from repro.checkpoints import await_files
 from repro.errors import Preempted, UserError
 from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
@@ -29,6 +28,7 @@ from repro.recipe import Recipe, change_results
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at
+from repro.training.checkpoints import await_files
 from repro.training.events import EventLogger
 from repro.training.stop_request import StopRequest
 from repro.training.watchdog import stall_limit

@@ -8,7 +8,6 @@ import lightning.pytorch as pl
 import torch
 
 from repro import mirror
-from repro.checkpoints import DurableIO
 from repro.events import EventLog
 from repro.experiment import facts
 from repro.experiment.build import Parts, build
@@ -18,6 +17,7 @@ from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
 from repro.training.callbacks import Curves
+from repro.training.checkpoints import DurableIO
 from repro.training.early_stop import EarlyStop
 from repro.training.events import Heartbeat
 from repro.training.finite import Finite

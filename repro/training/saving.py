@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
 from repro.errors import ReproError
 from repro.tasks.lightning_private import owe_validation
+from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
 from repro.training.loops import at_update, validated, validation_due
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from repro.checkpoints import read
 from repro.data.prepare import open_store
 from repro.experiment import checkpoint
 from repro.experiment.build import build_task
 from repro.experiment.trained import load_trained, translate_batch
 from repro.models.generate import Hypotheses
 from repro.recipe import load_recipe
+from repro.training.checkpoints import read
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 import yaml
 
-from repro.checkpoints import read
 from repro.cli import native
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
+from repro.training.checkpoints import read
 from tests.workshop import RECIPE, TINY, Workshop, call
 
 

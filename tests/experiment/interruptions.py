@@ -8,10 +8,10 @@ from typing import Any
 
 import lightning.pytorch as pl
 
-from repro import checkpoints
 from repro.experiment import session
 from repro.experiment.run import run
 from repro.recipe import load_recipe
+from repro.training import checkpoints
 from tests.workshop import BITS, COMPILED, STICKY, STREAM, TALK, TINY
 
 EPOCH = 7  # updates in an epoch of the recipes below

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from repro.checkpoints import checkpoint_path, read
 from repro.events import EVENTS_FILE, curves
 from repro.events import read as read_events
 from repro.paths import PROJECT
+from repro.training.checkpoints import checkpoint_path, read
 from tests.workshop import TINY, Workshop, make_workshop
 
 TIMED = "tokens_per_s"  # what no resume can repeat

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from repro.checkpoints import read, write
 from repro.errors import UserError
 from repro.experiment import checkpoint
+from repro.training.checkpoints import read, write
 
 
 def test_average_is_the_mean_and_keeps_types(tmp_path: Path) -> None:

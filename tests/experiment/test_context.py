@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.checkpoints import read
 from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.experiment import context as module
 from repro.experiment.context import ContextSettings, LoadedRun, compare, load_reader, spread_places
 from repro.nn.settings import MemorySettings, Remembers
 from repro.tasks.language.context import relative_effective_context_length
+from repro.training.checkpoints import read
 from tests.experiment.finished import PAPER, finished, with_learned_positions
 from tests.workshop import RECIPE, STREAM_RECIPE, Workshop
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, manifest_path, write
 from repro.errors import ReproError
 from repro.experiment import checkpoint
 from repro.experiment.resume import find
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
+from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, manifest_path, write
 from repro.training.saving import Checkpoints, StepCheckpoints, best_path
 from tests.workshop import TINY, Workshop
 

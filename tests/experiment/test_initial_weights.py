@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from repro.checkpoints import checkpoint_path, read
 from repro.errors import UserError
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
 from repro.recipe import load_recipe
+from repro.training.checkpoints import checkpoint_path, read
 from tests.experiment.runner import differences
 from tests.workshop import PAPER, RECIPE, STREAM_RECIPE, TINY, Workshop
 

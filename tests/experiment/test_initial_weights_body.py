@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from repro import recipe as recipes
-from repro.checkpoints import read
 from repro.data.prepare import prepare
 from repro.errors import UserError
 from repro.experiment.build import build
@@ -18,6 +17,7 @@ from repro.experiment.session import MODEL_FILE
 from repro.models.pretrained import TOKENS, statistics, translate
 from repro.recipe import load_recipe
 from repro.record import RunRecord
+from repro.training.checkpoints import read
 from tests.official_weights import official, save, shrink
 from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
 

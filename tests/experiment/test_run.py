@@ -12,7 +12,6 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, EMAWeightAveraging, ModelSummary
 
-from repro.checkpoints import DurableIO, checkpoint_path, checkpoints, read
 from repro.errors import ReproError, UserError
 from repro.evidence.ledger import unfinished
 from repro.experiment import checkpoint, session
@@ -26,6 +25,7 @@ from repro.ledger import HEADER, read_ledger
 from repro.recipe import Recipe, load_recipe
 from repro.record import LEDGER, RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
+from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, read
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}

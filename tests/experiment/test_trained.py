@@ -2,7 +2,6 @@
 
 import torch
 
-from repro.checkpoints import read
 from repro.experiment.build import build_task
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
@@ -10,6 +9,7 @@ from repro.experiment.trained import load_trained, translate_batch
 from repro.nn.layers.shortcut import weighted_stacks
 from repro.nn.layers.sublayer import WeightedShortcut
 from repro.recipe import load_recipe
+from repro.training.checkpoints import read
 from tests.workshop import RECIPE, TINY, Workshop
 
 LINES = ["forty-two", "the third of May", "nine hundred and one"]

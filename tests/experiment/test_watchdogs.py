@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from repro.checkpoints import checkpoints, fault
 from repro.events import status
+from repro.training.checkpoints import checkpoints, fault
 from tests.experiment.runner import Runner, run_folder, said
 from tests.workshop import Workshop
 

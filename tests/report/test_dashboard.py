@@ -15,7 +15,7 @@ from repro import text
 from repro.cli.main import build_parser
 from repro.errors import UserError
 from repro.evidence.compare import compare
-from repro.evidence.expected import expected
+from repro.evidence.header import expected
 from repro.evidence.published import load_paper, paper_keys
 from repro.mirror import labels
 from repro.recipe import load_recipe

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from repro import events
-from repro.checkpoints import checkpoint_path, read
 from repro.mirror.client import wandb_id
+from repro.training.checkpoints import checkpoint_path, read
 from tests.experiment.runner import differences
 from tests.slurm.control import Cluster
 from tests.slurm.project import Project, make_project

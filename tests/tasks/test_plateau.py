@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from repro.checkpoints import DurableIO, checkpoint_path
 from repro.errors import UserError
 from repro.tasks import Plateau
+from repro.training.checkpoints import DurableIO, checkpoint_path
 from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import BATCHES, Toy
 

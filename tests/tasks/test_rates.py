@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from repro import recipe as recipes
-from repro.checkpoints import checkpoints, manifest_path, read, step_of
 from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
 from repro.tasks import DecayedMatrices, LinearDecay, RatesByName
+from repro.training.checkpoints import checkpoints, manifest_path, read, step_of
 from tests.experiment.runner import differences
 from tests.workshop import STICKY_RECIPE, STREAM, STREAM_RECIPE, Workshop
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from repro import events
-from repro.checkpoints import DurableIO, checkpoint_path, read
 from repro.errors import ReproError
 from repro.events import EventLog
 from repro.training.callbacks import Curves
+from repro.training.checkpoints import DurableIO, checkpoint_path, read
 from repro.training.progress import Progress, clock
 from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import Toy, train, train_logged

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from repro.checkpoints import read, write
 from repro.tasks.random_states import random_state, set_random_state
+from repro.training.checkpoints import read, write
 from repro.training.randomness import Randomness, seed_rank
 
 CPU = torch.device("cpu")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import ReproError
 from repro.events import EVENTS_FILE, EventLog
 from repro.events import read as read_events
 from repro.training import saving
 from repro.training.callbacks import Curves
+from repro.training.checkpoints import DurableIO, checkpoints, read
 from repro.training.saving import Checkpoints, StepCheckpoints, best_path
 from tests.tasks.toy import BATCHES, train, train_logged
 

@@ -10,11 +10,11 @@ import lightning.pytorch as pl
 import pytest
 from torch.utils.data import DataLoader, IterableDataset
 
-from repro.checkpoints import DurableIO, checkpoints, read
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Preempted
 from repro.events import EVENTS_FILE, EventLog, last_state
 from repro.events import read as read_events
 from repro.training.callbacks import Curves
+from repro.training.checkpoints import DurableIO, checkpoints, read
 from repro.training.saving import Checkpoints, StepCheckpoints
 from repro.training.stop_request import StopRequest
 from repro.training.stopping import Stopping

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from repro.checkpoints import read
 from repro.data import TranslationData
 from repro.errors import ReproError
 from repro.experiment.run import run
@@ -36,6 +35,7 @@ from repro.recipe import load_recipe
 from repro.tasks import Constant, Translation
 from repro.tasks.optim import profiling
 from repro.tasks.optim.profiling import first_batch, profile, profiled
+from repro.training.checkpoints import read
 from tests.workshop import RECIPE, STORE, Workshop
 
 PAPER, NAME = "attention-is-all-you-need", "weighted"

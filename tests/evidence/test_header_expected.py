@@ -2,7 +2,7 @@
 
 from repro.evidence.compare import compare
 from repro.evidence.entries import DERIVED
-from repro.evidence.expected import expected
+from repro.evidence.header import expected
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 
 PAPER = "attention-is-all-you-need"

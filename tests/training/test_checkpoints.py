@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from repro import checkpoints
-from repro.checkpoints import (
+from repro.errors import ReproError, UserError
+from repro.training import checkpoints
+from repro.training.checkpoints import (
     DurableIO,
     checkpoint_path,
     fault,
@@ -27,7 +28,6 @@ from repro.checkpoints import (
     step_of,
     write,
 )
-from repro.errors import ReproError, UserError
 
 
 def content(step: int) -> dict[str, Any]:
