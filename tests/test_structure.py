@@ -23,7 +23,7 @@ BUDGETS = {
     "models": 1150,
     "nn": 4400,
     "report": 2150,
-    "repro": 1400,
+    "repro": 1410,
     "tasks": 3050,
     "training": 800,
     "verify": 200,
