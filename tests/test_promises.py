@@ -33,7 +33,7 @@ PROMISES = {
     ],
     "a signal neither hangs a run nor leaves half a checkpoint": [
         "experiment/test_signals.py::test_all_ranks_save_and_ask_to_be_requeued",
-        "test_stop.py::test_a_signal_sets_the_flag_and_handlers_are_put_back",
+        "training/test_stop_request.py::test_a_signal_sets_the_flag_and_handlers_are_put_back",
     ],
     "restarts are one W&B run, and every step is in it once": [
         "slurm/test_preemption.py::test_preempted_three_times_a_run_ends_bit_equal_under_one_id",

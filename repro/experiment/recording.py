@@ -61,12 +61,6 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         command=command,
         config=recipe.config,
         config_hash=recipe.config_hash,
-        commit=current.source.commit,
-        dirty=current.source.dirty,
-        versions=facts.versions(),
-        hardware=facts.hardware(devices, trainer.num_nodes, device),
-        precision=str(trainer.precision),
-        data=data_facts(current.parts.data),
         parameters=sum(p.numel() for p in task.parameters()),
         steps=trainer.max_steps,
         tokens=curves.tokens,
@@ -79,9 +73,9 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         outputs_sha256=None if outputs is None else hashlib.sha256(outputs.encode()).hexdigest(),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         deviations=list(recipe.config.get("deviations") or []),
-        start_from=current.stamper.origin,
         code_sha256=current.source.sha256,
         overrides=list(recipe.overrides),
+        **known_at_start(current),
     )
 
 
@@ -99,20 +93,24 @@ def data_facts(data: DataModule) -> dict[str, Any]:
     return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
 
 
-def first_event(current: Run) -> dict[str, Any]:
-    """What an attempt's first event says of the run; none of it names a path, a host or a user."""
-    trainer, recipe = current.trainer, current.recipe
-    known = {
+def known_at_start(current: Run) -> dict[str, Any]:
+    """Fields of the record that are known before training; none names a path, a host or a user."""
+    trainer = current.trainer
+    devices = trainer.num_devices * trainer.num_nodes
+    return {
         "commit": current.source.commit,
         "dirty": current.source.dirty,
         "data": data_facts(current.parts.data),
         "start_from": current.stamper.origin,
         "versions": facts.versions(),
-        "hardware": facts.hardware(
-            trainer.num_devices * trainer.num_nodes, trainer.num_nodes, trainer.strategy.root_device
-        ),
+        "hardware": facts.hardware(devices, trainer.num_nodes, trainer.strategy.root_device),
         "precision": str(trainer.precision),
     }
+
+
+def first_event(current: Run) -> dict[str, Any]:
+    """The first event of an attempt."""
+    recipe, known = current.recipe, known_at_start(current)
     return {
         "run": recipe.run_id(current.seed),
         "max_steps": current.steps,

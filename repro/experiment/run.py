@@ -97,9 +97,8 @@ def ready(current: Run) -> Resume:
         assert before.path is not None
         current.saver.resumed_from = before.step
         current.curves.source = before.path.parent.parent / EVENTS_FILE
-        current.curves.load_state_dict(
-            checkpoint.read(before.path, mmap=True)["callbacks"][current.curves.state_key]
-        )
+        states = checkpoint.read(before.path, mmap=True)["callbacks"]
+        current.curves.load_state_dict(states[current.curves.state_key])
         return replace(before, damaged=resume.damaged, later=resume.later)
     loaded = checkpoint.read(resume.path, mmap=True)
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
@@ -118,9 +117,9 @@ def start(current: Run, resume: Resume) -> None:
     Raises:
         UserError, ReproError: a file cannot be written.
     """
-    if not current.trainer.is_global_zero:
+    trainer, recipe = current.trainer, current.recipe
+    if not trainer.is_global_zero:
         return
-    recipe = current.recipe
     if current.seed < TUNING and not change_results(recipe.overrides):
         note_start(
             results_dir() / "runs", recipe.run_id(current.seed), recipe.config_hash, current.source.commit
@@ -136,9 +135,7 @@ def start(current: Run, resume: Resume) -> None:
     text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
     write_atomic(current.folder / "config.yaml", text.encode())
     current.events.begin(current.curves.known, resume.step, first_event(current))
-    current.trainer.loggers = [
-        EventLogger(current.events, lambda: max(current.trainer.global_step, resume.step))
-    ]
+    trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step))]
     current.mirror = mirror.start(current.folder)
 
 

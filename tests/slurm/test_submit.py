@@ -67,7 +67,7 @@ def no_secret_in(folder: Path) -> None:
     """Reads every byte: scripts, logs, configs, records, snapshots, W&B's offline files."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     kinds = {path.suffix for path in files}
-    assert {".sbatch", ".log", ".yaml", ".json", ".wandb", ".py", ".ckpt", ".pt"} <= kinds, kinds
+    assert {".sbatch", ".log", ".yaml", ".json", ".jsonl", ".py", ".ckpt", ".pt"} <= kinds, kinds
     for path in files:
         no_secret_in_text(path.read_bytes().decode("latin-1"), str(path))
 
