@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from repro.dotted import Config, Tree, flatten, set_key, short
 from repro.errors import UserError, nearest
 from repro.paths import configs_dirs, files_in, runs_dir
 from repro.reproduced import reproduced
 from repro.seeds import judged_seeds
-from repro.yamls import parse_yaml, read_text
+from repro.yamls import Config, Tree, flatten, parse_yaml, read_text, set_key, short
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
@@ -199,7 +198,7 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     Args:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
-        overrides: ``(dotted key, value)`` pairs, see :func:`repro.dotted.set_key`.
+        overrides: ``(dotted key, value)`` pairs, see :func:`repro.yamls.set_key`.
 
     Raises:
         UserError: unknown experiment (nearest names offered), scale or section.

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from repro.data.sets.dialogue.dialogue_data import Talk
-from repro.dotted import flatten, short
 from repro.evidence.fair_tests import FairTest, RowRuns, load_tests
 from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
@@ -24,6 +23,7 @@ from repro.recipe import (
     scales_of,
 )
 from repro.tasks.costs.measuring import Measuring
+from repro.yamls import flatten, short
 from tests.recipe_tables import (
     ABLATION_KEYS,
     APART,

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from repro import recipe
-from repro.dotted import flatten, set_key
 from repro.errors import UserError
 from repro.recipe import (
     differing_keys,
@@ -13,7 +12,7 @@ from repro.recipe import (
     scales_of,
     signature_hash,
 )
-from repro.yamls import parse_yaml
+from repro.yamls import flatten, parse_yaml, set_key
 from tests.recipe_files import write_recipe
 
 BASE = """

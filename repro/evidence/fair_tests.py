@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from repro.dotted import Config, short
 from repro.errors import nearest
 from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model
 from repro.paths import fair_test_files
 from repro.recipe import signature_hash
 from repro.seeds import TUNING, parse_seeds
+from repro.yamls import Config, short
 
 BUDGET = 20.0  # core-hours a row; a test that costs less is not out of reach
 Seeds = Annotated[

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import text
-from repro.dotted import Config, flatten, short
 from repro.evidence.fair_tests import Competent, FairTest, Sweep
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds
 from repro.evidence.published import Metric
 from repro.recipe import Recipe
 from repro.record import Measurement, RunRecord
+from repro.yamls import Config, flatten, short
 
 LAST = 0.75  # of training: where the last quarter begins
 LENGTH = (
