@@ -17,12 +17,13 @@ from pathlib import Path
 from repro.dotted import Config, Tree, flatten, set_key, short
 from repro.errors import UserError, nearest
 from repro.paths import configs_dirs, files_in, runs_dir
+from repro.reproduced import reproduced
 from repro.seeds import judged_seeds
 from repro.yamls import parse_yaml, read_text
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
-    "title", "reproduces", "ablates", "deviations", "hours", "devices", "hardware",
+    "title", "ablates", "deviations", "hours", "devices", "hardware",
     "start_from", "pretrained", "start_with", "seeds", "extended_to",
 )  # fmt: skip
 CHANGES = ("points", "scales")
@@ -54,7 +55,7 @@ class Recipe:
     Attributes:
         experiment: ``<paper>/<name>`` or ``<paper>/<name>@<point>``.
         scale: one of :data:`SCALES`.
-        config: header and sections with all changes applied.
+        config: header and sections with all changes applied, and what the run ``reproduces``.
         overrides: settings given on the command line, one word each: ``--model.width=256``.
     """
 
@@ -217,8 +218,8 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     for change in (_point(file, at, name, point), beside, at["set"], at["points"].get(point)):
         _change(config, change or {}, name)
     _deviate(config, at.get("deviations") or ())
-    # the rows of a grid are named after its points
-    config |= {key: _replaced(config[key], "{point}", point) for key in HEADER if key in config}
+    config["title"] = str(config.get("title") or "").replace("{point}", point)
+    config["reproduces"] = reproduced(experiment, scale)
     for key, _ in overrides or ():
         if key.partition(".")[0] not in SECTIONS:
             raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
@@ -275,15 +276,6 @@ def _set(config: Config, key: str, value: Tree, where: str) -> None:
 def _words(pairs: Iterable[tuple[str, Tree]]) -> tuple[str, ...]:
     """Settings as words of a command, ``--trainer.max_steps=10``."""
     return tuple(f"--{key}={json.dumps(value, default=str)}" for key, value in pairs)
-
-
-def _replaced(tree: Tree, old: str, new: str) -> Tree:
-    """The same tree with ``new`` for ``old`` in all texts, keys left out."""
-    if isinstance(tree, dict):
-        return {key: _replaced(value, old, new) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_replaced(value, old, new) for value in tree]
-    return tree.replace(old, new) if isinstance(tree, str) else tree
 
 
 def _read(name: str, path: Path) -> Config:

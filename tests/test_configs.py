@@ -167,6 +167,16 @@ def test_commands_of_a_header_name_what_exists(path: Path) -> None:
         assert (name, scale or "paper") in known
 
 
+def test_every_run_of_a_published_file_is_an_experiment_at_its_scales() -> None:
+    for paper in load_papers():
+        for table in paper.tables.values():
+            for one in table.ours:
+                named = [one.row] if one.row else list(table.rows)
+                found = [e for row in named if (e := one.run.replace("{row}", str(row))) in experiments()]
+                assert found, (paper.key, table.id, one.run)
+                assert set(one.scales) <= set(scales_of(found[0])), (paper.key, table.id, one.run)
+
+
 def unprinted(table: dict[str, Any]) -> set[str]:
     """The metrics of which a table prints no number."""
     return {*table["metrics"]} - {metric for row in table["rows"] for metric in row["values"]}
@@ -176,7 +186,7 @@ def unprinted(table: dict[str, Any]) -> set[str]:
 def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
     for experiment in points_of(name, scale):
         recipe = load_recipe(experiment, scale)
-        cells = recipe.config.get("reproduces") or []
+        cells = recipe.config["reproduces"]
         said = published(recipe.paper)
         rows = {  # of a chart no values are printed, nor are the losses behind a rank
             (t["id"], r["id"], metric)
@@ -185,11 +195,10 @@ def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
             for metric in {*(r["values"] or t["metrics"]), *unprinted(t)}
         }
         control = recipe.config["title"].startswith("Control of ")
-        # at a reduced scale, where all points of a grid are there, one may say that it stands for nothing
-        idle = scale != "paper" and recipe.config.get("reproduces") == []
         scales = {test.scale for test, _, run in TESTED if run.run == experiment}
         claimed = scale in scales or (scale == "paper" and scales)  # which a smaller run begins with
-        assert cells or claimed or control or idle or recipe.paper in STUDIES, (
+        # at a reduced scale, where all points of a grid are there, one may stand for nothing
+        assert cells or claimed or control or scale != "paper" or recipe.paper in STUDIES, (
             "reproduces a row or stands for one in a test"
         )
         for cell in cells:
@@ -219,7 +228,7 @@ def test_mixers_are_compared_at_the_same_number_of_parameters_tokens_and_updates
 @pytest.mark.parametrize("paper", sorted(TRAINED_BASELINES))
 def test_every_row_that_the_authors_trained_has_a_recipe(paper: str) -> None:
     recipes = [load_recipe(e) for e, scale in EVERY if scale == "paper" and e.startswith(f"{paper}/")]
-    built = {(cell["table"], cell["row"]) for r in recipes for cell in r.config.get("reproduces") or []}
+    built = {(cell["table"], cell["row"]) for r in recipes for cell in r.config["reproduces"]}
     # of a curve without numbers the test of a claim is all there is
     figures = {c["id"]: c["table"] for c in published(paper)["claims"] if c["table"].startswith("figure")}
     built |= {(figures[test.claim], row) for test, row, _ in TESTED if test.claim in figures}
@@ -335,7 +344,7 @@ def test_a_recipe_trains_and_is_tested_in_small(
     for experiment, scale in alike:
         rows = [one for one in TESTED if (one[2].run, one[0].scale) == (experiment, scale)]
         claimed = {test.measured_of(row) for test, row, run in rows if is_todays(test, run)}
-        cells = {cell["measured"] for cell in load_recipe(experiment, scale).config.get("reproduces") or []}
+        cells = {cell["measured"] for cell in load_recipe(experiment, scale).config["reproduces"]}
         # at a reduced scale, where a test stands, cells of the paper may be in a unit that is not measured
         assert claimed | (cells if scale == "paper" or not rows else set()) <= measured
     assert len(workshop.records()) == 1

@@ -18,7 +18,7 @@ from tests.recipe_files import write_recipe
 
 BASE = """
 title: Toy
-reproduces: [{table: t, row: r, metric: m, measured: x}]
+ablates: toy/other
 trainer: {max_steps: 100, devices: 1}
 model:
   class_path: a.Model
@@ -126,12 +126,12 @@ def test_a_scale_may_have_a_point_of_its_own(write):
         load_recipe("toy/grid@wide")
 
 
-def test_deviations_add_up_while_other_lists_are_replaced(write):
-    write("base", BASE + "deviations: [always]\n")
-    write("base", "{deviations: [small], reproduces: []}", "cpu")
+def test_deviations_add_up_while_other_keys_of_the_header_are_replaced(write):
+    write("base", BASE + "deviations: [always]\nseeds: 1-3\n")
+    write("base", "{deviations: [small], seeds: 7-9}", "cpu")
     found = load_recipe("toy/base", "cpu").config
     assert found["deviations"] == ["always", "small"]
-    assert found["reproduces"] == []
+    assert found["seeds"] == "7-9"
     assert load_recipe("toy/base").config["deviations"] == ["always"]
 
 

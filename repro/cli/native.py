@@ -85,7 +85,7 @@ def _run(arguments: list[str]) -> None:
 
     class Cli(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-            for key in (*HEADER, *CHANGES):  # of a recipe, which are not for the Trainer
+            for key in (*HEADER, *CHANGES, "reproduces"):  # of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
             parser.add_argument("--compile", type=bool, default=False)
             parser.add_argument("--matmul_precision", type=MatmulPrecision, default="highest")

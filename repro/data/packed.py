@@ -70,11 +70,14 @@ def need_packed(folder: Path, name: str, remedy: str) -> Path:
 
 
 def glob_packed(folder: Path, pattern: str) -> list[Path]:
-    """The files of a pattern, sorted by their plain names; of several forms of one file the first of ``FORMS``."""
+    """The files of a pattern, sorted by their plain names; of several forms of one file the first of ``FORMS``.
+
+    Hidden files, which some systems put beside others, are left out.
+    """
     paths: dict[str, Path] = {}
     for form in FORMS:
         for path in folder.glob(pattern + form):
-            if path.is_file():
+            if path.is_file() and not path.name.startswith("."):
                 paths.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
     return [paths[name] for name in sorted(paths)]
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from repro.errors import UserError, nearest
 from repro.evidence.derived import Behind, Pair, derive, without
 from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.header import Goal, Header, read_header
@@ -128,9 +127,8 @@ def compare(paper: str | None = None) -> Comparison:
 
 def _add_entries(comparison: Comparison, paper: Paper) -> None:
     goals: dict[tuple[str, str], list[Goal]] = {}
-    for (experiment, _), header in comparison.headers.items():
+    for header in comparison.headers.values():
         for goal in header.goals if header.recipe.paper == paper.key else ():
-            _check_goal(goal, paper, experiment)
             goals.setdefault((goal.table, goal.row), []).append(goal)
     for table in paper.tables.values():
         for row in table.rows.values():
@@ -186,21 +184,6 @@ def _derived_cell(comparison: Comparison, entry: Entry, how: Derivation, source:
         return Cell(goal, found, "no value", why, None, source.notes)
     notes = (*source.notes, why) if why else source.notes
     return _judged(entry, goal, found, notes, 0, False)
-
-
-def _check_goal(goal: Goal, paper: Paper, experiment: str) -> None:
-    where = f"{experiment} at scale {goal.scale}: reproduces"
-    if goal.table not in paper.tables:
-        raise UserError(
-            f"{where}: {paper.key} has no table {goal.table!r}{nearest(goal.table, paper.tables)}"
-        )
-    table = paper.tables[goal.table]
-    if goal.row not in table.rows:
-        raise UserError(f"{where}: {table.id} has no row {goal.row!r}{nearest(goal.row, table.rows)}")
-    if goal.metric not in table.metrics:
-        raise UserError(
-            f"{where}: {table.id} has no metric {goal.metric!r}{nearest(goal.metric, table.metrics)}"
-        )
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:

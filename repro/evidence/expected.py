@@ -16,7 +16,7 @@ def expected(recipe: Recipe) -> dict[str, float]:
         recipe: resolved.
 
     Raises:
-        UserError: a malformed ``reproduces`` or file of published numbers.
+        UserError: a malformed file of published numbers.
     """
     if recipe.paper not in paper_keys():
         return {}

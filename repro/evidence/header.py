@@ -1,18 +1,10 @@
-"""What a recipe reproduces: the entries of its ``reproduces``, checked.
-
-``reproduces: [{table, row, metric, measured, protocol?}]``: ``metric`` is the published name, ``measured`` the name in
-the run records. Every key of ``protocol`` must equal that of the measurement. How the number is judged stands in the
-published file. A scale or point that names the list replaces it.
-"""
+"""What a recipe is held against: cells of published tables, see :mod:`repro.reproduced`."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from repro.errors import UserError, nearest
 from repro.recipe import Recipe, load_recipe
-
-_REPRODUCES = ("table", "row", "metric", "measured", "protocol")
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,6 @@ class Header:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self._where = f"{recipe.experiment} at scale {recipe.scale}"
 
     @cached_property
     def config_hash(self) -> str:
@@ -58,37 +49,11 @@ class Header:
 
     @cached_property
     def goals(self) -> list[Goal]:
-        """Entries of ``reproduces``."""
+        """The cells that it is held against."""
+        names = (self.recipe.experiment, self.recipe.scale)
         return [
-            Goal(**self._common(e, str(e["measured"])), table=e["table"], row=e["row"], metric=e["metric"])
-            for e in self._entries("reproduces", _REPRODUCES, required=4)
+            Goal(*names, **{"protocol": {}, **cell}) for cell in self.recipe.config.get("reproduces") or ()
         ]
-
-    def _entries(self, key: str, known: tuple[str, ...], required: int) -> list[dict[str, Any]]:
-        entries = self.recipe.config.get(key) or []
-        if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-            self._refuse(key, "write a list of mappings")
-        for entry in entries:
-            for name in entry.keys() - set(known):
-                self._refuse(key, f"unknown key {name!r}{nearest(str(name), known)}")
-            for name in known[:required]:
-                if not isinstance(entry.get(name), str):
-                    self._refuse(key, f"{name!r} is {entry.get(name)!r}; it must be a text")
-        return entries
-
-    def _common(self, entry: dict[str, Any], measured: str) -> dict[str, Any]:
-        protocol = entry.get("protocol") or {}
-        if not isinstance(protocol, dict):
-            self._refuse("protocol", f"{protocol!r} is not a mapping")
-        return {
-            "experiment": self.recipe.experiment,
-            "scale": self.recipe.scale,
-            "measured": measured,
-            "protocol": protocol,
-        }
-
-    def _refuse(self, key: str, problem: str) -> None:
-        raise UserError(f"{self._where}: {key}: {problem}")
 
 
 def read_header(experiment: str, scale: str = "paper") -> Header:

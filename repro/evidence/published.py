@@ -198,6 +198,30 @@ class Row(Model):
         return first and rules.counted and rules.kind in COUNTED
 
 
+class Ours(Model):
+    """A run that is held against numbers of a table, for :mod:`repro.reproduced`.
+
+    Attributes:
+        run: experiment; ``{row}`` stands for the id of every row that has such an experiment.
+        row: the row, where ``run`` has no ``{row}``.
+        measured: names of our measurements by metric.
+        protocol: entries that a measurement's protocol must hold.
+        scales: of the runs; empty for all.
+    """
+
+    run: Text
+    row: Id | None = None
+    measured: Annotated[dict[str, Text], Field(min_length=1)]
+    protocol: dict[str, Any] = {}
+    scales: tuple[Literal["paper", "gpu", "small", "cpu"], ...] = ()
+
+    @model_validator(mode="after")
+    def _names_rows(self) -> Self:
+        if ("{row}" in self.run) == (self.row is not None):
+            raise ValueError(f"ours: {self.run}: give a row, or write {{row}} in the run")
+        return self
+
+
 class PublishedTable(Model):
     """A published table.
 
@@ -214,6 +238,7 @@ class PublishedTable(Model):
     split: Text
     metrics: dict[str, Metric]
     rows: Annotated[dict[str, Row], Field(min_length=1)]
+    ours: tuple[Ours, ...] = ()
     checked: Text
     unconfirmed: bool = False
     notes: str
@@ -235,6 +260,15 @@ class PublishedTable(Model):
             metrics[name] = {**places, **rest, "name": name, "rules": {**own[name], "counted": False}}
         rows = [_with_rules(row, raw, own) for row in raw["rows"]]
         return {**raw, "metrics": metrics, "rows": _by_id(rows, f"row of {raw['id']}")}
+
+    @model_validator(mode="after")
+    def _ours_are_of_the_table(self) -> Self:
+        for one in self.ours:
+            if one.row is not None and one.row not in self.rows:
+                raise ValueError(f"ours: {self.id} has no row {one.row!r}{nearest(one.row, self.rows)}")
+            for name in one.measured.keys() - self.metrics.keys():
+                raise ValueError(f"ours: {self.id} has no metric {name!r}{nearest(name, self.metrics)}")
+        return self
 
     @model_validator(mode="after")
     def _rules_fit(self) -> Self:

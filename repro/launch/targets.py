@@ -2,13 +2,12 @@
 
 A target is a paper (``attention-is-all-you-need``), an experiment (``<paper>/<recipe>``: all of its points;
 or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one of its rows
-(``<paper>:table2:transformer-base``). Tables and rows are found through the recipes' ``reproduces`` headers.
+(``<paper>:table2:transformer-base``). Tables and rows are found through ``ours`` of the published files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm.validation import setting
@@ -22,6 +21,7 @@ from repro.recipe import (
     scales_of,
 )
 from repro.record import RECORD_FILE, read_records, withdrawn
+from repro.reproduced import reproduced
 from repro.seeds import SeedChoice, show_seeds, unjudged
 from repro.yamls import read_yaml
 
@@ -201,22 +201,11 @@ def _of_table(target: str) -> list[str]:
     inside = _experiments_of(paper)
     if "/" in paper:
         raise UserError(f"{target!r}: a table belongs to a paper; write {paper.split('/', 1)[0]}:{rest}")
-    cells = [
-        (e, str(cell.get("table")), str(cell.get("row"))) for e in inside for cell in reproduced_cells(e)
-    ]
+    cells = [(e, cell["table"], cell["row"]) for e in inside for cell in reproduced(e, "paper")]
     matches = [e for e, t, r in cells if t == table and (not row or r == row)]
     if not matches:
         raise UserError(_no_such_table(target, paper, table, row, cells))
     return matches
-
-
-def reproduced_cells(experiment: str) -> Iterator[dict[str, Any]]:
-    """The entries of an experiment's ``reproduces`` header."""
-    recipe = load_recipe(experiment, scales_of(experiment)[0])
-    cells = recipe.config.get("reproduces") or []
-    if not isinstance(cells, list) or not all(isinstance(c, dict) for c in cells):
-        raise UserError(f"{experiment}: `reproduces` is a list of mappings with table, row, metric")
-    yield from cells
 
 
 def _no_such_table(target: str, paper: str, table: str, row: str, cells: list[tuple[str, str, str]]) -> str:

@@ -54,7 +54,7 @@ def test_every_form_is_found_and_read(tmp_path: Path, form: str) -> None:
 
 
 def test_the_plain_file_goes_first_and_names_sort_without_their_ends(tmp_path: Path) -> None:
-    for name in ("b.txt", "b.txt.gz", "a.txt.xz", "a.txt.gz", "c.txt.zip"):
+    for name in ("b.txt", "b.txt.gz", "a.txt.xz", "a.txt.gz", "c.txt.zip", "._b.txt"):
         (tmp_path / name).write_bytes(b"")
     assert [path.name for path in glob_packed(tmp_path, "*.txt")] == ["a.txt.gz", "b.txt", "c.txt.zip"]
     assert find_packed(tmp_path, "a.txt") == tmp_path / "a.txt.gz"

@@ -265,18 +265,3 @@ def test_of_several_experiments_the_best_on_validation_stands_for_the_number(hou
     first = entry("big").ours[0]
     assert (first.goal.experiment, first.estimate.mean) == ("toy/better-on-validation", 25.0)
     assert entry("big").verdict == "lower"
-
-
-@pytest.mark.parametrize(
-    ("goal", "said"),
-    [
-        ("{table: table2, row: big, metric: bleu, measured: x}", "no table 'table2'; nearest: table1"),
-        ("{table: table1, row: bigg, metric: bleu, measured: x}", "no row 'bigg'; nearest: big"),
-        ("{table: table1, row: big, metric: blue, measured: x}", "no metric 'blue'; nearest: bleu"),
-    ],
-)
-def test_a_goal_that_the_paper_does_not_have(house, goal, said):
-    house.recipe("big", goal)
-    with pytest.raises(UserError, match=said) as error:
-        compare()
-    assert "toy/big at scale paper" in str(error.value)

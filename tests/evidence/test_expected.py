@@ -1,8 +1,5 @@
 """The published numbers that belong to what a recipe measures."""
 
-import pytest
-
-from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.entries import DERIVED
 from repro.evidence.expected import expected
@@ -35,11 +32,6 @@ def test_what_has_no_number_is_left_out() -> None:
     assert of() == {}
     assert of(cell(row="of no table"), cell(table="none"), cell(metric="none")) == {}
     assert of(cell(), paper="a-paper-without-a-file") == {}
-
-
-def test_a_malformed_header_is_refused() -> None:
-    with pytest.raises(UserError, match="'measured' is None"):
-        of({key: value for key, value in cell().items() if key != "measured"})
 
 
 def test_every_recipe_of_a_paper_knows_the_numbers_that_tables_compare_it_with() -> None:

@@ -69,6 +69,10 @@ def test_unknown_paper_offers_the_nearest():
         load_paper("transformer-lx")
 
 
+SMALL = "    notes: Toys are small."
+OURS = f"    ours: [{{run: toy/x, %s}}]\n{SMALL}"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -96,6 +100,10 @@ def test_unknown_paper_offers_the_nearest():
         ("  title: A Toy Paper\n", "", "paper.title: Field required"),
         ("values: {bleu: 27.8}", "values: {bleu: many}", "many"),
         ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "is given twice"),
+        (SMALL, OURS % "row: bigg, measured: {bleu: x}", "table1 has no row 'bigg'; nearest: big"),
+        (SMALL, OURS % "row: big, measured: {blue: x}", "table1 has no metric 'blue'; nearest: bleu"),
+        (SMALL, OURS % "measured: {bleu: x}", "toy/x: give a row, or write {row} in the run"),
+        (SMALL, OURS % "row: big, measured: {bleu: x}, scales: [huge]", "scales"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(house, old, new, said):

@@ -12,9 +12,6 @@ from repro.seeds import SeedChoice
 
 BASE = """
 title: base
-reproduces:
-  - {table: table2, row: small-row, metric: bleu, measured: test/bleu}
-  - {table: table3, row: small-row, metric: ppl, measured: test/ppl}
 trainer: {max_steps: 10}
 data: {class_path: x.Data, init_args: {store: pairs}}
 scales:
@@ -23,16 +20,23 @@ scales:
 """
 GRID = """
 title: grid
-reproduces:
-  - {table: table2, row: big-row, metric: bleu, measured: test/bleu}
 points:
   a: {trainer.max_steps: 1}
-  b: {trainer.max_steps: 2, reproduces: [{table: table3, row: b-row, metric: ppl, measured: test/ppl}]}
+  b: {trainer.max_steps: 2}
 trainer: {max_steps: 10}
 """
 PUBLISHED = """
 tables:
-  - {id: table2, rows: [{id: small-row}, {id: big-row}, {id: unbuilt-row}]}
+  - id: table2
+    ours:
+      - {run: alpha/base, row: small-row, measured: {bleu: test/bleu}}
+      - {run: alpha/grid@a, row: big-row, measured: {bleu: test/bleu}}
+    rows: [{id: small-row}, {id: big-row}, {id: unbuilt-row}]
+  - id: table3
+    ours:
+      - {run: alpha/base, row: small-row, measured: {ppl: test/ppl}}
+      - {run: alpha/grid@b, row: b-row, measured: {ppl: test/ppl}}
+    rows: [{id: small-row}, {id: b-row}]
   - {id: table9, rows: [{id: other}]}
 """
 PROFILE = """

@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from repro import recipe
 from repro.evidence.header import Header
 from repro.evidence.ledger import declarations
@@ -85,8 +87,6 @@ TESTS = f"{HEAD}picture: bigger-is-better/1\ntests:{TEST}{UNTESTED}"
 GOAL = "{table: table1, row: %s, metric: %s, measured: test/bleu%s}"
 RECIPE = """
 title: Toy
-reproduces:
-{goals}
 trainer: {{max_steps: 100}}
 model: {{class_path: repro.tasks.Translation, init_args: {{width: {width}}}}}
 """
@@ -99,14 +99,36 @@ class House:
     def __init__(self, root: Path) -> None:
         self.results = root / "results"
         self.configs = root / "configs"
+        self.held: dict[str, list[Any]] = {}  # goals by experiment
         self.publish(PUBLISHED)
         self.test(TESTS)
         (self.configs / "toy").mkdir(parents=True)
 
     def publish(self, text: str, key: str = "toy") -> None:
+        """Writes a published file; that of the toys gets the goals of the recipes as ``ours`` of its tables."""
         path = self.results / "published" / f"{key}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
+        if key == "toy":
+            self.text = text
+            text = self._with_goals(text)
         path.write_text(text)
+
+    def _with_goals(self, text: str) -> str:
+        goals = [(name, goal) for name, goals in self.held.items() for goal in goals]
+        published = yaml.safe_load(text) if goals else {}
+        for table in published.get("tables", ()):
+            table["ours"] = [
+                {"run": name, "row": goal["row"], "measured": {goal["metric"]: goal["measured"]}}
+                | ({"protocol": goal["protocol"]} if "protocol" in goal else {})
+                for name, goal in goals
+                if goal["table"] == table["id"]
+            ]
+        return yaml.safe_dump(published, sort_keys=False) if goals else text
+
+    def hold(self, experiment: str, *goals: str) -> None:
+        """Holds the runs of an experiment against these cells, and no others: ``{table, row, metric, measured}``."""
+        self.held[experiment] = [yaml.safe_load(goal) for goal in goals]
+        self.publish(self.text)
 
     def test(self, text: str, key: str = "toy") -> None:
         """The file of tests of a paper. The one that each house begins with has one test, which is planned."""
@@ -132,10 +154,10 @@ class House:
         path.write_text(known + "".join(f"{line}\n" for line in lines if line.path not in known))
 
     def recipe(self, row: str, *goals: str, width: int = 8, name: str | None = None, scale: str = "") -> str:
-        """A recipe of one row; goals default to its BLEU."""
-        entries = goals or (f"{{table: table1, row: {row}, metric: bleu, measured: test/bleu}}",)
-        text = RECIPE.format(goals="\n".join(f"  - {g}" for g in entries), width=width)
-        return self.write(name or row, SCALE.format(width=width) if scale else text, scale)
+        """A recipe of one row, or one of its scales; goals default to its BLEU."""
+        if not scale:
+            self.hold(f"toy/{name or row}", *(goals or (GOAL % (row, "bleu", ""),)))
+        return self.write(name or row, (SCALE if scale else RECIPE).format(width=width), scale)
 
     def write(self, name: str, text: str, scale: str = "") -> str:
         """A recipe as it stands, or the entry of a scale; which files there are is cached for the life of a command."""

@@ -4,12 +4,10 @@ import dataclasses
 import hashlib
 
 from repro.record import Measurement, write_record
-from tests.report.fakes import make_record
+from tests.report.fakes import GOAL, make_record
 
 GRID = """
 title: Toy
-reproduces:
-  - {table: table1, row: big, metric: bleu, measured: test/bleu}
 trainer: {max_steps: 100}
 model: {class_path: repro.tasks.Translation, init_args: {width: 8}}
 points:
@@ -20,6 +18,8 @@ def grid(house, *points, name="grid"):
     """A recipe with points, at scales paper and cpu."""
     rows = "".join(f"  {point}: {{trainer.max_steps: {n + 1}}}\n" for n, point in enumerate(points))
     house.write(name, GRID + rows)
+    for point in points:
+        house.hold(f"toy/{name}@{point}", GOAL % ("big", "bleu", ""))
     house.write(name, "set: {trainer.precision: 32-true}\n", "cpu")
 
 

@@ -57,6 +57,6 @@ def gpu_named(name: str) -> Gpu:
 
 
 def gpu_of(hardware: str) -> Gpu | None:
-    """The GPU that a recipe's ``expects`` names first; None for a TPU, a CPU or an unknown one."""
+    """The GPU that a recipe's ``hardware`` names first; None for a TPU, a CPU or an unknown one."""
     found = [gpu for gpu in GPUS if gpu.name in hardware]
     return min(found, key=lambda gpu: hardware.index(gpu.name), default=None)

@@ -98,7 +98,6 @@ class TranslationData(TokenStoreDataModule, DataModule):
             input to translate; evaluation uses every pair.
         source_language: part to translate from.
         target_language: part to translate into.
-        train_split: name of the training split.
         val_split: name of the validation split.
         test_split: name of the test split, ``test`` or as in the source.
         seed: of the order of training; `repro run` sets it to the run's.
@@ -116,7 +115,6 @@ class TranslationData(TokenStoreDataModule, DataModule):
         max_length: int = 256,
         source_language: str = "en",
         target_language: str = "de",
-        train_split: str = "train",
         val_split: str = "val",
         test_split: str = "test",
         seed: int = 0,
@@ -135,7 +133,6 @@ class TranslationData(TokenStoreDataModule, DataModule):
         self.max_length = max_length
         self.source_language = source_language
         self.target_language = target_language
-        self.train_split = train_split
         self.val_split = val_split
         self.test_split = test_split
         self.eval_batch_tokens = eval_batch_tokens
