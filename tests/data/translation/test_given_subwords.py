@@ -8,7 +8,7 @@ from repro.data import TranslationData
 from repro.data import prepare as actions
 from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS
-from repro.data.sets.translation.pairs import GIVEN, GivenSubwords
+from repro.data.sets.translation.given_subwords import GIVEN, GivenSubwords
 from repro.errors import UserError
 
 NAME = "small-pairs"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro.data.sets.translation.pairs import Cleaner, Cleaning, summary
+from repro.data.sets.translation.cleaning import Cleaner, Cleaning, summary
 
 RULES = Cleaning(max_words=10, ratio=1.5)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from repro.data.packed import TextFile
-from repro.data.sets.translation.pairs import kept_lines, read_pairs
+from repro.data.sets.translation.pair_files import kept_lines, read_pairs
 from repro.errors import UserError
 
 

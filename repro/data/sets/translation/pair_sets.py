@@ -7,7 +7,9 @@ is learned from the raw text; no word is unknown, and what is decoded needs no d
 """
 
 from repro.data.data_set import Hub
-from repro.data.sets.translation.pairs import Cleaning, GeneratedNumbers, GivenSubwords, SentencePairs
+from repro.data.sets.translation.cleaning import Cleaning
+from repro.data.sets.translation.given_subwords import GivenSubwords
+from repro.data.sets.translation.pairs import GeneratedNumbers, SentencePairs
 
 _MULTI30K = SentencePairs(
     name="multi30k",

@@ -2,19 +2,13 @@
 
 Splits that are evaluated are small. They are read and compared with what is known before anything else is done. The
 training split is an iterator over pairs and is never in memory.
-
-Source: ``clean-corpus-n.perl`` of Moses, as ``prepare-iwslt14.sh`` and ``prepare-wmt14en2fr.sh`` of fairseq call it;
-``prepare-iwslt14.sh`` for segments and tags.
-Deviation: lengths are words and punctuation marks of the raw text; those scripts count tokens of Moses' tokeniser, or
-subwords.
 """
 
 import html
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,108 +18,20 @@ from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import (
     AS,
-    TextFile,
-    decoded,
     find_packed,
-    need_packed,
     plain_name,
-    read_packed,
     sha256_of,
 )
 from repro.data.sets.translation import numbers
+from repro.data.sets.translation.cleaning import Cleaner, Cleaning, Pairs, summary
+from repro.data.sets.translation.pair_files import Document, label, read_pairs
 from repro.data.store import StoreWriter
 from repro.data.tokenizers.loading import AnyTokenizer
-from repro.data.tokenizers.merges import MergedWords, joined, read_merges
 from repro.errors import UserError
 
 TRAIN_SIZE = 40_000
 HELD_OUT_SIZES = {VAL: 500, TEST: 1000}
-GIVEN = "given"
 _ROLES = ("src", "ref")
-_MARKED_UP = (".sgm", ".xml")
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
-_CURLY = "\N{RIGHT SINGLE QUOTATION MARK}"
-_TALK_LINES = ("<url>", "<talkid>", "<keywords>")
-_TALK_TAGS = re.compile("</?(?:title|description)>")
-_WORD = re.compile(r"\w+|[^\w\s]")
-Pairs = Iterator[tuple[str, ...]]
-Document = dict[str, Path]
-
-
-@dataclass(frozen=True)
-class Cleaning:
-    """Rules for the training pairs to keep. Every run of blanks inside a line becomes one space, also Unicode's.
-
-    Attributes:
-        max_words: longer pairs (words and punctuation marks, on either side) are dropped; 0: none are.
-        ratio: pairs with more words on one side, by this factor, are dropped; 0: none are.
-        lower: all text is lower-cased, that of validation and test as well.
-    """
-
-    max_words: int = 0
-    ratio: float = 0.0
-    lower: bool = False
-
-    def objection(self, pair: tuple[str, ...]) -> str:
-        """The first rule against a pair: ``empty`` (a side has nothing but blanks), ``long``, ``ratio``; or empty."""
-        if not all(pair):
-            return "empty"
-        counts = [len(_WORD.findall(side)) for side in pair]
-        if self.max_words and max(counts) > self.max_words:
-            return "long"
-        return "ratio" if self.ratio and max(counts) > self.ratio * min(counts) else ""
-
-
-class Cleaner:
-    """Drops pairs by rules and counts them by reason.
-
-    Args:
-        rules: of the corpus.
-
-    Attributes:
-        read: pairs looked at.
-        squeezed: kept pairs whose blanks were changed.
-        dropped: pairs by the first rule against them.
-    """
-
-    def __init__(self, rules: Cleaning) -> None:
-        self.rules = rules
-        self.read = 0
-        self.squeezed = 0
-        self.dropped = {"empty": 0, "long": 0, "ratio": 0}
-
-    @property
-    def kept(self) -> int:
-        """Pairs that were kept."""
-        return self.read - sum(self.dropped.values())
-
-    def clean(self, pairs: Iterable[tuple[str, ...]]) -> Pairs:
-        """The kept pairs, with single spaces, in lower case if the rules require it."""
-        for pair in pairs:
-            self.read += 1
-            squeezed = tuple([" ".join(side.split()) for side in pair])
-            if reason := self.rules.objection(squeezed):
-                self.dropped[reason] += 1
-                continue
-            self.squeezed += squeezed != pair
-            yield tuple([side.lower() for side in squeezed]) if self.rules.lower else squeezed
-
-    def counts(self) -> dict[str, Any]:
-        """Numbers of pairs read, kept and dropped, and the rules, for the manifest."""
-        rules = self.rules
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "dropped": dict(self.dropped),
-            "squeezed": self.squeezed,
-            "rules": {"max_words": rules.max_words, "ratio": rules.ratio, "lower_case": rules.lower},
-        }
-
-
-def summary(counts: dict[str, Any]) -> str:
-    """The counts of :meth:`Cleaner.counts` in one line."""
-    dropped = ", ".join(f"{n:,} {reason}" for reason, n in counts["dropped"].items())
-    return f"kept {counts['kept']:,} of {counts['read']:,} training pairs (dropped: {dropped})"
 
 
 @dataclass
@@ -273,7 +179,7 @@ class SentencePairs(TokenSet):
             if ready is not None:
                 documents[split] = [ready]
                 if split == TRAIN:
-                    deviations.append(f"training pairs as they were given, in {_label(ready)}")
+                    deviations.append(f"training pairs as they were given, in {label(ready)}")
             elif split != VAL or not self.held_every:  # else it is cut from training
                 documents[split] = self._documents(folder, split, deviations)
         files: dict[str, dict[str, Any]] = {}
@@ -313,7 +219,7 @@ class SentencePairs(TokenSet):
                 raise UserError(f"--from {folder}: no {shown}{AS}, there{inside}")
             first = self._name(names[0], 0)
             if not any(plain_name(path) == first for path in document.values()) and split == TRAIN:
-                deviations.append(f"{_label(document)} instead of {first.removesuffix(f'.{self.parts[0]}')}")
+                deviations.append(f"{label(document)} instead of {first.removesuffix(f'.{self.parts[0]}')}")
             documents.append(document)
         return documents
 
@@ -361,114 +267,6 @@ class SentencePairs(TokenSet):
             if "\n" in "".join(pair) and (marked or self.cleaning is None):
                 raise UserError(f"{on_hub(self)}: a line of {split} holds a line break; {remedy(self)}")
             yield pair
-
-
-def _label(document: Document) -> str:
-    """A document by its first file, without the language."""
-    part, path = next(iter(document.items()))
-    return plain_name(path).removesuffix(f".{part}")
-
-
-def read_pairs(documents: list[Document], straight: bool, files: dict[str, dict[str, Any]]) -> Pairs:
-    """The pairs of some documents; adds the facts of every file to ``files``.
-
-    Raises:
-        UserError: a side has more lines than the other, cannot be read, or is marked up and has no segment.
-    """
-    for document in documents:
-        sides = [TextFile(path) for path in document.values()]
-        count = 0
-        for row in zip_longest(*(kept_lines(side, straight) for side in sides)):
-            if None in row:
-                ended = sides[row.index(None)].path
-                raise UserError(
-                    f"{ended} has {count:,} lines, fewer than the other side; each needs one line per pair"
-                )
-            count += 1
-            yield row
-        if not count and _is_marked_up(sides[0].path):
-            raise UserError(f"{sides[0].path} has no segments (<seg ...>...</seg>); use the original file")
-        files.update({plain_name(side.path): {**side.facts(), "lines": count} for side in sides})
-
-
-def _is_marked_up(path: Path) -> bool:
-    return Path(plain_name(path)).suffix in _MARKED_UP
-
-
-def kept_lines(file: TextFile, straight: bool) -> Iterator[str]:
-    """The lines of a side.
-
-    Of marked-up files these are the contents of segments, entities read, blanks at the ends stripped; of
-    ``train.tags.*`` not those that tell of a talk, but its title and description without their tags.
-    """
-    marked, talks = _is_marked_up(file.path), file.path.name.startswith("train.tags.")
-    for line in file:
-        if marked:
-            if match := _SEGMENT.search(line):
-                text = html.unescape(match[1]).strip()
-                yield text.replace(_CURLY, "'") if straight else text
-        elif not talks:
-            yield line
-        elif not any(tag in line for tag in _TALK_LINES):
-            yield _TALK_TAGS.sub("", line)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GivenSubwords(SentencePairs):
-    """Sentence pairs that are published cut into blank-separated subwords, with the merges that cut them.
-
-    There is one store. Its lines are words; its tokens are the given subwords.
-
-    Attributes:
-        prefix: beginning of the names of files where several pairs of languages share a folder.
-        merges: possible names of the file of merges.
-    """
-
-    levels: tuple[str, ...] = (GIVEN,)
-    prefix: str
-    merges: tuple[str, ...]
-
-    def variant(self, options: Options) -> str:
-        return GIVEN
-
-    def options_of(self, variant: str) -> Options:
-        return Options()
-
-    def needed_files(self) -> tuple[str, ...]:
-        return (*(f"{split}.{part}" for split in self.required for part in self.parts), self.merges[-1])
-
-    def bitext(self, options: Options) -> Bitext:
-        names = {split: ((f"{self.prefix}{split}.{{part}}", f"{split}.{{part}}"),) for split in self.splits}
-        return replace(self, names=names)._from_files(options.folder)
-
-    def given_tokenizer(self, bitext: Bitext, options: Options) -> AnyTokenizer:
-        """Subwords as they are given; turns the lines into words.
-
-        Raises:
-            UserError: no merges, or they do not make the given subwords.
-        """
-        found = (find_packed(options.folder, name) for name in self.merges)
-        path = next(filter(None, found), None) or need_packed(
-            options.folder, self.merges[-1], "it holds the merges of the subwords"
-        )
-        content = read_packed(path)
-        digest = bitext.origin["sha256"]["merges"] = sha256_of([content])
-        self.compare("merges", digest, str(path))
-        try:
-            merges = read_merges(decoded(content, str(path)))
-        except ValueError as error:
-            raise UserError(f"{path}: {error}; get the file again") from None
-        training = (line for part in self.parts for line in bitext.lines[TRAIN][part])
-        tokenizer = MergedWords.from_text(training, merges)
-        for split, parts in bitext.lines.items():
-            for part, lines in parts.items():
-                words = [joined(line) for line in lines]
-                if [tokenizer.given_ids(line) for line in lines] != tokenizer.encode_batch(words):
-                    raise UserError(
-                        f"{path} does not make the subwords of {split}.{part}; use the file that did"
-                    )
-                parts[part] = words
-        return tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
