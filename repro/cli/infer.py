@@ -15,8 +15,13 @@ from repro.record import write_atomic
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    from repro.cli.runs import complete_experiments
+    _add_translate(verbs)
+    _add_generate(verbs)
+    _add_attention(verbs)
+    _add_recl(verbs)
 
+
+def _add_translate(verbs: Verbs) -> None:
     translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
     add_run(translate)
     translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
@@ -37,6 +42,8 @@ def register(verbs: Verbs) -> None:
     )
     translate.set_defaults(handler=translate_lines)
 
+
+def _add_generate(verbs: Verbs) -> None:
     generate = verbs.add_parser(
         "generate", help="sample continuations of prompts, or translations, line by line"
     )
@@ -57,6 +64,8 @@ def register(verbs: Verbs) -> None:
     )
     generate.set_defaults(handler=generate_lines)
 
+
+def _add_attention(verbs: Verbs) -> None:
     attention = verbs.add_parser(
         "attention", help="draw the attention of a trained run over its continuous memory"
     )
@@ -71,6 +80,10 @@ def register(verbs: Verbs) -> None:
             help=f"{name} that are drawn, from 1 (default: all)",
         )
     attention.set_defaults(handler=draw_attention)
+
+
+def _add_recl(verbs: Verbs) -> None:
+    from repro.cli.runs import complete_experiments
 
     recl = verbs.add_parser(
         "recl", help="compute the relative effective context length (RECL) of a group of language models"
