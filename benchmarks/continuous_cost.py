@@ -1,6 +1,6 @@
 """What a continuous memory costs behind contexts of any length: `python -m benchmarks.continuous_cost`.
 
-A small language model with sticky memories reads a stream of random tokens in blocks. Behind each context its state is
+A small language model with sticky memories reads a stream of random tokens in blocks. Sources each context its state is
 kept; from there a training step on the next block (forward and backward) and the next block token by token, in place,
 are timed. Contexts take turns, so that a busy machine slows all; a time is the median of its turns. `--cpu-time` counts
 seconds of computing, for one thread on a machine that others use. The benchmark fails where the shape of a state

@@ -64,8 +64,8 @@ def submit_runs(args: argparse.Namespace) -> None:
         plan, summary = dry_run(request)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
         counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
-        told = ["dry run: nothing was submitted"] if plan.jobs else []
-        for line in (*summary, *counted, *told):
+        notices = ["dry run: nothing was submitted"] if plan.jobs else []
+        for line in (*summary, *counted, *notices):
             print(line, file=sys.stderr)
         return
     if args.cost:

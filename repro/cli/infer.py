@@ -219,11 +219,11 @@ def compare_runs(args: argparse.Namespace) -> None:
     ratios = tuple(dict.fromkeys(args.ratios))
     settings = ContextSettings(args.start, args.step, args.longest, ratios, args.places, args.split)
     readers = [load_reader(word, args.scale, args.run_seed) for word in args.runs]
-    results = compare(readers, settings, tell)
+    results = compare(readers, settings, report)
     print(json.dumps(results, indent=1) if args.json else table(results))
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     """Prints progress to stderr, if that is a terminal."""
     if sys.stderr.isatty():
         print(line, file=sys.stderr, flush=True)

@@ -199,15 +199,15 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -
 
     Ctrl-C reaches both from the terminal.
     """
-    told = False
+    asked = False
     while True:
         try:
             return process.wait(POLL_S)
         except subprocess.TimeoutExpired:
             stop = (request.asked and not request.by_user) or time.monotonic() > end
-            if stop and not told:
+            if stop and not asked:
                 process.terminate()
-                told = True
+                asked = True
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from repro.evidence.derived import Behind, Pair, derive, without
+from repro.evidence.derived import Pair, Sources, derive, without
 from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.header import Goal, Header, read_header
 from repro.evidence.judging.judge import judge_number
@@ -74,7 +74,7 @@ class Comparison:
         entry = self.entries.get((paper.key, *reference))
         return entry.cells if entry else []
 
-    def of(self, paper: Paper) -> list[Entry]:
+    def entries_of(self, paper: Paper) -> list[Entry]:
         """The entries of one paper in published order."""
         return [entry for key, entry in self.entries.items() if key[0] == paper.key]
 
@@ -115,7 +115,9 @@ def compare(paper: str | None = None) -> Comparison:
     ledger = [line for folder in records_dirs() for line in read_ledger(folder)]
     left_out = frozenset(line.path for line in ledger if line.event == "withdrawn")
     selections = {
-        key: Selection.of(group, headers[key].config_hash if group else "", headers[key].seeds, left_out)
+        key: Selection.from_records(
+            group, headers[key].config_hash if group else "", headers[key].seeds, left_out
+        )
         for key, group in grouped.items()
     }
     again = read_verified(*results_dirs())
@@ -138,7 +140,7 @@ def _add_entries(comparison: Comparison, paper: Paper) -> None:
                 entry = Entry(paper, table, row, table.metrics[name] if name else None)
                 entry.cells = [_cell(comparison, entry, goal) for goal in own if goal.metric == name]
                 comparison.entries[paper.key, table.id, row.id, name] = entry
-    for entry in comparison.of(paper):
+    for entry in comparison.entries_of(paper):
         if not entry.cells and entry.published is not None and entry.rules and entry.rules.derived:
             entry.cells = derived_cells(comparison, entry, entry.rules.derived)
 
@@ -168,7 +170,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, how: Derivation, source:
         bool(of and all(others)) and bool(reaches) == bool(how.reaches) and bool(over) == bool(how.over)
     )
     source_metric = table.metrics[how.of[2]]
-    made = Behind(of, source_metric.sign, others, source_metric.rules.margin, reaches, over)
+    made = Sources(of, source_metric.sign, others, source_metric.rules.margin, reaches, over)
     values = derive(how, made) if complete else []
     goal = Goal(source.goal.experiment, scale, DERIVED, {}, entry.table.id, entry.row.id, metric.name)
     found = replace(

@@ -35,7 +35,7 @@ Pair = tuple[RunRecord, Measurement]
 
 
 @dataclass(frozen=True)
-class Behind:
+class Sources:
     """The measurements behind the references of a derivation, at one scale.
 
     Attributes:
@@ -55,15 +55,15 @@ class Behind:
     over: tuple[Pair, ...] = ()
 
 
-def derive(how: Derivation, behind: Behind) -> list[tuple[RunRecord, float]]:
+def derive(how: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
     """The number for each seed that has one; of a spread and a rank only one, with the first run."""
-    scores = [measured.value for _, measured in behind.of]
+    scores = [measured.value for _, measured in sources.of]
     if how.take == "spread":
-        return [(behind.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
+        return [(sources.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
     if how.take == "rank":
-        return [(behind.of[0][0], _rank(behind))]
-    taken = [(record, _TAKEN[how.take](record, measured, behind)) for record, measured in behind.of]
-    divisor = _divisor(how, behind)
+        return [(sources.of[0][0], _rank(sources))]
+    taken = [(record, _TAKEN[how.take](record, measured, sources)) for record, measured in sources.of]
+    divisor = _divisor(how, sources)
     return [
         (record, value / divisor / _shared(how, record))
         for record, value in taken
@@ -71,20 +71,20 @@ def derive(how: Derivation, behind: Behind) -> list[tuple[RunRecord, float]]:
     ]
 
 
-def _rank(behind: Behind) -> float:
-    own, margin = _mean(behind.of), behind.margin
+def _rank(sources: Sources) -> float:
+    own, margin = _mean(sources.of), sources.margin
     scaled, size = (margin.scaled, margin.at(own)) if margin else (float, 0.0)
-    gaps = [behind.sign * (scaled(_mean(row)) - scaled(own)) for row in behind.rows if row]
+    gaps = [sources.sign * (scaled(_mean(row)) - scaled(own)) for row in sources.rows if row]
     return 1.0 + sum(exceeds(gap, size) for gap in gaps)
 
 
-def _divisor(how: Derivation, behind: Behind) -> float | None:
+def _divisor(how: Derivation, sources: Sources) -> float | None:
     """What ``over`` divides by; None where it is not known, or 0."""
     if how.over is None:
         return 1.0
     if how.take == "score":
-        return _mean(behind.over) or None
-    hours = [training_hours(record) for record, _ in behind.over]
+        return _mean(sources.over) or None
+    hours = [training_hours(record) for record, _ in sources.over]
     return statistics.fmean(h for h in hours if h is not None) if None not in hours else None
 
 
@@ -102,27 +102,27 @@ def training_hours(record: RunRecord, until: int | None = None) -> float | None:
     return tokens * statistics.fmean(counted) / 3600
 
 
-def _step_time(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+def _step_time(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
     hours = training_hours(record)
     return hours * 3600 / record.steps if hours else None
 
 
-def _training_speed(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+def _training_speed(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
     hours = training_hours(record)
     return record.tokens / (hours * 3600) if hours else None
 
 
-def _speed(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
+def _speed(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
     name = re.sub(r"/[^_]+", "/tokens_per_s", measured.name)
     found = record.metric(name)
     return found.value if found else None
 
 
-def _first(record: RunRecord, measured: Measurement, behind: Behind) -> int | None:
-    bests = [_best(other, measured, behind.sign) for other, _ in behind.reaches]
+def _first(record: RunRecord, measured: Measurement, sources: Sources) -> int | None:
+    bests = [_best(other, measured, sources.sign) for other, _ in sources.reaches]
     known = [best for best in bests if best is not None]
-    wanted = statistics.fmean(known) if known else math.inf * behind.sign
-    good = (step for step, value in _validation(record, measured) if behind.sign * (value - wanted) >= 0)
+    wanted = statistics.fmean(known) if known else math.inf * sources.sign
+    good = (step for step, value in _validation(record, measured) if sources.sign * (value - wanted) >= 0)
     return next(good, None)
 
 
@@ -136,8 +136,8 @@ def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, flo
     return [(step, value) for step, value in curve if value is not None]
 
 
-def _first_hours(record: RunRecord, measured: Measurement, behind: Behind) -> float | None:
-    step = _first(record, measured, behind)
+def _first_hours(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
+    step = _first(record, measured, sources)
     return None if step is None else training_hours(record, step)
 
 
@@ -153,9 +153,9 @@ def _mean(pairs: tuple[Pair, ...]) -> float:
     return statistics.fmean(measured.value for _, measured in pairs)
 
 
-_TAKEN: dict[str, Callable[[RunRecord, Measurement, Behind], Any]] = {
-    "score": lambda record, measured, behind: measured.value,
-    "hours": lambda record, measured, behind: training_hours(record),
+_TAKEN: dict[str, Callable[[RunRecord, Measurement, Sources], Any]] = {
+    "score": lambda record, measured, sources: measured.value,
+    "hours": lambda record, measured, sources: training_hours(record),
     "step_time": _step_time,
     "training_speed": _training_speed,
     "speed": _speed,

@@ -9,7 +9,7 @@ from repro.recipe import Recipe, load_recipe
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Query:
     """A measurement to look for in the records of one experiment at one scale.
 
     Attributes:
@@ -24,7 +24,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Goal(Wanted):
+class Goal(Query):
     """A published cell that a recipe reproduces."""
 
     table: str = ""

@@ -24,7 +24,7 @@ _PACKAGE = re.compile(r"(?:transformers|torch|fairseq) \d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
-class Met:
+class CodeComparison:
     """A file of numbers of an official code, compared with ours.
 
     Attributes:
@@ -76,13 +76,15 @@ class Size:
     explanation: str | None
 
 
-def read_parity(paper: str | None = None) -> list[Met]:
+def read_parity(paper: str | None = None) -> list[CodeComparison]:
     """The comparisons of a paper, or of all; none where no folder of results has the file.
 
     Raises:
         UserError: the file is damaged.
     """
-    found = _read(PARITY, lambda row: Met(**{**row, "by_design": tuple(row["by_design"])}), REGENERATE)
+    found = _read(
+        PARITY, lambda row: CodeComparison(**{**row, "by_design": tuple(row["by_design"])}), REGENERATE
+    )
     return [met for met in found if paper in (None, met.paper)]
 
 
@@ -95,7 +97,7 @@ def read_sizes(paper: str | None = None) -> list[Size]:
     return [size for size in _read(SIZES, lambda row: Size(**row), RECOUNT) if paper in (None, size.paper)]
 
 
-_Made = TypeVar("_Made", Met, Size)
+_Made = TypeVar("_Made", CodeComparison, Size)
 
 
 def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> list[_Made]:
@@ -109,7 +111,7 @@ def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> li
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
 
 
-def altered(found: Iterable[Met], golden: Path = GOLDEN) -> list[str]:
+def altered(found: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:
     """Files that are not those that were compared, a line each; none where a wheel has no golden files."""
     if not golden.is_dir():
         return []

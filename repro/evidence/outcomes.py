@@ -14,8 +14,8 @@ from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests
 from repro.evidence.gate import Condition, GateRow, gate
-from repro.evidence.header import Wanted
-from repro.evidence.judging.judge import Printed, judge_claim
+from repro.evidence.header import Query
+from repro.evidence.judging.judge import PublishedRows, judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
 from repro.evidence.ledger import declaration
@@ -34,7 +34,7 @@ PARTS = (0.25, 0.5, 1.0)  # of the budget, at which the validation curves are co
 
 
 @dataclass(frozen=True)
-class Standing:
+class RowResult:
     """A row of a test with our numbers.
 
     Attributes:
@@ -93,7 +93,7 @@ class Tested:
     paper: Paper
     test: FairTest
     attempts: int
-    standings: tuple[Standing, ...]
+    results: tuple[RowResult, ...]
     verdict: str
     why: str = ""
     unit: str = ""
@@ -130,38 +130,36 @@ def outcomes(comparison: Comparison, paper: Paper) -> tuple[Tests, list[Tested]]
 def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int) -> Tested:
     claim = paper.claims[test.claim]
     table = paper.tables[claim.table]
-    column, printed = table.metrics[test.column or claim.metric], printed_of(paper, test)
+    column, printed = table.metrics[test.column or claim.metric], published_rows(paper, test)
     names = list(test.rows)
-    standings = tuple(
-        _standing(
+    results = tuple(
+        _row_result(
             comparison, test, row, table.rows[row].label, table.rows[row].values.get(column.name), relation
         )
         for row, relation in zip(names, [*_relations(printed), ""], strict=True)
     )
-    notes = tuple(f"{s.row}: {note}" for s in standings for note in s.sample.notes)
-    found = Tested(paper, test, attempts, standings, "not run", notes=notes)
-    if test.declared is None and not any(s.estimate for s in standings):
+    notes = tuple(f"{s.row}: {note}" for s in results for note in s.sample.notes)
+    found = Tested(paper, test, attempts, results, "not run", notes=notes)
+    if test.declared is None and not any(s.estimate for s in results):
         return replace(found, verdict="planned")
-    missing = [s.row for s in standings if not s.estimate]
+    missing = [s.row for s in results if not s.estimate]
     if missing:
-        every = len(missing) == len(standings)
+        every = len(missing) == len(results)
         return (
             found if every else replace(found, verdict="incomplete", why=f"no record of {', '.join(missing)}")
         )
-    unit = next(s.sample.unit for s in standings if s.sample.unit)
+    unit = next(s.sample.unit for s in results if s.sample.unit)
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
     sign = {"higher": 1, "lower": -1}[test.better or column.better]
-    effects = tuple(_effect(a, b, sign) for a, b in pairwise(standings))
+    effects = tuple(_effect(a, b, sign) for a, b in pairwise(results))
     found = replace(found, unit=unit, margin=margin, effects=effects)
-    few = _unfinished(standings, test)
-    problem = (
-        _altered(comparison, paper, test) or _unclean(standings) or _incomparable(standings, test.varies)
-    )
+    few = _unfinished(results, test)
+    problem = _altered(comparison, paper, test) or _unclean(results) or _incomparable(results, test.varies)
     if few or problem:
         return replace(found, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
     if not test.check:
-        rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in standings]
-        conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, standings)))
+        rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in results]
+        conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, results)))
         found = replace(found, conditions=conditions)
         failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
         if failed:
@@ -169,22 +167,24 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
     return _judged(found, printed, margin, sign, column)
 
 
-def _judged(found: Tested, printed: Printed, margin: Margin | None, sign: int, column: Metric) -> Tested:
+def _judged(
+    found: Tested, printed: PublishedRows, margin: Margin | None, sign: int, column: Metric
+) -> Tested:
     test = found.test
-    judged = [record for s in found.standings for record, _ in s.sample.measured]
+    judged = [record for s in found.results for record, _ in s.sample.measured]
     for one, its_unit in ((printed.apart, column.unit), (margin, found.unit)):
         check_date(one, its_unit, judged, f"{found.paper.key}: {test.name}")
     printed = replace(printed, same_quantity=_same_quantity(found.unit, column.unit))
-    scores = [(s.row, s.scores) for s in found.standings]
+    scores = [(s.row, s.scores) for s in found.results]
     verdict = judge_claim(scores, printed, margin, sign, found.unit, bool(test.extended_to))
     return replace(
-        found, verdict=verdict.word, why=verdict.why + _missing_hours(found.standings, verdict.seeds)
+        found, verdict=verdict.word, why=verdict.why + _missing_hours(found.results, verdict.seeds)
     )
 
 
-def _standing(
+def _row_result(
     comparison: Comparison, test: FairTest, row: str, label: str, published: float | None, relation: str
-) -> Standing:
+) -> RowResult:
     run = test.rows[row]
     group = [
         r
@@ -192,9 +192,9 @@ def _standing(
         if (r.experiment, r.scale) == (run.run, test.scale) and not change_results(r.overrides)
     ]
     config = _config(comparison, run, test.scale, group)
-    selection = Selection.of(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
-    found = sample(Wanted(run.run, test.scale, test.measured_of(row), run.protocol), selection)
-    return Standing(row, label, run, config, published, found, relation, _path(found, test.settled_curve))
+    selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
+    found = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
+    return RowResult(row, label, run, config, published, found, relation, _path(found, test.settled_curve))
 
 
 def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
@@ -204,8 +204,8 @@ def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[Ru
     return comparison.config_hash(run.run, scale)
 
 
-def _tuning(comparison: Comparison, test: FairTest, standing: Standing) -> list[RunRecord]:
-    place = standing.run.run, test.scale
+def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[RunRecord]:
+    place = result.run.run, test.scale
     ours = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
     return [r for r in ours if r.path not in comparison.withdrawn]
 
@@ -225,21 +225,21 @@ def _path(found: Sample, curve: str) -> tuple[float | None, ...]:
 
 
 def _declared(
-    comparison: Comparison, paper: Paper, test: FairTest, standings: Sequence[Standing]
+    comparison: Comparison, paper: Paper, test: FairTest, results: Sequence[RowResult]
 ) -> Condition:
     """Whether the ledger has the declaration as it now stands, from before the first judged run began.
 
     An extension is declared by itself, before the first run with one of its seeds.
     """
-    seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in standings}
+    seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in results}
     words = []
     for name, at in _declarations(comparison, paper, test).items():
-        first = min(began for s in standings for began in _beginnings(comparison, test, s, seeds[s.row]))
+        first = min(began for s in results for began in _beginnings(comparison, test, s, seeds[s.row]))
         if at is None or at > first:
             when = f"{at:{MINUTE}}, after" if at else "never;"
             return Condition("declared", False, f"{name}{when} its first run began {first:{MINUTE}}")
         words.append(f"{name}{at:{MINUTE}}, first run {first:{MINUTE}} UTC")
-        seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in standings}
+        seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in results}
     return Condition("declared", True, "; ".join(words))
 
 
@@ -258,10 +258,10 @@ def _has_line(comparison: Comparison, paper: Paper, test: FairTest) -> bool:
 
 
 def _beginnings(
-    comparison: Comparison, test: FairTest, standing: Standing, seeds: Iterable[int]
+    comparison: Comparison, test: FairTest, result: RowResult, seeds: Iterable[int]
 ) -> Iterator[datetime]:
     """When the runs of a row with these seeds began: those with a line in the ledger, and those with a record."""
-    ids = {f"{standing.run.run}/{test.scale}/s{seed}-{standing.config[:8]}" for seed in seeds}
+    ids = {f"{result.run.run}/{test.scale}/s{seed}-{result.config[:8]}" for seed in seeds}
     yield from (at for run_id, at in comparison.started.items() if run_id in ids)
     for record in comparison.records:
         if record.run_id in ids:
@@ -274,19 +274,19 @@ def _altered(comparison: Comparison, paper: Paper, test: FairTest) -> str | None
     return None if same else "declared (with another text, or another configuration of its runs)"
 
 
-def printed_of(paper: Paper, test: FairTest) -> Printed:
+def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
     """What the paper prints of a test's rows, in the cited column."""
     claim = paper.claims[test.claim]
     table, metric = paper.tables[claim.table], test.column or claim.metric
     numbers = [table.rows[row].values.get(metric) for row in test.rows]
-    return Printed(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
+    return PublishedRows(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
 
 
-def _relations(printed: Printed) -> list[str]:
+def _relations(printed: PublishedRows) -> list[str]:
     return [printed.relation(i, i + 1) for i in range(len(printed.numbers) - 1)]
 
 
-def _effect(a: Standing, b: Standing, sign: int) -> Effect:
+def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
     assert a.estimate is not None
     assert b.estimate is not None
     gap: Difference | None = welch(a.estimate, b.estimate)
@@ -302,9 +302,9 @@ def _effect(a: Standing, b: Standing, sign: int) -> Effect:
     return Effect((a.row, b.row), percent(a.estimate.mean - b.estimate.mean), ends[0], ends[1], printed)
 
 
-def _unfinished(standings: Sequence[Standing], test: FairTest) -> str | None:
+def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:
     """Which row lacks records of declared seeds, or None: a test is judged once, with all its seeds."""
-    for s in standings:
+    for s in results:
         declared = len(test.seeds_of(s.row))
         if s.estimate and s.estimate.n < declared:
             return f"{s.row} has {s.estimate.n} of {declared} seeds"
@@ -316,21 +316,21 @@ def _same_quantity(unit: str, other: str) -> bool:
     return unit == other or default_margin(unit) == default_margin(other) is not None
 
 
-def _missing_hours(standings: Sequence[Standing], seeds: int) -> str:
+def _missing_hours(results: Sequence[RowResult], seeds: int) -> str:
     """What so many seeds a row would still take, one run after the other, at the mean time of those that ran."""
-    rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in standings]
+    rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in results]
     seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
     return f" (about {text.duration(seconds)} more)" if seconds else ""
 
 
-def _unclean(standings: Sequence[Standing]) -> str | None:
-    names = [s.row for s in standings if not s.sample.clean]
+def _unclean(results: Sequence[RowResult]) -> str | None:
+    names = [s.row for s in results if not s.sample.clean]
     return f"not all commits are clean: {', '.join(names)}" if names else None
 
 
-def _incomparable(standings: Sequence[Standing], varies: frozenset[str]) -> str | None:
+def _incomparable(results: Sequence[RowResult], varies: frozenset[str]) -> str | None:
     """The first required property in which the rows' numbers differ, or None."""
-    measured = [pair for s in standings for pair in s.sample.measured]
+    measured = [pair for s in results for pair in s.sample.measured]
     protocols = [protocol_of(m) for _, m in measured]
     keys = dict.fromkeys(key for protocol in protocols for key in protocol)
     shared: Mapping[str, list[str]] = {

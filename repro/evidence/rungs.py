@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from repro.evidence.compare import Comparison
 from repro.evidence.entries import Entry
-from repro.evidence.official import Met, Size
+from repro.evidence.official import CodeComparison, Size
 from repro.evidence.outcomes import ORDERS, Tested
 from repro.evidence.published import Paper
 
@@ -49,7 +49,11 @@ class Rungs:
 
 
 def rungs(
-    comparison: Comparison, paper: Paper, met: Sequence[Met], sizes: Sequence[Size], tested: Sequence[Tested]
+    comparison: Comparison,
+    paper: Paper,
+    met: Sequence[CodeComparison],
+    sizes: Sequence[Size],
+    tested: Sequence[Tested],
 ) -> Rungs:
     """The rungs of a paper.
 
@@ -64,7 +68,7 @@ def rungs(
     passes, runs = [one for one in mine if not one.updates], [one for one in mine if one.updates]
     counts = [size for size in sizes if size.paper == paper.key]
     checks = [t for t in tested if t.is_check and t.verdict in ORDERS]
-    own = [entry for entry in comparison.of(paper) if entry.is_counted]
+    own = [entry for entry in comparison.entries_of(paper) if entry.is_counted]
     verdicts = Counter(entry.verdict for entry in own)
     return Rungs(
         paper=paper.key,
@@ -97,7 +101,7 @@ def summarised(tested: Iterable[Tested]) -> list[Tested]:
     return [one for tried in attempts.values() for one in ([t for t in tried if t.counts] or tried[-1:])]
 
 
-def _largest(met: Iterable[Met], kind: str) -> float | None:
+def _largest(met: Iterable[CodeComparison], kind: str) -> float | None:
     return max((one.differences[kind] for one in met if kind in one.differences), default=None)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import text
-from repro.evidence.header import Wanted
+from repro.evidence.header import Query
 from repro.evidence.judging.statistics import Estimate, estimate
 from repro.record import Measurement, RunRecord
 from repro.seeds import TUNING
@@ -30,7 +30,7 @@ class Selection:
     also: tuple[RunRecord, ...] = ()
 
     @classmethod
-    def of(
+    def from_records(
         cls, records: list[RunRecord], config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
     ) -> "Selection":
         """Sorts the records of one experiment at one scale.
@@ -117,7 +117,7 @@ class Sample:
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
 
-    wanted: Wanted
+    wanted: Query
     estimate: Estimate | None
     records: tuple[RunRecord, ...]
     measured: tuple[tuple[RunRecord, Measurement], ...]
@@ -132,7 +132,7 @@ class Sample:
         return sum(scores) / len(scores) if scores and len(scores) == len(self.measured) else None
 
 
-def sample(goal: Wanted, selection: Selection) -> Sample:
+def sample(goal: Query, selection: Selection) -> Sample:
     """Takes the number of a goal from the record of each seed, or from that of another device where it lacks it.
 
     At paper scale a measurement of another protocol is not used. A reduced-scale number is never compared
@@ -169,7 +169,7 @@ def sample(goal: Wanted, selection: Selection) -> Sample:
     )
 
 
-def _find(goal: Wanted, record: RunRecord) -> tuple[Measurement | None, str | None]:
+def _find(goal: Query, record: RunRecord) -> tuple[Measurement | None, str | None]:
     named = [m for m in record.metrics if m.name == goal.measured]
     if not named:
         return None, f"{goal.measured} was not measured"

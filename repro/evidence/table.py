@@ -21,7 +21,7 @@ from repro.evidence.entries import Cell, Entry
 from repro.evidence.fair_tests import Tests
 from repro.evidence.judging.statistics import Estimate
 from repro.evidence.official import read_parity, read_sizes
-from repro.evidence.outcomes import Standing, Tested, outcomes
+from repro.evidence.outcomes import RowResult, Tested, outcomes
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, rungs
 
@@ -158,7 +158,7 @@ def _test(one: Tested) -> dict[str, Any]:
         "verdict": one.verdict,
         "why": one.why,
         "gate": [asdict(condition) for condition in one.conditions],
-        "rows": [_standing(standing) for standing in one.standings],
+        "rows": [_row_result(result) for result in one.results],
         "effects": [
             {
                 "rows": list(effect.rows),
@@ -173,15 +173,15 @@ def _test(one: Tested) -> dict[str, Any]:
     }
 
 
-def _standing(standing: Standing) -> dict[str, Any]:
+def _row_result(result: RowResult) -> dict[str, Any]:
     return {
-        "row": standing.row,
-        "label": standing.label,
-        "experiment": standing.run.run,
-        "config": standing.config[:8],
-        "relation": standing.relation,
-        "published": standing.published,
-        **_estimate(standing.estimate),
-        "scores": [rounded(score) for score in standing.scores],
-        "path": [rounded(value) for value in standing.path],
+        "row": result.row,
+        "label": result.label,
+        "experiment": result.run.run,
+        "config": result.config[:8],
+        "relation": result.relation,
+        "published": result.published,
+        **_estimate(result.estimate),
+        "scores": [rounded(score) for score in result.scores],
+        "path": [rounded(value) for value in result.path],
     }

@@ -127,10 +127,10 @@ def _three(value: float | None) -> str:
 
 def machines(study: Crossover) -> tuple[str, ...]:
     """Where and when speed and memory were measured; cells whose machine was not quiet."""
-    told = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
+    machines = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
     busy = sum(not cell["quiet"] for cell in study.cells)
     return (
-        *told,
+        *machines,
         *([f"others used the machine during {busy} of {len(study.cells)} measurements"] if busy else []),
     )
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from repro import text
-from repro.evidence.official import Met
+from repro.evidence.official import CodeComparison
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import HEADLINES, Plot
@@ -34,7 +34,7 @@ LETTERS = 36  # of a line of a panel's title
 _EXACT = frozenset(range(2, len(HEADER)))
 
 
-def summary(found: Sequence[Met], title: Callable[[str], str] = str) -> Grid:
+def summary(found: Sequence[CodeComparison], title: Callable[[str], str] = str) -> Grid:
     """A line for each paper.
 
     Args:
@@ -54,7 +54,7 @@ def summary(found: Sequence[Met], title: Callable[[str], str] = str) -> Grid:
     return Grid(HEADER, tuple(rows), _EXACT)
 
 
-def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | None:
+def picture(found: Sequence[CodeComparison], papers: Sequence[tuple[str, str]]) -> Plot | None:
     """For each paper the losses of its first training run, theirs and ours; None where there is none.
 
     Args:
@@ -77,14 +77,14 @@ def picture(found: Sequence[Met], papers: Sequence[tuple[str, str]]) -> Plot | N
     )
 
 
-def _panel(met: Met, title: str) -> Panel:
+def _panel(met: CodeComparison, title: str) -> Panel:
     theirs, ours = ([(n, loss) for n, loss in enumerate(losses, 1)] for losses in met.curve)
     differences = ", ".join(f"{kind} {power(met.differences[kind])}" for kind in ("losses", "weights"))
     words = f"{textwrap.fill(title, LETTERS)}\n\n{met.codes[0]}\nlargest difference: {differences}"
     return Panel("update", "loss", [PlotLine(0, theirs), PlotLine(1, ours)], words)
 
 
-def document(found: Sequence[Met], title: Callable[[str], str] = str) -> Document:
+def document(found: Sequence[CodeComparison], title: Callable[[str], str] = str) -> Document:
     """Every comparison, and what differs by design."""
     blocks: Document = [Heading(1, TITLE), Paragraph(SAYS), Figure(PICTURE, CAPTION), summary(found, title)]
     for paper in sorted({met.paper for met in found}):
@@ -103,11 +103,11 @@ def document(found: Sequence[Met], title: Callable[[str], str] = str) -> Documen
     return blocks
 
 
-def _kinds(met: Met) -> str:
+def _kinds(met: CodeComparison) -> str:
     return ", ".join(f"{kind} {power(value)}" for kind, value in met.differences.items())
 
 
-def _worst(found: Iterable[Met], kind: str) -> str:
+def _worst(found: Iterable[CodeComparison], kind: str) -> str:
     return power(max((met.differences[kind] for met in found if kind in met.differences), default=None))
 
 

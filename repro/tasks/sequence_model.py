@@ -166,7 +166,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         of = replace(evaluation, name="").called(metric)
         return {
             **protocol,
-            **hashing.said(),
+            **hashing.describe(),
             "rounds": hashing.rounds or evaluation.name,
             "sweep": "rounds",
             "of": of,

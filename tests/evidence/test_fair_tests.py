@@ -10,7 +10,7 @@ from repro.evidence.fair_tests import BUDGET, FairTest, Tests, check, digest, lo
 from repro.evidence.published import Paper, load_paper, load_papers
 from repro.paths import PROJECT
 from repro.recipe import load_recipe
-from tests.evidence.standing import ORDER, recipes
+from tests.evidence.tested_rows import ORDER, recipes
 from tests.report.fakes import PUBLISHED, TEST, TESTS
 
 

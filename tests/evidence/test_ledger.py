@@ -253,8 +253,8 @@ def test_overridden_runs_leave_the_others_as_they_were(runs, house):
     records = read_records(runs).good
     other = dataclasses.replace(records[0], seed=2, config_hash="0" * 64, overrides=["--model.width=9"])
     seeds = frozenset(range(1, 6))
-    before = Selection.of(records, records[0].config_hash, seeds, frozenset())
-    after = Selection.of([*records, other], records[0].config_hash, seeds, frozenset())
+    before = Selection.from_records(records, records[0].config_hash, seeds, frozenset())
+    after = Selection.from_records([*records, other], records[0].config_hash, seeds, frozenset())
     assert (before.used, before.weaknesses) == (after.used, after.weaknesses)
     assert after.state(other) == "overridden"
 

@@ -12,7 +12,7 @@ from repro.evidence.published import load_paper
 from repro.evidence.table import evidence, table
 from repro.ledger import Line, start
 from repro.record import LEDGER, Measurement
-from tests.evidence.standing import around, outcome, recipes, run_row, run_rows
+from tests.evidence.tested_rows import around, outcome, recipes, run_row, run_rows
 from tests.report.fakes import PUBLISHED, TEST, TESTS, UNTESTED
 
 NOON = "2026-01-01T12:00:00Z"  # the first records begin before midnight of this day

@@ -6,7 +6,7 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.outcomes import outcomes
 from repro.record import Measurement
-from tests.evidence.standing import ORDER, around, outcome, recipes, run_row, run_rows
+from tests.evidence.tested_rows import ORDER, around, outcome, recipes, run_row, run_rows
 from tests.report.fakes import PUBLISHED, TEST, UNTESTED
 
 ROWS = {"big": around(30), "base": around(28), "small": around(27.9)}  # printed: 30.0, 28.0, 27.8
@@ -38,7 +38,7 @@ def test_same_order_with_a_tie_where_the_paper_prints_one(house):
     run_rows(house, **ROWS)
     one = outcome()
     assert (one.verdict, one.why, one.notes, one.counts) == ("same order", "", (), True)
-    assert [(s.row, s.relation, s.estimate.n, s.published) for s in one.standings] == [
+    assert [(s.row, s.relation, s.estimate.n, s.published) for s in one.results] == [
         ("big", ">", 3, 30.0),
         ("base", "=", 3, 28.0),
         ("small", "", 3, 27.8),
@@ -125,7 +125,7 @@ def test_of_several_numbers_of_a_run_the_row_takes_its_own(house):
         Measurement("test/other", 20.0, "BLEU", "test"),
     ]
     run_row(house, "big", around(30), metrics=numbers)
-    assert [s.estimate.mean for s in outcome().standings] == [30.0, 20.0]
+    assert [s.estimate.mean for s in outcome().results] == [30.0, 20.0]
     assert outcome().verdict == "same order"
 
 
@@ -137,7 +137,7 @@ def test_the_protocol_of_a_row_chooses_between_numbers_of_one_name(house):
     house.declare(text.replace("measured:", "varies: [beam]\n    measured:"))
     numbers = [Measurement("test/bleu", 30.0 - beam, "BLEU", "test", {"beam": beam}) for beam in (1, 4)]
     run_row(house, "big", around(30), metrics=numbers)
-    assert [s.estimate.mean for s in outcome().standings] == [26.0, 29.0]
+    assert [s.estimate.mean for s in outcome().results] == [26.0, 29.0]
 
 
 def test_weak_records_are_marked_and_dirty_ones_are_not_judged(house):
@@ -194,7 +194,7 @@ def test_the_claim_has_a_margin_for_what_is_printed(house):
     apart = "margin: {size: 0.1, set: '2026-01-01', reason: narrow}, table: table1, metric: bleu, order: [big"
     house.publish(PUBLISHED.replace("table: table1, metric: bleu, order: [big", apart))
     run_rows(house, **ROWS)
-    assert [s.relation for s in outcome().standings] == [">", ">", ""]
+    assert [s.relation for s in outcome().results] == [">", ">", ""]
 
 
 def test_not_worse(house):
@@ -203,7 +203,7 @@ def test_not_worse(house):
     )
     run_rows(house, text=TEST, big=around(27.8), base=around(28))
     one = outcome()
-    assert ([s.relation for s in one.standings], one.verdict) == ([">=", ""], "same order")
+    assert ([s.relation for s in one.results], one.verdict) == ([">=", ""], "same order")
 
 
 # --- extensions ---------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_effects_are_in_per_cent_of_the_second_row_beside_the_papers(house):
 def test_a_path_has_the_validation_at_parts_of_the_budget(house):
     curve = {"val/bleu": [[20, 5.0], [25, 6.0], [50, 10.0], [75, 11.0], [100, 12.0]]}
     run_rows(house, text=TEST, big=(around(33), {"curves": curve}), base=(around(30), {"curves": {}}))
-    assert [s.path for s in outcome().standings] == [(6.0, 10.0, 12.0), (None, None, None)]
+    assert [s.path for s in outcome().results] == [(6.0, 10.0, 12.0), (None, None, None)]
 
 
 def test_the_gate_knows_the_tuning_runs_of_each_row(house):

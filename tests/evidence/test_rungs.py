@@ -3,15 +3,15 @@
 from types import SimpleNamespace
 
 from repro.evidence.compare import compare
-from repro.evidence.official import Met, Size
+from repro.evidence.official import CodeComparison, Size
 from repro.evidence.outcomes import outcomes
 from repro.evidence.rungs import rungs, summarised
-from tests.evidence.standing import around, run_rows
+from tests.evidence.tested_rows import around, run_rows
 from tests.report.fakes import TEST, UNTESTED
 
 
 def met(paper="toy", updates=0, **differences):
-    return Met(paper, "x.npz", "0" * 64, "some/code@0123456", updates, differences, (), [])
+    return CodeComparison(paper, "x.npz", "0" * 64, "some/code@0123456", updates, differences, (), [])
 
 
 def size(agrees, explanation=None, paper="toy"):

@@ -25,7 +25,7 @@ def made(house):
 
 def select(*records, withdrawn=()):
     today = make_record("toy/big", 1, 30.0).config_hash
-    return Selection.of(list(records), today, SEEDS, frozenset(r.path for r in withdrawn))
+    return Selection.from_records(list(records), today, SEEDS, frozenset(r.path for r in withdrawn))
 
 
 OTHER = "0" * 64
@@ -85,7 +85,7 @@ def test_what_does_not_count_adds_no_note(made, seed, changes, state):
 
 def test_tuning_seeds_are_tuning_whatever_the_recipe_says(made):
     record = made(100)
-    selection = Selection.of([record], record.config_hash, frozenset({100}), frozenset())
+    selection = Selection.from_records([record], record.config_hash, frozenset({100}), frozenset())
     assert selection.state(record) == "tuning"
 
 
@@ -98,7 +98,12 @@ def test_missing_seeds_are_judged_ones_between_those_recorded(made):
     assert select(made(2), made(4)).missing == (3,)
     assert "seed 3" in select(made(2), made(4)).notes[0]
     assert select(made(2), made(3)).missing == ()
-    assert Selection.of([made(1), made(4)], made(1).config_hash, frozenset({1, 4}), frozenset()).missing == ()
+    assert (
+        Selection.from_records(
+            [made(1), made(4)], made(1).config_hash, frozenset({1, 4}), frozenset()
+        ).missing
+        == ()
+    )
     assert select(made(1), made(5, config_hash=OTHER)).missing == (), "of another recipe"
     assert select().missing == ()
     gone = made(2)
@@ -107,7 +112,7 @@ def test_missing_seeds_are_judged_ones_between_those_recorded(made):
 
 def test_many_missing_seeds_are_not_all_named(made):
     judged = frozenset(range(1, 60))
-    (note,) = Selection.of([made(1), made(50)], made(1).config_hash, judged, frozenset()).notes
+    (note,) = Selection.from_records([made(1), made(50)], made(1).config_hash, judged, frozenset()).notes
     assert "2, 3, 4, 5, 6 and 43 more" in note
 
 

@@ -7,7 +7,7 @@ import pytest
 from repro.evidence.entries import UNEXPLAINED
 from repro.evidence.gate import Condition
 from repro.evidence.table import as_json, evidence, table
-from tests.evidence.standing import around, run_rows
+from tests.evidence.tested_rows import around, run_rows
 from tests.report.fakes import TEST
 
 

@@ -59,8 +59,8 @@ def test_given_factors_are_the_buckets_whatever_the_length() -> None:
 def test_a_record_names_later_settings_only_where_they_are_set() -> None:
     """Protocols of records from before and after agree."""
     old = ["rounds", "chunk", "buckets", "across_buckets", "duplicates", "unit_keys", "see_self", "average"]
-    assert list(Hashing(3).said()) == old
-    said = Hashing.averaged(4, 29).said()
+    assert list(Hashing(3).describe()) == old
+    said = Hashing.averaged(4, 29).describe()
     assert said == asdict(Hashing.averaged(4, 29))
     assert said.keys() - old == {"scaled", "shared_rotations", "wrap"}
 

@@ -85,7 +85,7 @@ EXPLANATIONS = (
 )
 
 
-class Printed(NamedTuple):
+class PublishedRows(NamedTuple):
     """A row with a printed count, and an experiment that reproduces it at the paper's scale."""
 
     paper: str
@@ -95,7 +95,7 @@ class Printed(NamedTuple):
     published: int
 
 
-def printed() -> list[Printed]:
+def printed() -> list[PublishedRows]:
     """All of them, in order."""
     papers = {paper.key: paper for paper in load_papers()}
     found = set()
@@ -105,11 +105,11 @@ def printed() -> list[Printed]:
         for goal in header.goals if header and paper else ():
             size = paper.tables[goal.table].rows[goal.row].params
             if size is not None:
-                found.add(Printed(paper.key, experiment, goal.table, goal.row, size))
+                found.add(PublishedRows(paper.key, experiment, goal.table, goal.row, size))
     return sorted(found)
 
 
-def compare(row: Printed) -> Size:
+def compare(row: PublishedRows) -> Size:
     """Counts the experiment's parameters on the meta device."""
     ours, unit = _ours(row.experiment), unit_of(row.published)
     agrees = abs(ours - row.published) <= unit // 2
@@ -121,7 +121,7 @@ def _ours(experiment: str) -> int:
     return int(count(load_recipe(experiment, "paper"))["total"])
 
 
-def explanation(row: Printed) -> str | None:
+def explanation(row: PublishedRows) -> str | None:
     """Why the count differs; None where :data:`EXPLANATIONS` has no sentence for it."""
     return next(
         (

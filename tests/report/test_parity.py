@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.evidence.official import GOLDEN, Met, altered, read_parity
+from repro.evidence.official import GOLDEN, CodeComparison, altered, read_parity
 from repro.evidence.official import PARITY as FILE
 from repro.report import parity
 from repro.report.parity import document, summary
@@ -17,11 +17,11 @@ from tests.report.fakes import House
 from tests.workshop import PROJECT, call
 
 
-def met(file: str, paper: str = "toy", updates: int = 0, **differences: float) -> Met:
+def met(file: str, paper: str = "toy", updates: int = 0, **differences: float) -> CodeComparison:
     digest = hashlib.sha256(file.encode()).hexdigest()
     source = "some/code@0123456789 train.py; torch 2.13.0+cpu"
     curve = [[3.0, 2.0], [3.0, 2.0]] if updates else []
-    return Met(
+    return CodeComparison(
         paper, file, digest, source, updates, differences, ("theirs rounds",) if updates else (), curve
     )
 
@@ -34,7 +34,7 @@ FOUND = [
 ]
 
 
-def write(folder: Path, found: list[Met]) -> None:
+def write(folder: Path, found: list[CodeComparison]) -> None:
     rows = [{**vars(one), "by_design": list(one.by_design)} for one in found]
     (folder / FILE).write_text(json.dumps(rows), encoding="utf-8")
 

@@ -243,7 +243,7 @@ def test_a_hashing_is_a_point_of_a_sweep_over_rounds(tested: Any) -> None:
     for metric in ("accuracy", "loss"):
         said = found[f"test/{metric}_lsh8"].protocol
         swept = {"examples": EVAL, "sweep": "rounds", "of": f"test/{metric}", "rounds": 8}
-        assert said == HASHINGS["lsh8"].said() | swept
+        assert said == HASHINGS["lsh8"].describe() | swept
     assert found["test/accuracy_exact"].protocol["rounds"] == "exact", "without rounds its name stands there"
 
 

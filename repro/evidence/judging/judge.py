@@ -162,7 +162,7 @@ def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: 
 
 
 @dataclass(frozen=True)
-class Printed:
+class PublishedRows:
     """What the paper prints of a claim's rows.
 
     Attributes:
@@ -204,7 +204,7 @@ class Pair:
     Attributes:
         names: the row that the paper ranks higher, then the other.
         ahead: by how much the first is better.
-        relation: that is claimed, as of :meth:`Printed.relation`.
+        relation: that is claimed, as of :meth:`PublishedRows.relation`.
         margin: within which ours count as equal; 0 where none is declared.
         effect: the paper's difference in proportion, on the scale of ours; 0 where none is known.
         is_step: whether the paper ranks the two rows next to each other.
@@ -277,7 +277,7 @@ Ahead = Difference | RateAhead
 
 def judge_claim(
     rows: Sequence[tuple[str, Sequence[float]]],
-    printed: Printed,
+    printed: PublishedRows,
     margin: Margin | None,
     sign: int,
     unit: str,
@@ -318,7 +318,12 @@ def judge_claim(
 
 
 def _pairs(
-    names: list[str], bests: list[Estimate], printed: Printed, margin: Margin | None, sign: int, unit: str
+    names: list[str],
+    bests: list[Estimate],
+    printed: PublishedRows,
+    margin: Margin | None,
+    sign: int,
+    unit: str,
 ) -> list[Pair]:
     """Every two rows, in the order of the paper."""
     return [

@@ -181,5 +181,5 @@ def cache_key(recipe: Recipe, size: BatchSize) -> str:
     given = {key: value for key, value in model["init_args"].items() if key not in FREE}
     optimizer = model["init_args"].get("optimizer") or {}
     clips = bool((recipe.config.get("trainer") or {}).get("gradient_clip_val"))
-    said = [model["class_path"], given, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
-    return json.dumps(said, sort_keys=True, default=str)
+    facts = [model["class_path"], given, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
+    return json.dumps(facts, sort_keys=True, default=str)

@@ -55,7 +55,7 @@ def _cells(row: RunState) -> list[str]:
     )
     return [
         _plain(row.run),
-        _plain(row.said),
+        _plain(row.shown),
         step,
         _left(row),
         "" if row.silent_s is None else f"{duration(row.silent_s)} ago",

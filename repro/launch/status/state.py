@@ -87,7 +87,7 @@ class RunState:
     gpu_hours: float | None = None
 
     @property
-    def said(self) -> str:
+    def shown(self) -> str:
         """The state as the table shows it: ``queued (Priority)``."""
         return f"{self.state} ({self.reason})" if self.reason else self.state
 

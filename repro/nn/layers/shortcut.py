@@ -105,11 +105,11 @@ class _Sums:
     """The running sum of variances of one stack, and the hooks that keep it.
 
     Args:
-        tell: told every omega as it is filled.
+        report: called with every omega as it is filled.
     """
 
-    def __init__(self, tell: Callable[[float], None]) -> None:
-        self.tell = tell
+    def __init__(self, report: Callable[[float], None]) -> None:
+        self.report = report
         self.value = 1.0
         self.branch = 0.0
 
@@ -125,7 +125,7 @@ class _Sums:
 
     def _begin(self, shortcut: WeightedShortcut) -> None:
         shortcut.begin(self.value)
-        self.tell(self.value)
+        self.report(self.value)
 
     def _add(self, y: Tensor) -> None:
         total = variance(y) + self.branch

@@ -80,9 +80,9 @@ def _chart(one: Tested, head: str, *words: str) -> Chart | None:
 def _rows(one: Tested) -> dict[str, list[RunRecord]]:
     """The records of each row with its number; rows with the same records are one line."""
     rows: dict[str, list[RunRecord]] = {}
-    for standing in one.standings:
-        name = f"{standing.label} {text.plus_minus(standing.estimate)}"
-        records = [record for record, _ in standing.sample.measured]
+    for result in one.results:
+        name = f"{result.label} {text.plus_minus(result.estimate)}"
+        records = [record for record, _ in result.sample.measured]
         known = next((other for other, those in rows.items() if those == records), None)
         if known:
             rows[f"{known}; {name}"] = rows.pop(known)

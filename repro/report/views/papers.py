@@ -32,7 +32,7 @@ def paper_document(found: Evidence, paper: Paper, plots: Iterable[Plot] = ()) ->
         *_tests(found, paper),
     ]
     for table in paper.tables.values():
-        document += _table(table, [e for e in found.comparison.of(paper) if e.table is table])
+        document += _table(table, [e for e in found.comparison.entries_of(paper) if e.table is table])
     document += _reduced(found, paper)
     document += _figures([plot for plot in own.values() if plot not in shown and "--test--" not in plot.name])
     if paper.missing:
@@ -141,7 +141,7 @@ def _verdict(cell: Cell) -> VerdictWord:
 
 def _reduced(found: Evidence, paper: Paper) -> Document:
     """Numbers of smaller runs of the recipes that reproduce a published number."""
-    cells = [c for e in found.comparison.of(paper) for c in e.reduced]
+    cells = [c for e in found.comparison.entries_of(paper) for c in e.reduced]
     rows = {}
     for cell in cells:
         assert cell.estimate is not None

@@ -20,7 +20,7 @@ def runs_document(found: Evidence) -> Document:
     comparison = found.comparison
     tests: dict[str, list[str]] = {}
     for one in (one for tested in found.tested.values() for one in tested):
-        for path in {record.path for s in one.standings for record in s.sample.records}:
+        for path in {record.path for s in one.results for record in s.sample.records}:
             tests.setdefault(path, []).append(one.test.name)
     document: Document = [
         Heading(1, "Runs"),

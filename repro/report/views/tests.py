@@ -96,10 +96,10 @@ def _body(found: Evidence, one: Tested) -> Document:
     ]
     document += [Paragraph(f"Check of the code: {test.check}")] if test.check else []
     document.append(_rows(one))
-    document += [_path(one)] if any(value is not None for s in one.standings for value in s.path) else []
+    document += [_path(one)] if any(value is not None for s in one.results for value in s.path) else []
     if one.conditions:
         gate = tuple((c.name, text.word(c.met), c.why) for c in one.conditions)
-        document.append(Grid(("Gate", "Met", "Figures"), gate))
+        document.append(Grid(("Gate", "CodeComparison", "Figures"), gate))
     document += [_attempts(found, one)] if one.attempts > 1 else []
     return [*document, Bullets((*_facts(one), *_commands(one), *one.notes))]
 
@@ -107,7 +107,7 @@ def _body(found: Evidence, one: Tested) -> Document:
 def _rows(one: Tested) -> Grid:
     """What was run, best first as the paper prints it."""
     rows = []
-    for s, effect in zip_longest(one.standings, one.effects):
+    for s, effect in zip_longest(one.results, one.effects):
         seeds = f"{s.estimate.n if s.estimate else 0} of {len(one.test.seeds_of(s.row))}"
         ours = f"{text.plus_minus(s.estimate)} {one.unit if s.estimate else ''}".strip()
         beside = effect_words(effect) if effect else text.NOTHING
@@ -119,10 +119,10 @@ def _rows(one: Tested) -> Grid:
 
 def _path(one: Tested) -> Grid:
     """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
-    rows = [(s.label, *map(text.number, s.path)) for s in one.standings]
+    rows = [(s.label, *map(text.number, s.path)) for s in one.results]
     column = one.paper.tables[one.claim.table].metrics[one.test.column or one.claim.metric]
     sign = 1 if (one.test.better or column.better) == "higher" else -1
-    for a, b in pairwise(one.standings) if one.test.curve_is_own else ():
+    for a, b in pairwise(one.results) if one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
         gaps = (
             f"{percent(100 * sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING

@@ -27,7 +27,7 @@ def test_frames_are_pauses_and_phonemes_in_turn() -> None:
     )  # fmt: skip
     repeated = 0
     for row, length in enumerate(found.lengths.tolist()):
-        said = reader.said(row, int((found.targets[row] >= 0).sum()), 1)
+        said = reader.utterance(row, int((found.targets[row] >= 0).sum()), 1)
         wanted = []
         for i, (phoneme, pause, duration) in enumerate(zip(*map(np.ndarray.tolist, said), strict=True)):
             assert 0 <= pause <= 2
@@ -44,7 +44,7 @@ def test_frames_are_pauses_and_phonemes_in_turn() -> None:
 
 def test_what_is_drawn_is_drawn_from_everything() -> None:
     reader = quiet().reader("val")
-    all_said = [reader.said(i, 8, None) for i in range(N)]
+    all_said = [reader.utterance(i, 8, None) for i in range(N)]
     for values, wanted in zip(
         zip(*all_said, strict=True), ({1, 2, 3}, {0, 1, 2}, set(range(3, 9))), strict=True
     ):

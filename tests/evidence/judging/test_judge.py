@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from repro.evidence.judging.judge import Printed, judge_claim, judge_number
+from repro.evidence.judging.judge import PublishedRows, judge_claim, judge_number
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import Difference
 from repro.evidence.published import PrintedSpread, Rules
@@ -198,7 +198,7 @@ def claim_share(word, gaps, n, spread=1.0, margin=None, printed=None, apart=None
             (f"r{i}", random.normal(mean, scale, n).tolist())
             for i, (mean, scale) in enumerate(zip(means, spreads, strict=True))
         ]
-        said.append(judge_claim(rows, Printed(printed, apart or ONE), margin, 1, "points").word)
+        said.append(judge_claim(rows, PublishedRows(printed, apart or ONE), margin, 1, "points").word)
     return said.count(word) / DRAWS
 
 
@@ -232,7 +232,7 @@ class TestClaims:
 
 def claim(*rows, printed=(3.0, 1.0), margin=ONE, unit="points", sign=1, apart=ONE, **more):
     named = [(f"r{i}", list(scores)) for i, scores in enumerate(rows)]
-    return judge_claim(named, Printed(list(printed), apart, **more), margin, sign, unit)
+    return judge_claim(named, PublishedRows(list(printed), apart, **more), margin, sign, unit)
 
 
 def test_rows_shown_equal_contradict_an_order_of_the_paper():

@@ -190,7 +190,7 @@ def test_what_the_profile_decides_cannot_be_set(world: World, places: Places, ke
 
 
 def test_the_snapshot_comes_first(world: World, places: Places) -> None:
-    """Behind module and setup lines, which may set these too."""
+    """Sources module and setup lines, which may set these too."""
     script = render([spec()], profile(), places)
     code_at = "/scratch/me/runs/slurm/20260102T030405Z-abcdef/code"
     line = f"export PYTHONPATH={code_at}${{PYTHONPATH:+:$PYTHONPATH}}\n"

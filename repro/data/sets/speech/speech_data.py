@@ -194,7 +194,7 @@ class SpeechData(StoreDataModule, ExampleData):
         return by_split
 
 
-class Said(NamedTuple):
+class Utterance(NamedTuple):
     """The parts of an utterance, all ``(N,)``.
 
     Attributes:
@@ -240,16 +240,18 @@ class Utterances(ExampleGenerator):
         targets, _ = padded([phonemes for _, phonemes in utterances], -1, least=1)
         return Examples(inputs, targets, lengths=lengths)
 
-    def said(self, index: int, count: int, epoch: int | None) -> Said:
+    def utterance(self, index: int, count: int, epoch: int | None) -> Utterance:
         """The parts of an utterance of ``count`` phonemes."""
         drawn = raw(3 * count, SPEECH, self.split, epoch, index).reshape(3, count)
         phonemes = 1 + below(drawn[0], self.phonemes)
         pauses = below(drawn[1], LONGEST_PAUSE + 1)
         pauses[1:][phonemes[1:] == phonemes[:-1]] = LONGEST_PAUSE
-        return Said(phonemes, pauses, SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1))
+        return Utterance(
+            phonemes, pauses, SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1)
+        )
 
     def _utterance(self, index: int, count: int, epoch: int | None) -> tuple[Floats, Int64s]:
-        spoken = self.said(index, count, epoch)
+        spoken = self.utterance(index, count, epoch)
         runs = np.stack([spoken.pauses, spoken.durations], axis=1).ravel()
         ids = np.repeat(np.stack([np.zeros_like(spoken.phonemes), spoken.phonemes], axis=1).ravel(), runs)
         noise = bell(raw(3 * count + len(ids) * CHANNELS, SPEECH, self.split, epoch, index)[3 * count :])

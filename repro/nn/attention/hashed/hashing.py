@@ -109,7 +109,7 @@ class Hashing:
         """Buckets of one round for sequences of ``length`` tokens."""
         return math.prod(self.sizes(length))
 
-    def said(self) -> dict[str, object]:
+    def describe(self) -> dict[str, object]:
         """The settings for the protocol of a record."""
         usual = {field.name: field.default for field in fields(self)}
         return {
