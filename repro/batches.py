@@ -122,7 +122,7 @@ Kind = Literal["train", "val", "test"]
 
 @dataclass(frozen=True)
 class TextCut:
-    """How a split of text is cut into inputs for evaluation.
+    """The cut of a split of text into inputs for evaluation.
 
     Without a stride the split is laid into ``rows`` contiguous streams, read segment by segment. With a stride, windows
     of ``seq_len`` tokens begin every ``stride`` tokens, each alone; the last ``stride`` tokens of a window are scored

@@ -73,7 +73,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def show_seeds(seeds: Iterable[int]) -> str:
-    """As :func:`parse_seeds` reads them: ``(1, 2, 3, 7)`` becomes ``1-3,7``."""
+    """Seeds in the form that :func:`parse_seeds` reads: ``(1, 2, 3, 7)`` becomes ``1-3,7``."""
     runs: list[list[int]] = []
     for seed in seeds:
         if runs and runs[-1][1] == seed - 1:

@@ -83,7 +83,7 @@ class DataSet(ABC):
 
     @property
     def obtained(self) -> str:
-        """How the data are obtained: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
+        """The source of the data in words: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
         return "generated" if self.generated else "hub or --from" if self.hub else "--from"
 
     @property

@@ -30,7 +30,7 @@ class Options:
     level: str | None = None
 
     def __str__(self) -> str:
-        """As on the command line."""
+        """The options in the form of the command line."""
         names = ("level", "vocab_size", "size", "tokenizer", "from_dir")
         values = {name: value for name in names if (value := getattr(self, name)) is not None}
         flags = {name: "--" + name.removesuffix("_dir").replace("_", "-") for name in values}

@@ -58,7 +58,7 @@ def find_packed(folder: Path, name: str) -> Path | None:
 
 
 def need_packed(folder: Path, name: str, remedy: str) -> Path:
-    """The same where there must be one.
+    """Finds a file that must be there.
 
     Raises:
         UserError: there is none; names the remedy.

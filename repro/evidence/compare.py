@@ -61,7 +61,7 @@ class Comparison:
 
     @cached_property
     def configurations(self) -> Configurations:
-        """Of recipes and records."""
+        """Configurations of recipes and records."""
         return Configurations(self.records)
 
     def config_hash(self, experiment: str, scale: str) -> str:

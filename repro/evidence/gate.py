@@ -189,7 +189,7 @@ def _settled(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> 
 
 
 def _allowed(test: FairTest, half: float) -> float:
-    """How far a curve may move: half of what is judged, or less where the test says so."""
+    """The largest movement of a curve: half of what is judged, or less where the test says so."""
     if test.settled.within is None:
         return half
     return min(test.settled.within, half) if test.curve_is_own else test.settled.within

@@ -234,7 +234,7 @@ def _outdated(record: RunRecord, today: Config | None) -> str | None:
 
 
 def _signature(experiment: str, scale: str) -> Config | None:
-    """Of the recipe as it now is; None where there is none."""
+    """The configuration of the recipe as it now is; None where there is none."""
     name = experiment.partition("@")[0]
     if name not in recipe_files() or scale not in scales_of(name):
         return None

@@ -10,7 +10,7 @@ from repro.training.saving import StepCheckpoints, best_path
 
 @dataclass
 class Resume:
-    """Where a run resumes.
+    """The place where a run resumes.
 
     Attributes:
         path: the checkpoint; None to begin anew.

@@ -1,4 +1,4 @@
-"""From the targets that a user names to runs.
+"""The runs of the targets that a user names.
 
 A target is a paper (``attention-is-all-you-need``), an experiment (``<paper>/<recipe>``: all of its points;
 or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one of its rows

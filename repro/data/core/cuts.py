@@ -1,4 +1,4 @@
-"""How a split is cut for evaluation: streams with memory, windows that overlap, or a random sample of windows."""
+"""Cuts of a split for evaluation: streams with memory, windows that overlap, or a random sample of windows."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,7 @@ from repro.errors import UserError, at_least
 
 
 class Cut(Protocol):
-    """How a split is cut for evaluation; over all ranks every target that is not dropped is scored once."""
+    """A cut of a split for evaluation; over all ranks every target that is not dropped is scored once."""
 
     def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
         """This rank's batches; none where there is nothing left for it."""
@@ -99,7 +99,7 @@ class Windows:
 
     @property
     def step(self) -> int:
-        """By how many targets a window is moved on."""
+        """Number of targets by which a window is moved on."""
         return self.seq_len if self.stride is None else self.stride
 
     def dropped(self, n_targets: int) -> int:

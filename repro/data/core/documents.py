@@ -36,13 +36,13 @@ class DocumentRows:
         at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def until(self, n_targets: int) -> "DocumentRows":
-        """Those of the first ``n_targets`` targets of the text."""
+        """The blocks of the first ``n_targets`` targets of the text."""
         inside = self.offsets[self.offsets <= n_targets]
         return DocumentRows(np.append(inside, n_targets + 1), self.seq_len, self.rows)
 
     @cached_property
     def blocks(self) -> tuple[Int64s, Int64s, Bools]:
-        """Of each block the first target, the number of targets, and whether its document begins there."""
+        """First target and number of targets of each block, and whether its document begins there."""
         edges: Int64s = np.asarray(self.offsets, np.int64)
         starts, targets = edges[:-1], edges[1:] - edges[:-1] - 1
         counts = -(-targets // self.seq_len)

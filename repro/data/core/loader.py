@@ -73,7 +73,7 @@ def _await_parent() -> None:
 
 
 class FixedLoader(Generic[Item, Batch]):
-    """The same batches at each pass, for evaluation.
+    """A loader that gives the same batches at each pass, for evaluation.
 
     Args:
         items: what the batches are built from, in order.

@@ -1,4 +1,4 @@
-"""Where the rows of each step lie in a text: streams with memory, windows, shuffled blocks, sentences."""
+"""Places of the rows of each step in a text: streams with memory, windows, shuffled blocks, sentences."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -48,7 +48,7 @@ class Gpt2Bpe(Filed):
 
     @classmethod
     def of(cls, content: bytes) -> "Gpt2Bpe":
-        """From GPT-2's own ``tokenizer.json``."""
+        """Makes the tokeniser from GPT-2's own ``tokenizer.json``."""
         try:
             file = json.loads(content)
         except ValueError as error:

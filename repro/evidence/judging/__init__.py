@@ -1,1 +1,1 @@
-"""How a number of ours is judged beside a published one."""
+"""Judging our numbers beside published ones: margins, statistics, verdicts."""

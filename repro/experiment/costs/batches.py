@@ -54,7 +54,7 @@ def fields_of(data: Config) -> Fields | bool:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """Of a batch.
+    """The size of one batch.
 
     Attributes:
         rows: B.
@@ -134,7 +134,7 @@ def stream(size: BatchSize, scored: bool, reset_memory: bool, device: torch.devi
 
 
 def documents(batch: StreamBatch, device: torch.device) -> StreamBatch:
-    """The same as blocks of documents, of which the first begins here."""
+    """The batch as blocks of documents, of which the first begins here."""
     rows, steps = batch.ids.shape
     lengths, begins = torch.full((rows,), steps, device=device), torch.arange(rows, device=device) == 0
     return batch._replace(scored=torch.arange(rows * steps, device=device), lengths=lengths, begins=begins)

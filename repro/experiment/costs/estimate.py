@@ -76,7 +76,7 @@ class Cost:
 
     @property
     def flops(self) -> float:
-        """Of the whole training."""
+        """FLOPs of the whole training."""
         return sum(float(phase.updates * phase.step.flops) for phase in self.phases)
 
     @property
@@ -86,7 +86,7 @@ class Cost:
 
     @property
     def rows(self) -> int:
-        """Of the global batch, with inputs of the full length."""
+        """Size of the global batch, with inputs of the full length."""
         return self.phases[-1].size.rows
 
     def parts(self, gpu: Gpu) -> int | None:

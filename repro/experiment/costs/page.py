@@ -112,7 +112,7 @@ def _range(show: Callable[[float], str], values: Sequence[float]) -> str:
 
 
 def _grouped(costs: Iterable[Cost], sign: str) -> dict[str, list[Cost]]:
-    """By what stands before a sign in the names of experiments."""
+    """Groups experiments by the part of their names before a sign."""
     found: dict[str, list[Cost]] = {}
     for one in costs:
         found.setdefault(one.recipe.experiment.partition(sign)[0], []).append(one)

@@ -71,7 +71,7 @@ def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
 
 
 def fitting(cost: Cost, gpu: Gpu) -> str:
-    """How a global batch fits a GPU: whole or in parts."""
+    """Whether a global batch fits a GPU whole or in parts, in words."""
     parts = cost.parts(gpu)
     if parts is None:
         return f"one row takes {size(cost.row.peak)}"

@@ -159,7 +159,7 @@ def tensors(tree: Any) -> list[Tensor]:
 
 
 def _bytes(some: Iterable[Tensor]) -> int:
-    """Of distinct storages."""
+    """Bytes of distinct storages."""
     storages = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in some}
     return sum(storages.values())
 

@@ -1,4 +1,4 @@
-"""From runs to job arrays: what waits for what.
+"""Job arrays of runs, and which array waits for which.
 
 A run that begins with another's final weights (``start_from``) follows it. Where both are submitted together it is
 task ``i`` of an array that waits, task by task, for task ``i`` of the other's; where the other is in the queue

@@ -132,7 +132,7 @@ def _accounted(facts: RunFacts, ended: str) -> str:
 
 
 def _left(facts: RunFacts, state: str) -> str:
-    """Of a run whose job has left the queue and may have a moment ago."""
+    """State of a run whose job has left the queue, perhaps a moment ago."""
     if state in UNDER_WAY:
         return "ending" if is_fresh(facts.status) else "lost"
     return "stopped" if state == "requeue" else state

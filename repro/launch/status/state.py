@@ -122,7 +122,7 @@ def run_states(targets: Sequence[str] = ()) -> list[RunState]:
 
 
 def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
-    """As :func:`run_states`, with notes on facts that could not be determined.
+    """The states of :func:`run_states`, with notes on facts that could not be determined.
 
     Args:
         targets: none means all runs.

@@ -15,7 +15,7 @@ _ASKED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
 
 
 def gpus_of(entry: RunEntry) -> int | None:
-    """How many GPUs a run was given, as its script asks; None for one that was not submitted."""
+    """Number of GPUs that the script of a run asks for; None for one that was not submitted."""
     if entry.submission is None or entry.job is None:
         return None
     return _gpus_asked(entry.submission.folder / entry.job.script)
@@ -43,7 +43,7 @@ def usage(facts: RunFacts) -> tuple[float | None, float | None]:
 
 @cache
 def _recorded(path: Path, written: datetime) -> tuple[float | None, float | None]:
-    """As the record says, which was written at that time."""
+    """The facts in the record, which was written at that time."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         return float(raw["wall_seconds"]), float(raw["gpu_hours"])

@@ -45,7 +45,7 @@ def pdf(content: Chart | Forest) -> bytes:
 
 
 def _saved(content: Chart | Forest, kind: str, metadata: dict[str, Any]) -> bytes:
-    """In our style alone, independent of the user's settings; letters that no font has are left to the reader."""
+    """Draws in our style alone, independent of the user's settings; letters that no font has are left to the reader."""
     out = io.BytesIO()
     with matplotlib.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")

@@ -64,7 +64,7 @@ def losses_with_context(net: DecoderLM, tokens: Integers, places: Integers, cont
 
 
 def relative_gains(short: Tensor, long: Tensor, ratio: float) -> Tensor:
-    """By what part each model's perplexity falls below the group's best when it is given the longer context.
+    """The share by which each model's perplexity falls below the group's best when it is given the longer context.
 
     With ``b(t)`` the least loss that any model of the group has with the shorter context, and T the places with the
     largest b: f is the mean over T of ``min(b(t), l_i(t))`` where ``l_i`` has the shorter context, f' where it has the

@@ -109,7 +109,7 @@ class ListOpsData(StoreDataModule, ExampleData):
         self.input_size = len(SYMBOLS) if tokens == "lra" else len(SYMBOLS) - 1  # the bracket has the last id
 
     def prepare_data(self) -> None:
-        """As of any store; does nothing for trees that are generated in memory."""
+        """Opens the store; does nothing for trees that are generated in memory."""
         if self.generated is None:
             super().prepare_data()
 

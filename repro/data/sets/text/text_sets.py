@@ -81,7 +81,7 @@ def pieces_of(documents: Sequence[Document]) -> Iterator[Piece]:
 
 
 def articles(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The same text, a piece for each article. An article begins at a line `` = Title = `` between empty lines."""
+    """Splits a text into its articles. An article begins at a line `` = Title = `` between empty lines."""
     lines = (line for piece in pieces for line in io.BytesIO(piece.text))
     before, line, article = b"", next(lines, b""), list[bytes]()
     while line:

@@ -56,7 +56,7 @@ class PretrainedWeights(OneStore):
 
 
 def _sizes(path: Path) -> tuple[int, int]:
-    """How many tensors a file holds, and how many numbers; reads its header only."""
+    """The numbers of tensors and of values in a file; reads its header only."""
     from safetensors import SafetensorError, safe_open
 
     try:
