@@ -141,7 +141,7 @@ def _sampling_variance(published: float, rules: Rules) -> float:
 
 
 def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: float) -> tuple[float, float]:
-    """Interval of the difference of two rates, each with its exact interval at half the error; the paper's is one run."""
+    """Interval of the difference of two rates, each with an exact one at half the error; the paper's is one run."""
     runs = rules.noise.runs if rules.noise else 1
     level = (1 + confidence) / 2
     low, high = clopper_pearson(round(ours.mean * ours.n), ours.n, level)
