@@ -17,7 +17,7 @@ CASES = {
     "another vocabulary": (
         ["--data.vocab_size", "7", "--model.net.vocabulary.size", "5"], ["has 5 entries", "the data's 7"],
     ),
-    "a stage without epochs": (["--data.stages", '[{"epochs": 0, "seq_len": 4}]'], ["0 epochs", "at least 1"]),
+    "a stage without epochs": (["--data.stages", '[{"epochs": 0, "seq_len": 4}]'], ["epochs", "not 0", "at least 1"]),
     "a negative memory": (["--model.protocol.mem_len", "-1"], ["mem_len must be at least 0, not -1"]),
     "a stride beyond the window": (
         ["--model.protocols.alone.stride", "9"], ["stride must be between 1 and seq_len 4", "9"],

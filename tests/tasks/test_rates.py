@@ -8,6 +8,7 @@ import torch
 
 from repro import recipe as recipes
 from repro.errors import UserError
+from repro.events import EVENTS_FILE
 from repro.experiment.build import build
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
@@ -137,7 +138,7 @@ def resumed_equals_whole(workshop: Workshop, recipe: Recipe, step: int) -> None:
     folder = recipe.run_dir(1)
     paths = {step_of(path): path for path in checkpoints(folder / "checkpoints")}
     whole = read(paths[6])
-    kept = {paths[step], manifest_path(paths[step])}
+    kept = {paths[step], manifest_path(paths[step]), folder / EVENTS_FILE}
     written = [*folder.rglob("*"), *(workshop.results / "runs").rglob("*")]
     for path in [path for path in written if path.is_file() and path not in kept]:
         path.unlink()
