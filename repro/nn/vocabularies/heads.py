@@ -51,7 +51,7 @@ class PaddedScores(NamedTuple):
     def smoothed(self, epsilon: float, size: int) -> Tensor:
         """Kullback-Leibler divergence from the target distribution to the model's, ``(...)``.
 
-        Query is ``1 - ε`` on the target, 0 on padding and ``ε / (V - 2)`` on each other token. Where the target is
+        Wanted is ``1 - ε`` on the target, 0 on padding and ``ε / (V - 2)`` on each other token. Where the target is
         padding the number means nothing.
 
         Args:

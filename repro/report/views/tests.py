@@ -99,7 +99,7 @@ def _body(found: Evidence, one: Tested) -> Document:
     document += [_path(one)] if any(value is not None for s in one.results for value in s.path) else []
     if one.conditions:
         gate = tuple((c.name, text.word(c.met), c.why) for c in one.conditions)
-        document.append(Grid(("Gate", "CodeComparison", "Figures"), gate))
+        document.append(Grid(("Gate", "Met", "Figures"), gate))
     document += [_attempts(found, one)] if one.attempts > 1 else []
     return [*document, Bullets((*_facts(one), *_commands(one), *one.notes))]
 
