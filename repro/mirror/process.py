@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import EXIT_FAILED, EXIT_OK
-from repro.events import EVENTS_FILE, read, status
+from repro.events import EVENTS_FILE, Event, read, status
 from repro.files import lock, write_atomic
 from repro.mirror import FINISH_S, NOTE_FILE, client, note_of
 
@@ -89,14 +89,16 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
     with tempfile.TemporaryDirectory(prefix="repro-mirror-", ignore_cleanup_errors=True) as scratch:
         run = client.start(first, scratch, FINISH_S, parent, ended=not running)
         _note(folder, url=run.url)
-        sent = run.starting_step
+        rows: list[Event] = []
+        sent, size = run.starting_step, 0
         while True:
             last = once or os.getppid() != parent
-            size, events = path.stat().st_size, read(path)
-            rows = client.rows_of(events)
-            for event in rows[sent:]:
-                client.log(run, event, folder)
-            sent = max(sent, len(rows))
+            if last or path.stat().st_size != size:
+                size, events = path.stat().st_size, read(path)
+                rows = client.rows_of(events)
+                for event in rows[sent:]:
+                    client.log(run, event, folder)
+                sent = max(sent, len(rows))
             if last or client.is_over(events):
                 break
             time.sleep(POLL_S)
