@@ -38,14 +38,21 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
     cause = causes[0] if causes else weak
     if match := _KEY.search(cause):
         parent, _, key = ".".join(filter(None, (*place, *match.groups()))).rpartition(".")
-        return f"{parent or 'the recipe'} has no key {key!r}{nearest(key, _keys(locate(owner)) or top)}"
+        return f"{parent or 'the recipe'} has no key {key!r}{nearest(key, _keys(_located(owner, importable)) or top)}"
     if kinds := [match for match in map(_KIND.match, causes) if match]:
         value = kinds[0][2] or "".join(re.findall(r"Given value: (.+?)(?:\. Got|$)", report, re.M)[:1])
-        cause = f"must be {' or '.join(dict.fromkeys(kind[1] for kind in kinds))}, not {value!r}"
+        names = dict.fromkeys(re.sub(r"Literal\[(.*)\]", r"one of \1", kind[1]) for kind in kinds)
+        cause = f"must be {' or '.join(names)}, not {value!r}"
     if match := re.search(r"module '(.+)' has no attribute '(.+)'", cause):
-        cause = f"{match[1]} has no {match[2]!r}{nearest(match[2], dir(locate(match[1])))}"
+        cause = f"{match[1]} has no {match[2]!r}{nearest(match[2], dir(_located(match[1], importable)))}"
     cause = re.sub(" not allowed, denied.*", f" not allowed; choose from: {', '.join(importable)}", cause)
     return f"{'.'.join(place)}: {cause}"[:400].removeprefix(": ")
+
+
+def _located(path: str, importable: Sequence[str]) -> object:
+    """What a dotted path names; None below packages that class paths may not name, whose code is not run."""
+    allowed = any(f"{path}.".startswith(f"{package}.") for package in importable)
+    return locate(path) if allowed else None
 
 
 def _keys(maker: object) -> list[str]:

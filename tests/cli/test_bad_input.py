@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from repro.experiment.build import IMPORTABLE
+from repro.experiment.error_messages import one_line
 from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
 
 NET = "model.init_args.net.init_args"
@@ -154,6 +156,9 @@ def test_a_forbidden_class_path_is_not_imported(workshop: Workshop, monkeypatch:
         call(*run_tiny(f"--{key}.class_path", "planted_module.Thing")).refused(
             "planted_module.Thing", "not allowed"
         )
+    # The keys of a class are looked up for the nearest spelling; not those of a class that may not be named.
+    assert one_line("parser: key \"planted_module.Thing\": Option 'x' is not accepted", importable=IMPORTABLE)
+    assert one_line("class_path 'planted_module.Thing': Option 'x' is not accepted", importable=IMPORTABLE)
     assert "planted_module" not in sys.modules
 
 
