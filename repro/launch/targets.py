@@ -150,7 +150,7 @@ def not_judged(specs: Sequence[RunSpec]) -> list[str]:
     for spec in specs:
         seeds.setdefault(spec.experiment, []).append(spec.seed)
     judged = {spec.experiment: spec.judged for spec in specs}
-    return [line for e, those in seeds.items() for line in unjudged(e, those, judged[e])]
+    return [line for e, those in seeds.items() for line in unjudged(e, dict.fromkeys(those), judged[e])]
 
 
 def named_experiments(targets: Sequence[str]) -> list[str]:
