@@ -12,7 +12,7 @@ from repro.report.plots.chart import Forest
 from repro.report.plots.panels import EDGE, WIDTH, legend
 from repro.text import clean
 
-TITLE = "How far each row is ahead of the next"
+TITLE = "All tests of the paper: how far each row is ahead of the next"
 ROW, LETTERS = 17, 110  # pixels of a line; letters of a line of words
 LONGEST = 100.0  # per cent: what reaches further is cut, with an arrow at its end
 PAPER: dict[str, Any] = {"color": "#c94f00", "marker": "D", "markersize": 4, "linestyle": "none"}

@@ -78,10 +78,8 @@ def document_of_tests(found: Evidence) -> Document:
 
 def one_test(found: Evidence, one: Tested, plots: Sequence[Plot]) -> Document:
     """The page of one test, with its curves and the effects of the paper's tests."""
-    names = (
-        f"{one.paper.key}--test--{one.test.claim}-{one.test.attempt}.svg",
-        f"{one.paper.key}--effects.svg",
-    )
+    names = [f"{one.paper.key}--test--{one.test.claim}-{one.test.attempt}.svg"]
+    names += [f"{one.paper.key}--effects.svg"] if one.effects else []
     figures = [Figure(plot.name, plot.caption) for name in names for plot in plots if plot.name == name]
     claim = f"{one.paper.title}. Claim {one.test.claim}, attempt {one.test.attempt} of {one.attempts}."
     return [Heading(1, one.test.says), Paragraph(claim), *_body(found, one), *figures]

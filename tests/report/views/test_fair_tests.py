@@ -1,6 +1,7 @@
 """What is said of a test: sentence, runs, path, effects, gate, attempts."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -120,12 +121,15 @@ def test_the_effect_by_parts_is_left_out_where_the_curve_is_of_something_else(ho
 
 
 def test_the_figures_are_those_of_the_test_and_of_its_paper(house):
+    run(house)
     evident, one = found()
     curves = "toy--test--bigger-is-better-1"
     names = ("toy--effects.svg", f"{curves}.svg", f"{curves}1.svg", "toy--big.svg")
     plots = [Plot(name, CURVES, "a caption", Chart("", [], [])) for name in names]
     shown = [block.name for block in one_test(evident, one, plots) if isinstance(block, Figure)]
     assert shown == [f"{curves}.svg", "toy--effects.svg"]
+    without = one_test(evident, replace(one, effects=[]), plots)
+    assert [block.name for block in without if isinstance(block, Figure)] == [f"{curves}.svg"]
 
 
 def test_the_document_has_every_test_and_every_claim_without_one(house):
