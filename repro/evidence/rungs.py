@@ -19,9 +19,10 @@ class Rungs:
     """The rungs of a paper.
 
     Attributes:
-        cases: comparisons of outputs and gradients with the official code, under the same weights.
+        cases: comparisons of outputs and gradients with a published code, under the same weights.
         function: the largest difference of outputs; None without a case.
-        runs, updates: training runs that were compared with the official loop, and their updates.
+        runs, updates: training runs that were compared with the loop of a published code, and their updates.
+        by_authors: whether the code of some of these runs is the authors' own, not a reimplementation.
         losses, weights: the largest differences of a loss and of a final weight; None without a run.
         sizes: published parameter counts with a recipe; ``equal`` agree, ``explained`` differ for a known reason.
         tests: tests by verdict, as of :func:`summarised`.
@@ -36,6 +37,7 @@ class Rungs:
     function: float | None
     runs: int
     updates: int
+    by_authors: bool
     losses: float | None
     weights: float | None
     sizes: int
@@ -76,6 +78,7 @@ def rungs(
         function=_largest(passes, "outputs"),
         runs=len(runs),
         updates=sum(one.updates for one in runs),
+        by_authors=any(_is_official(one, paper) for one in runs),
         losses=_largest(runs, "losses"),
         weights=_largest(runs, "weights"),
         sizes=len(counts),
@@ -99,6 +102,12 @@ def summarised(tested: Iterable[Tested]) -> list[Tested]:
         if not one.is_check:
             attempts.setdefault(one.test.claim, []).append(one)
     return [one for tried in attempts.values() for one in ([t for t in tried if t.counts] or tried[-1:])]
+
+
+def _is_official(met: CodeComparison, paper: Paper) -> bool:
+    """Whether one of the repositories that were compared is the authors'."""
+    theirs = {url.partition("github.com/")[2] for url in paper.about.official_code}
+    return any(code.partition("@")[0] in theirs for code in met.codes)
 
 
 def _largest(met: Iterable[CodeComparison], kind: str) -> float | None:

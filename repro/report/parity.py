@@ -12,16 +12,16 @@ from repro.report.plots.plot import HEADLINES, Plot
 PICTURE = "parity.svg"
 TITLE = "The same function, the same training"
 SAYS = (
-    "With the weights and inputs of the official codes, our models give their outputs and gradients. On their batches, "
-    "our committed recipes train as they do: loss, gradient norm and rate of every update, and the final weights. "
-    "Recipes are only shrunk; `repro parity` names the exceptions. Cells are largest differences, relative where "
-    "numbers exceed 1, without dropout, in float64 (one kernel of the linear transformers' code exists in float32 "
-    "only). Deliberate mistakes in the tests of training give 4e-7 or more."
+    "With the weights and inputs of published codes, the authors' where there are any, our models give their outputs "
+    "and gradients. On their batches, our committed recipes train as they do: loss, gradient norm and rate of every "
+    "update, and the final weights. Recipes are only shrunk; `repro parity` names the exceptions. Cells are largest "
+    "differences, relative where numbers exceed 1, without dropout, in float64 (one kernel of the linear transformers' "
+    "code exists in float32 only). Deliberate mistakes in the tests of training give 4e-7 or more."
 )
-CAPTION = "Losses of training by the official codes and by ours"
+CAPTION = "Losses of training by published codes and by ours, a run of each paper"
 HEADER = (
     "Paper",
-    "Official code",
+    "Code",
     "Files",
     "Outputs",
     "Gradients",
@@ -68,7 +68,7 @@ def picture(found: Sequence[CodeComparison], papers: Sequence[tuple[str, str]]) 
             panels.append(_panel(mine[0], title))
     if not panels:
         return None
-    chart = Chart(TITLE, ["official code", "ours"], panels)
+    chart = Chart(TITLE, ["published code", "ours"], panels)
     return Plot(
         PICTURE,
         HEADLINES,

@@ -25,10 +25,11 @@ HEADER = (
     "GPU hours left",
 )
 READING = (
-    "Same function: comparisons of outputs and gradients with the authors' code, and the largest difference. "
-    "Same training: updates that were compared, and the largest difference of a loss or a final weight. "
-    "Differences are relative where numbers exceed 1, without dropout, in float64; one kernel of the linear "
-    "transformers' code exists in float32 only. Same size: published parameter counts that ours equal. "
+    "Same function: comparisons of outputs and gradients with published code, the authors' where there is any, and the "
+    "largest difference. Same training: updates of all runs that were compared, and the largest difference of a loss "
+    "or a final weight; the picture has one run of each paper. Differences are relative where numbers exceed 1, "
+    "without dropout, in float64; one kernel of the linear transformers' code exists in float32 only. Same size: "
+    "published parameter counts that ours equal; for each of the others the reason of the difference is stated. "
     "Numbers: reproduced of tested, of those that count. GPU hours: for the rest, with three seeds."
 )
 
@@ -64,10 +65,13 @@ def shown(found: Evidence) -> str:
     waiting, unfair = every["not run"] + every["incomplete"], every["not a fair test"]
     untested = sum(len(file.untested) for file in found.files.values())
     met = sum(bool(line.cases and line.runs) for line in lines)
+    own = sum(bool(line.cases and line.by_authors) for line in lines)
+    others = f", and of {met - own} with that of a published reimplementation" if met > own else ""
     hours = sum(line.gpu_hours or 0 for line in lines)
     price = f"about {hours:,.0f} GPU hours, or " if hours else ""
     return (
-        f"The official codes of {met} of {text.plural(len(lines), 'paper')} are met in function and in training. "
+        f"The training of {own} of {text.plural(len(lines), 'paper')} agrees, update by update, with that of the "
+        f"authors' code{others}. "
         f"Fair tests of claims, mostly at reduced scales: {fair}; {waiting} declared and not yet complete, "
         f"{every['planned']} planned. {text.plural(unfair, 'attempt')} that the gate refuses count for nothing, and "
         f"{text.plural(untested, 'claim')} have no test. "
@@ -89,7 +93,7 @@ def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
     return (
         paper_link(paper, f"{short_title(paper)} ({paper.about.year})"),
         f"{text.plural(line.cases, 'case')}, {parity.power(line.function)}" if line.cases else text.NOTHING,
-        f"{text.plural(line.updates, 'update')}, {parity.power(max(trained))}" if trained else text.NOTHING,
+        _training(line, max(trained)) if trained else text.NOTHING,
         _size(line),
         ", ".join(tests) or (f"none of {total} yet" if total else text.NOTHING),
         f"{line.numbers.get('reproduced', 0)} of {tested} tested, of {line.counted}"
@@ -97,6 +101,11 @@ def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
         else f"none of {line.counted} tested",
         f"{line.gpu_hours:,.0f}" if line.gpu_hours else text.NOTHING,
     )
+
+
+def _training(line: Rungs, worst: float) -> str:
+    other = "" if line.by_authors else " (reimplementation)"
+    return f"{text.plural(line.updates, 'update')}, {parity.power(worst)}{other}"
 
 
 def _size(line: Rungs) -> str:

@@ -1,6 +1,7 @@
 """The first screen: rungs and no zeros, and sentences that follow from the evidence."""
 
 import json
+from dataclasses import replace
 
 from repro.evidence.official import PARITY as FILE
 from repro.evidence.official import SIZES
@@ -23,7 +24,7 @@ def test_nothing_is_shown_by_nothing(house):
     dash = "\N{EN DASH}"
     assert line() == (dash, dash, dash, "none of 1 yet", "none of 5 tested", dash)
     said = shown(evidence())
-    assert "0 of 1 paper are met" in said
+    assert "The training of 0 of 1 paper agrees" in said
     assert "none yet; 0 declared and not yet complete, 1 planned." in said
     assert "0 attempts that the gate refuses count for nothing, and 2 claims have no test." in said
     assert "parity.svg" not in str(summary(evidence()))
@@ -43,16 +44,24 @@ def test_each_rung_has_its_count_and_its_largest_difference(house):
     assert (house.results / FILE).is_file()
     assert line()[:5] == (
         "2 cases, 4e-15",
-        "8 updates, 7e-13",
+        "8 updates, 7e-13 (reimplementation)",
         "1 of 2, 1 explained",
         "1 same order",
         "1 of 2 tested, of 5",
     )
     said = shown(evidence())
-    assert "The official codes of 1 of 1 paper are met in function and in training." in said
+    assert "code, and of 1 with that of a published reimplementation." in said
     assert "Fair tests of claims, mostly at reduced scales: 1 same order; 0 declared" in said
     assert "Of 5 counted numbers 2 were run at the paper's scale and 1 are reproduced" in said
     assert "parity.svg" in str(summary(evidence()))
+
+
+def test_the_code_of_the_authors_is_told_from_a_reimplementation(house):
+    write(house.results, [FOUND[0], replace(FOUND[2], source="toy/toy@0123456 train.py; torch 2.13.0+cpu")])
+    assert line()[1] == "8 updates, 7e-13"
+    assert "The training of 1 of 1 paper agrees, update by update, with that of the authors' code." in shown(
+        evidence()
+    )
 
 
 def test_the_hours_of_the_rest_are_those_of_the_recipes(house):
