@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 450,
     "models": 1150,
     "nn": 4400,
-    "report": 2150,
+    "report": 2175,
     "repro": 1300,
     "tasks": 3050,
     "training": 950,

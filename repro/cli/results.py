@@ -62,16 +62,13 @@ def list_rows(args: argparse.Namespace) -> int:
     from repro.report.views.rows import list_rows as rows_of
 
     found = evidence(_known(args.paper))
-    rows = rows_of(found)
     if args.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(rows_of(found), indent=1))
     else:
         from repro.report.formats.terminal import render
-        from repro.report.views.rows import list_grid
-        from repro.report.views.tests import grid_of_tests
+        from repro.report.views.rows import listing
 
-        tested = found.tested.get(args.paper)
-        print(render([list_grid(rows), *([grid_of_tests(tested)] if tested else [])]))
+        print(render(listing(found, args.paper)))
     return name_damaged(found.comparison.damaged)
 
 

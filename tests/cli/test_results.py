@@ -50,8 +50,8 @@ def test_list_names_the_recipe_of_a_row(workshop: Workshop, monkeypatch: pytest.
 
 
 def test_list_shows_published_value_and_verdict(workshop: Workshop) -> None:
-    lines = call("list", PAPER).out.splitlines()
-    row = next(line for line in lines if "table2:transformer-big" in line and "bleu_en_de" in line)
+    table = call("list", PAPER).out.partition(f"{PAPER}:table2: ")[2]
+    row = next(line for line in table.splitlines() if "transformer-big" in line and "bleu_en_de" in line)
     assert "28.4" in row
     assert "no recipe" in row
 
@@ -112,9 +112,31 @@ def test_a_run_that_was_started_and_has_no_record_is_noted(own_run: TrainedRun) 
 
 def test_list_shows_the_tests_of_a_paper(workshop: Workshop) -> None:
     said = call("list", "reformer").out
-    assert "Outcome" in said
-    assert "reduced scale: cpu" in said
-    assert "Outcome" not in call("list").out
+    assert "\n\nTests of claims\n\n- " in said
+    assert "not run (reduced scale: cpu, attempt 2 of 2): On duplication" in said
+
+
+def test_list_without_a_paper_has_a_line_for_each(workshop: Workshop) -> None:
+    header, _, *lines, _, more = call("list").out.splitlines()
+    assert header.startswith("Paper ")
+    assert "Same training" in header
+    assert {line.split()[0] for line in lines} == {paper for paper, _, _ in published_rows()}
+    assert more.startswith("repro list PAPER")
+
+
+def test_list_is_as_wide_as_the_terminal(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tables() -> str:
+        return call("list", "linear-transformer").out.partition("Tests of claims")[0]
+
+    def words(shown: str) -> list[str]:
+        return sorted(word for word in shown.split() if word.strip("-"))
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    wide = tables()
+    monkeypatch.setenv("COLUMNS", "100")
+    narrow = tables()
+    assert max(map(len, narrow.splitlines())) <= 100 < max(map(len, wide.splitlines()))
+    assert words(narrow) == words(wide)
 
 
 def test_figures_as_pdf_for_papers(trained: TrainedRun, tmp_path: Path) -> None:

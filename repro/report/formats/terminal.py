@@ -1,8 +1,12 @@
 """Rows and records in a terminal: the table after a run, one run in full, the difference of two."""
 
 import itertools
+import os
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from repro import text
@@ -16,20 +20,33 @@ from repro.report.views.words import at_scale
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # of a curve
-WIDTH, COLUMN = 100, 40  # of a line and of a column
+WIDTH = 100  # of a line of words
 
 
-def _table(
-    rows: Iterable[Iterable[str]], headers: Iterable[str], widths: Sequence[int | None] | None = None
-) -> str:
-    """A table in text; columns with a width are wrapped at it."""
+def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
+    """A table in text, as wide as the terminal; where there is no terminal, as wide as its longest line."""
     from tabulate import tabulate
 
-    cells = [[text.clean(cell) for cell in row] for row in rows]
+    table = [list(headers), *([text.clean(cell) for cell in row] for row in rows)]
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        widths = _widths(table, shutil.get_terminal_size().columns)
+        fill = partial(textwrap.fill, break_on_hyphens=False, break_long_words=False)
+        table = [list(map(fill, row, widths)) for row in table]
     # Numbers come as they must be shown; tabulate must not parse them again.
-    return tabulate(
-        cells, headers=list(headers), tablefmt="simple", disable_numparse=True, maxcolwidths=widths
-    )
+    return tabulate(table[1:], headers=table[0], tablefmt="simple", disable_numparse=True)
+
+
+def _widths(table: Sequence[Sequence[str]], total: int) -> list[int]:
+    """Widths of columns, two apart, in ``total``: the widest are cut first, down to their longest words."""
+    padded = [name.replace(" ", "__ ") + "__" for name in table[0]]  # tabulate makes headings two wider
+    columns = list(zip(padded, *table[1:], strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    words = [max(len(word) for cell in column for word in cell.split(" ")) for column in columns]
+    excess = sum(widths) + 2 * (len(widths) - 1) - total
+    while excess > 0 and (wide := [i for i, width in enumerate(widths) if width > words[i]]):
+        widths[max(wide, key=widths.__getitem__)] -= 1
+        excess -= 1
+    return widths
 
 
 def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
@@ -69,11 +86,7 @@ def _block(block: Block) -> str:
         case Bullets(items):
             return "\n".join(f"- {text.clean(item)}" for item in items)
         case Grid(header, rows):
-            cells = [[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows]
-            widths = [
-                COLUMN if any(" " in cell for cell in column) else None for column in zip(*cells, strict=True)
-            ]
-            return _table(cells, header, widths)
+            return _table([[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows], header)
         case Figure():
             return ""
 

@@ -2,13 +2,18 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from repro import text
+from repro.evidence.outcomes import Tested
 from repro.evidence.table import Evidence, table
 from repro.recipe import SCALES, scales_of
-from repro.report.formats.blocks import Grid, VerdictWord
+from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
+from repro.report.views.first_screen import rungs_grid
+from repro.report.views.words import at_scale, outcome
 
 Rows = list[dict[str, Any]]
 
@@ -43,18 +48,47 @@ def _listed(found: Evidence, key: Any, rows: Rows) -> dict[str, Any]:
     }
 
 
-def list_grid(rows: Rows) -> Grid:
-    """The objects of :func:`list_rows`, a line each."""
+def listing(found: Evidence, paper: str | None) -> Document:
+    """What `repro list` shows: the rungs of every paper, or the tables, recipes and tests of one."""
+    if paper:
+        return _paper_listing(found, found.tested[paper])
+    grid = rungs_grid(found, found.papers)
+    lines = [(one.key, *cells[1:]) for one, cells in zip(found.papers, grid.rows, strict=True)]
+    more = "repro list PAPER: its published rows with our values and recipes, and its tests"
+    return [Grid(grid.header, tuple(lines)), Paragraph(more)]
+
+
+def _paper_listing(found: Evidence, tested: Sequence[Tested]) -> Document:
+    (paper,) = found.papers
+    rows = list_rows(found)
+    document: Document = []
+    for key, table_rows in groupby(rows, itemgetter("table")):
+        heading = Heading(2, f"{paper.key}:{key}: {paper.tables[key].title}")
+        document += [heading, list_grid(table_rows)]
+    scales = {row["experiment"]: ", ".join(row["scales"]) for row in rows if row["experiment"]}
+    if scales:
+        document += [Heading(2, "Recipes"), Grid(("recipe", "scales"), tuple(scales.items()))]
+    if tested:
+        document += [Heading(2, "Tests of claims"), Bullets(tuple(map(_test_line, tested)))]
+    return document
+
+
+def _test_line(one: Tested) -> str:
+    attempt = f"attempt {one.test.attempt} of {one.attempts}"
+    return f"{outcome(one, short=True)} ({at_scale(one.test.scale)}, {attempt}): {one.test.says}"
+
+
+def list_grid(rows: Iterable[Mapping[str, Any]]) -> Grid:
+    """Objects of :func:`list_rows` of one table, a line each."""
     lines = []
     for row in rows:
         published = text.printed(row["published"]) + (" (unconfirmed)" if row["unconfirmed"] else "")
         reduced = (f"{r['scale']} {text.number(r['mean'])} (n = {r['n']})" for r in row["reduced"])
         measured = text.number(row["measured"]) + (f" (n = {row['n']})" if row["n"] else "")
         verdict = VerdictWord(row["verdict"], "; ".join(filter(None, (row["why"], *row["notes"]))))
-        recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
         metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
-        where = f"{row['paper']}:{row['table']}:{row['row']}"
-        lines.append((where, metric, published, measured, verdict, ", ".join(reduced), recipe))
+        recipe = (row["experiment"] or text.NOTHING).removeprefix(f"{row['paper']}/")
+        lines.append((row["row"], metric, published, measured, verdict, ", ".join(reduced), recipe))
     header = ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe")
     return Grid(header, tuple(lines))
 

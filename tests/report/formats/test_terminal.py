@@ -56,8 +56,9 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
     assert len(lines(terminal_table([record]))) == 2 + 19
 
 
-def test_a_document_as_text():
+def test_a_document_as_text(monkeypatch):
     grid = Grid(("row", "words"), ((Link("toy:a-b:" + "c" * 50, "", ""), VerdictWord("open", "word " * 20)),))
+    monkeypatch.setenv("COLUMNS", "100")
     said = render(
         [Heading(1, "Title"), Paragraph("a\x1b[2J"), Bullets(("one", "two")), Figure("x.svg", "x"), grid]
     )
@@ -66,6 +67,9 @@ def test_a_document_as_text():
     assert "\x1b" not in paragraph
     assert "toy:a-b:" + "c" * 50 in table, "a name without spaces is not wrapped"
     assert len(table.split("\n")) > 4, "words are wrapped"
+    assert max(map(len, table.split("\n"))) <= 100
+    monkeypatch.delenv("COLUMNS")
+    assert len(render([grid]).split("\n")) == 3, "no terminal, no width"
 
 
 def test_sparkline():

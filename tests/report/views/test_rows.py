@@ -49,7 +49,7 @@ def test_a_reduced_scale_is_not_measured(house):
 def test_what_weakens_a_number_stands_beside_its_verdict(house):
     house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
     said = " ".join(render([list_grid(list_rows(evidence()))]).split())
-    assert "toy:table1:big bleu (BLEU) 30 30.05 (n = 2) open: not all commits are clean;" in said
+    assert "big bleu (BLEU) 30 30.05 (n = 2) open: not all commits are clean;" in said
     assert "29 (unconfirmed)" in said
     assert "no recipe: third-party reproduction" in said
 
