@@ -81,7 +81,7 @@ def _panel(met: CodeComparison, title: str) -> Panel:
     theirs, ours = ([(n, loss) for n, loss in enumerate(losses, 1)] for losses in met.curve)
     differences = ", ".join(f"{kind} {power(met.differences[kind])}" for kind in ("losses", "weights"))
     words = f"{textwrap.fill(title, LETTERS)}\n\n{met.codes[0]}\nlargest difference: {differences}"
-    return Panel("update", "loss", [PlotLine(0, theirs), PlotLine(1, ours)], words)
+    return Panel("update", "loss", [PlotLine(0, theirs, wide=True), PlotLine(1, ours)], words)
 
 
 def document(found: Sequence[CodeComparison], title: Callable[[str], str] = str) -> Document:

@@ -162,3 +162,10 @@ def test_which_axes_are_logarithmic():
 )
 def test_numbers_in_powers_of_two(value, said):
     assert in_powers(value) == said
+
+
+def test_a_wide_line_is_seen_below_one_that_covers_it():
+    points = [(1, 1.0), (2, 3.0)]
+    shown = drawn(PlotLine(0, points, wide=True), PlotLine(1, points))
+    assert "stroke-width: 7" in shown
+    assert shown.index("stroke-width: 7") < shown.rindex("stroke: #c94f00")

@@ -17,11 +17,13 @@ class PlotLine:
         look: index of its colour, dashes and marker: the index of its name in the legend.
         points: from left to right; the line breaks where a value is None, and words are not joined to it.
         thin: drawn faintly, behind the others.
+        wide: a broad pale stroke, seen below a line that covers it.
     """
 
     look: int
     points: Sequence[Point]
     thin: bool = False
+    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ def _line(axes: Axes, panel: Panel, line: PlotLine, places: dict[Value, float]) 
     size, every = (6, 1) if panel.settings else (4, -(-len(line.points) // MARKS))
     look = _look(line.look) | {"markersize": size, "markevery": every}
     look |= {"linewidth": 0.8, "alpha": 0.45, "marker": "none"} if line.thin else {"zorder": 3}
+    look |= {"linewidth": 7, "alpha": 0.4, "marker": "none"} if line.wide else {}
     for words, stretch in groupby(line.points, key=lambda point: isinstance(point[0], str)):
         points = [(places[x], math.nan if y is None else y) for x, y in stretch]
         axes.plot(*zip(*points, strict=True), **look | ({"linestyle": "none"} if words else {}))
