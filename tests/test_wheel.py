@@ -137,6 +137,7 @@ def test_a_project_is_made_and_run(site: Path, empty: Path, monkeypatch: pytest.
     (origin,) = site.glob("repro-*.dist-info/direct_url.json")
     noted = json.loads(origin.read_text())["archive_info"].get("hashes")  # pip does since 23.1
     assert ("repro wheel" in record["versions"]) == bool(noted)
+    repro(site, "tables")
     assert files_below(Path("results/runs")) == {name, "LEDGER.tsv"}
     assert record["config_hash"][:8] in Path("results/tables/runs.md").read_text(encoding="utf-8")
     assert repro(site, "tables", "--check") == "results are up to date\n"

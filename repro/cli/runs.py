@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.cli.arguments import Verbs, completed
-from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, ReproError, UserError, nearest
+from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import records_dirs, results_dir, runs_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
-from repro.source import is_snapshot
 from repro.training.stop_request import StopRequest
 from repro.yamls import parse_yaml
 
@@ -241,23 +240,24 @@ def is_leader() -> bool:
 
 
 def conclude(record: RunRecord, every: bool = False) -> None:
-    """After a run: regenerates the tables, prints the run's first numbers or all, and where they are.
-
-    The record is written by then, so that tables that cannot be made are reported and do not fail the run. A submitted
-    job leaves the tables alone: its snapshot has the recipes of the submission, not those of today.
-    """
+    """After a run: prints its first numbers or all, where it is, and earlier records that have its weights."""
     from repro.report.formats.terminal import terminal_table
-    from repro.report.render import write_tables
 
-    if not is_snapshot():
-        try:
-            write_tables()
-        except (ReproError, OSError) as error:
-            print(f"repro: the run is recorded, but its tables were not made: {error}", file=sys.stderr)
     print()
     print(terminal_table([record], None if every else FEW))
     print(f"\nrun     {runs_dir() / record.run_id}")
-    print(f"tables  {results_dir() / 'tables'}; `repro tables` builds the page")
+    for other in same_weights(record):
+        commit = (other.commit or "unknown")[:9]
+        print(f"equal   bit for bit the weights recorded on {other.finished[:10]} at commit {commit}")
+    print("tables  `repro tables` makes the tables and the page again, with this run")
+
+
+def same_weights(record: RunRecord) -> list[RunRecord]:
+    """Other records of the run that end with the same weights."""
+    known = read_records(*(folder / record.experiment for folder in records_dirs())).good
+    facts = (record.run_id, record.checkpoint_sha256)
+    others = (one for one in known if one.finished != record.finished)
+    return [one for one in others if (one.run_id, one.checkpoint_sha256) == facts]
 
 
 def reproduce_all(args: argparse.Namespace) -> int:

@@ -3,18 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from repro.cli import runs
 from repro.cli.runs import conclude, parse_overrides
-from repro.errors import UserError
 from repro.events import EventLog, status
 from repro.record import RunRecord
-from repro.report import render
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, RECIPE, TINY, Workshop, call
 
@@ -101,7 +99,7 @@ def test_params_without_a_published_count_say_so(checkout: Workshop) -> None:
     assert call("params", BASE, "--scale", "cpu", "--json").json()[0]["published"] is None
 
 
-def test_run_trains_tests_records_and_makes_tables(trained: TrainedRun) -> None:
+def test_run_trains_tests_and_records(trained: TrainedRun) -> None:
     (path,) = trained.workshop.records()
     record = RunRecord.from_json(path.read_text())
     assert (record.experiment, record.scale, record.seed, record.steps) == (TINY, "cpu", 1, 2)
@@ -116,27 +114,23 @@ def test_run_trains_tests_records_and_makes_tables(trained: TrainedRun) -> None:
     assert path.with_suffix(".outputs.txt").read_text().count("\n") == 15
     for text in (path.read_text(), path.with_suffix(".outputs.txt").read_text()):
         assert str(trained.workshop.root) not in text
-    results = trained.workshop.results
-    assert sorted((results / "tables").iterdir())
-    for shown in ("test/bleu", str(trained.folder), f"{results / 'tables'}; `repro tables` builds the page"):
+    assert not (trained.workshop.results / "tables").exists(), "only `repro tables` writes tables"
+    for shown in ("test/bleu", str(trained.folder), "`repro tables` makes the tables"):
         assert shown in trained.out
 
 
-def test_tables_that_cannot_be_made_do_not_fail_a_run(
-    trained: TrainedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_run_names_the_records_that_have_its_weights(
+    trained: TrainedRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse() -> None:
-        raise UserError("toy.yaml is not YAML")
-
-    monkeypatch.setattr(render, "write_tables", refuse)
     record = RunRecord.from_json(trained.workshop.records()[0].read_text())
     conclude(record)
-    said = capsys.readouterr()
-    assert "the run is recorded, but its tables were not made: toy.yaml is not YAML" in said.err
-    assert "test/bleu" in said.out
-    monkeypatch.setattr(runs, "is_snapshot", lambda: True)  # a submitted job leaves the tables alone
-    conclude(record)
-    assert capsys.readouterr().err == ""
+    assert "equal" not in capsys.readouterr().out, "not itself"
+    again = replace(record, finished="2099-01-02T03:04:05Z", commit="0123456789")
+    conclude(again)
+    line = f"equal   bit for bit the weights recorded on {record.finished[:10]} at commit "
+    assert line in capsys.readouterr().out
+    conclude(replace(again, checkpoint_sha256="0" * 64))
+    assert "bit for bit" not in capsys.readouterr().out
 
 
 def test_the_run_folder_has_model_tokeniser_config_and_status(trained: TrainedRun) -> None:
