@@ -73,13 +73,14 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 
 def _run(arguments: list[str]) -> None:
     import torch
-    from lightning.pytorch import Callback, Trainer
+    from lightning.pytorch import Trainer
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
     from repro.tasks import Task
+    from repro.tasks.lightning_private import callbacks_of
     from repro.training.callbacks import Curves
     from repro.training.progress import Progress
 
@@ -103,11 +104,11 @@ def _run(arguments: list[str]) -> None:
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 
-        def instantiate_trainer(self, **given: Any) -> Trainer:
+        def instantiate_trainer(self, **given: object) -> Trainer:
             trainer: Trainer = super().instantiate_trainer(**given)
             bar, curves = trainer.progress_bar_callback, Curves()
             if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
-                given_ones: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+                given_ones = callbacks_of(trainer)
                 given_ones[given_ones.index(bar)] = Progress(curves)  # Lightning's own counts epochs
                 given_ones.insert(0, curves)
             return trainer
