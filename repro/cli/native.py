@@ -37,10 +37,8 @@ def call(arguments: list[str]) -> int | None:
     restrict_imports()
     if not {"--help", "-h"} & set(arguments):
         _check_files(arguments)
-        arguments = [
-            *arguments,
-            "--weights_only=true",
-        ]  # a checkpoint holds tensors and plain values, or is refused
+        # a checkpoint holds tensors and plain values, or is refused
+        arguments = [*arguments, "--weights_only=true"]
     stderr = _Tee()
     try:
         with contextlib.redirect_stderr(stderr):
@@ -108,9 +106,9 @@ def _run(arguments: list[str]) -> None:
             trainer: Trainer = super().instantiate_trainer(**given)
             bar, curves = trainer.progress_bar_callback, Curves()
             if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
-                given_ones = callbacks_of(trainer)
-                given_ones[given_ones.index(bar)] = Progress(curves)  # Lightning's own counts epochs
-                given_ones.insert(0, curves)
+                callbacks = callbacks_of(trainer)
+                callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
+                callbacks.insert(0, curves)
             return trainer
 
     # LightningCLI and the launcher of further ranks both read these

@@ -86,9 +86,7 @@ class Board:
             project=self.project,
             name=f"{self.paper.key}: curves",
             sections=[
-                ws.Section(name=name, panels=panels, is_open=True)
-                for name, panels in sections.items()
-                if panels
+                ws.Section(name=name, panels=own, is_open=True) for name, own in sections.items() if own
             ],
             settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
             runset_settings=ws.RunsetSettings(
@@ -183,10 +181,8 @@ class Board:
 
     def commands(self) -> list[str]:
         """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard."""
-        word, scales = (
-            shlex.quote(text.clean(self.paper.key)),
-            {header.recipe.scale for header in self.headers},
-        )
+        word = shlex.quote(text.clean(self.paper.key))
+        scales = {header.recipe.scale for header in self.headers}
         local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
         cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []
         return [*local, *cluster, "repro tables", f"repro dashboard {word}"]

@@ -89,9 +89,8 @@ class StepCheckpoints(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         best = state_dict["best"]
-        if (
-            best is not None and best_path(self.folder, best[0]).exists()
-        ):  # not where another run's training goes on
+        # not where another run's training goes on
+        if best is not None and best_path(self.folder, best[0]).exists():
             self.best = best
 
     def best_in(self, checkpoint: dict[str, Any]) -> tuple[int, float] | None:

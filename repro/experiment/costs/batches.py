@@ -122,10 +122,8 @@ def batches(data: DataModule, config: Config, size: BatchSize, device: torch.dev
 
 def pairs(size: BatchSize, device: torch.device) -> PairBatch:
     """Sentence pairs, padded to the same lengths."""
-    target, lengths = (
-        ids(device, size.rows, size.steps),
-        torch.ones(size.rows, dtype=torch.long, device=device),
-    )
+    target = ids(device, size.rows, size.steps)
+    lengths = torch.ones(size.rows, dtype=torch.long, device=device)
     source, which = ids(device, size.rows, size.source), ids(device, size.rows)
     return PairBatch(source, lengths, target, target.clone(), lengths, which, size.rows * size.steps)
 

@@ -83,9 +83,8 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
 
 def attach(parts: Parts) -> None:
     """Tells the task what it asks of its trainer and of its data, which read nothing."""
-    data = parts.data
     known = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
-    known |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
+    known |= {name: getattr(parts.data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
     counts = {"world_size": 1, "accumulate_grad_batches": 1, "global_step": 0}
     stand_in_trainer(parts.task, datamodule=SimpleNamespace(**known), **counts)
 
