@@ -28,7 +28,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 class _Dumper(yaml.SafeDumper):
     """Safe YAML without anchors, which the loader above reads back: equal parts are written twice."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -54,7 +54,7 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         raise UserError(f"{where}: {getattr(error, 'problem', None) or error}") from None
 
 
-def to_yaml(tree: Any) -> str:
+def to_yaml(tree: object) -> str:
     """Plain values as YAML in their order; ASCII characters only."""
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96))
 

@@ -37,10 +37,8 @@ def call(arguments: list[str]) -> int | None:
     restrict_imports()
     if not {"--help", "-h"} & set(arguments):
         _check_files(arguments)
-        arguments = [
-            *arguments,
-            "--weights_only=true",
-        ]  # a checkpoint holds tensors and plain values, or is refused
+        # a checkpoint holds tensors and plain values, or is refused
+        arguments = [*arguments, "--weights_only=true"]
     stderr = _Tee()
     try:
         with contextlib.redirect_stderr(stderr):
@@ -73,13 +71,14 @@ def _values(arguments: list[str], *names: str) -> Iterator[str]:
 
 def _run(arguments: list[str]) -> None:
     import torch
-    from lightning.pytorch import Callback, Trainer
+    from lightning.pytorch import Trainer
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
     from repro.tasks import Task
+    from repro.tasks.lightning_private import callbacks_of
     from repro.training.callbacks import Curves
     from repro.training.progress import Progress
 
@@ -103,13 +102,13 @@ def _run(arguments: list[str]) -> None:
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 
-        def instantiate_trainer(self, **given: Any) -> Trainer:
+        def instantiate_trainer(self, **given: object) -> Trainer:
             trainer: Trainer = super().instantiate_trainer(**given)
             bar, curves = trainer.progress_bar_callback, Curves()
             if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
-                given_ones: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-                given_ones[given_ones.index(bar)] = Progress(curves)  # Lightning's own counts epochs
-                given_ones.insert(0, curves)
+                callbacks = callbacks_of(trainer)
+                callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
+                callbacks.insert(0, curves)
             return trainer
 
     # LightningCLI and the launcher of further ranks both read these

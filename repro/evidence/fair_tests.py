@@ -7,7 +7,7 @@ and the configurations of its runs are fixed (:func:`digest`), and a changed tes
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -148,7 +148,7 @@ class FairTest(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete_rows(cls, raw: Any) -> Any:
+    def _complete_rows(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
         rows = {row: {"run": run} if isinstance(run, str) else run for row, run in raw["rows"].items()}
         return {**raw, "rows": rows}
 

@@ -133,7 +133,7 @@ class Rules(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _split_updates(cls, raw: Any) -> Any:
+    def _split_updates(cls, raw: object) -> object:
         if isinstance(raw, Mapping) and isinstance(why := raw.get("updates"), str):
             return {**raw, "updates": None, "updates_unknown": why}
         return raw
@@ -250,7 +250,7 @@ class PublishedTable(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _spread_rules(cls, raw: Any) -> Any:
+    def _spread_rules(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Gives every row the rules of each of its numbers."""
         own = {name: _rules_in(metric) for name, metric in raw["metrics"].items()}
         metrics = {}

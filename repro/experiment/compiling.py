@@ -97,7 +97,7 @@ def _compile(module: nn.Module, method: str, backend: Backend, fullgraph: bool) 
     fast = torch.compile(eager, backend=backend, fullgraph=fullgraph)
 
     @wraps(eager)
-    def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def run(self: nn.Module, *args: object, **kwargs: object) -> object:
         # Under a dispatch mode (operations are counted) dynamo would give a method up for good.
         learns = self.training and torch.is_grad_enabled() and _get_current_dispatch_mode() is None
         return (fast if learns else eager)(self, *args, **kwargs)

@@ -15,7 +15,7 @@ from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.recipe import Recipe
-from repro.tasks.lightning_private import install_no_signal_handlers
+from repro.tasks.lightning_private import datamodule_of, install_no_signal_handlers
 
 # Warnings of Lightning and torch about things that are meant to be so.
 HARMLESS = (
@@ -151,7 +151,8 @@ class Stamper(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint_: dict[str, Any]
     ) -> None:
-        data = trainer.datamodule  # type: ignore[attr-defined]
+        data = datamodule_of(trainer)
+        assert isinstance(data, DataModule)
         checkpoint_[checkpoint.STAMP] = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin)
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from repro.errors import EXIT_FAILED, EXIT_OK
 from repro.events import EVENTS_FILE, Event, read, status
@@ -108,7 +107,7 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
     _note(folder, rows=len(rows), bytes=size, state=None if running else found["state"])
 
 
-def _note(folder: Path, **values: Any) -> None:
+def _note(folder: Path, **values: object) -> None:
     note = json.dumps({**note_of(folder), **values}) + "\n"
     write_atomic(folder / NOTE_FILE, note.encode())
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from repro.nn.layers.feed_forward import FeedForward
 from repro.nn.layers.stack import Blocks
 from repro.nn.layers.sublayer import Plain, PostNorm, PreNorm, Residual
 from repro.nn.mixer import Layout
-from repro.nn.positions.positions import Added, LearnedPositions, NoPositions
+from repro.nn.positions.positions import Added, InputPositions, LearnedPositions, NoPositions
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -31,14 +30,12 @@ class Body(nn.Module):
         dropout: behind the norm, in [0, 1).
     """
 
-    positions: Any  # what the maker made
-
     def __init__(
         self,
         d_model: int,
         n_layers: int,
         blocks: Blocks,
-        positions: Callable[[int], nn.Module] = Added,
+        positions: Callable[[int], InputPositions] = Added,
         norm: nn.Module | None = None,
         causal: bool = True,
         dropout: float = 0.1,
@@ -136,7 +133,7 @@ class VisionTransformer(Body):
         )
         super().__init__(d_model, n_layers, blocks, learned(max_length), causal=False, dropout=dropout)
         normal_002(self)
-        nn.init.zeros_(self.positions.table.table.weight)
+        begin_positions_at_zero(self)
 
 
 class Bert(Body):
@@ -193,8 +190,7 @@ class Recurrent(Body):
         blocks = Blocks([layer], feed_forward=None, sublayer=Residual if residual else Plain)
         positions = learned(max_length) if max_length else NoPositions
         super().__init__(d_model, n_layers, blocks, positions, dropout=0.0)
-        if max_length:
-            nn.init.zeros_(self.positions.table.table.weight)
+        begin_positions_at_zero(self)
         std = d_model**-0.5
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -212,6 +208,13 @@ def gpt2_blocks(n_heads: int, d_ff: int, dropout: float = 0.1) -> Blocks:
     )
 
 
-def learned(max_length: int) -> Callable[[int], nn.Module]:
+def begin_positions_at_zero(body: Body) -> None:
+    """Sets the learned positions of a body, if it has any, to 0."""
+    for module in body.modules():
+        if isinstance(module, LearnedPositions):
+            nn.init.zeros_(module.table.weight)
+
+
+def learned(max_length: int) -> Callable[[int], Added]:
     """Maker of learned positions that are added."""
     return partial(Added, table=partial(LearnedPositions, max_length=max_length))

@@ -1,7 +1,7 @@
 """A body with a task's own input and output layer; the trained part is a declared set of modules."""
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from repro.models.body import Body
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.vocabularies.embeddings import InputLayer
 from repro.nn.vocabularies.perceptron import PerceptronHead
 
 Group = Literal["input", "output", "norms", "positions", "attention", "feed_forward", "last_attention"]
@@ -35,11 +36,9 @@ class Classifier(nn.Module):
     Source: Lu et al. 2021, section 2.2.
     """
 
-    input: Any  # what the maker made, with its `size`
-
     def __init__(
         self,
-        input: Callable[[int], nn.Module],
+        input: Callable[[int], InputLayer],
         body: Body,
         n_classes: int,
         n_read: int = 1,

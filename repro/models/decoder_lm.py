@@ -10,7 +10,7 @@ from repro.nn.idle import applied
 from repro.nn.init import glorot
 from repro.nn.layers.stack import Blocks, ResidualStack
 from repro.nn.mixer import Layout, MixerOutput, State
-from repro.nn.positions.positions import Added
+from repro.nn.positions.positions import Added, InputPositions
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -31,9 +31,7 @@ class DecoderLM(nn.Module):
         init: initialises the whole model, in place.
     """
 
-    # What the makers made: modules with more methods than nn.Module has.
-    positions: Any
-    vocabulary: Any
+    vocabulary: Any  # what the maker made: a module with more methods than nn.Module has
 
     def __init__(
         self,
@@ -41,7 +39,7 @@ class DecoderLM(nn.Module):
         n_layers: int,
         vocabulary: Callable[[int, int], nn.Module],
         blocks: Blocks,
-        positions: Callable[[int], nn.Module] = Added,
+        positions: Callable[[int], InputPositions] = Added,
         dropout: float = 0.1,
         final_dropout: float = 0.0,
         init: Callable[[nn.Module], None] = glorot,

@@ -11,7 +11,7 @@ from repro.nn.idle import applied
 from repro.nn.init import glorot
 from repro.nn.layers.stack import Blocks
 from repro.nn.mixer import Layout, MixerOutput, State
-from repro.nn.positions.positions import Added
+from repro.nn.positions.positions import Added, InputPositions
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
@@ -38,9 +38,7 @@ class EncoderDecoder(nn.Module):
     Source: Vaswani et al. 2017, section 3.
     """
 
-    # What the makers made: modules with more methods than nn.Module has.
-    positions: Any
-    vocabulary: Any
+    vocabulary: Any  # what the maker made: a module with more methods than nn.Module has
 
     def __init__(
         self,
@@ -49,7 +47,7 @@ class EncoderDecoder(nn.Module):
         decoder_layers: int,
         vocabulary: Callable[[int, int], nn.Module],
         blocks: Blocks,
-        positions: Callable[[int], nn.Module] = Added,
+        positions: Callable[[int], InputPositions] = Added,
         dropout: float = 0.1,
         init: Callable[[nn.Module], None] = glorot,
         decoder_blocks: Blocks | None = None,

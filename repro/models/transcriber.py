@@ -1,13 +1,13 @@
 """A body between frames of real numbers and phonemes."""
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor, nn
 
 from repro.models.body import Body
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.nn.vocabularies.ctc import CtcHead
+from repro.nn.vocabularies.embeddings import InputLayer
 
 
 class Transcriber(nn.Module):
@@ -29,9 +29,7 @@ class Transcriber(nn.Module):
         are first projected to the width of the body, with a bias.
     """
 
-    input: Any  # what the maker made, with its `size`
-
-    def __init__(self, input: Callable[[int], nn.Module], body: Body, n_classes: int) -> None:
+    def __init__(self, input: Callable[[int], InputLayer], body: Body, n_classes: int) -> None:
         super().__init__()
         if body.causal:
             raise ValueError("a transcriber hears the whole recording: set causal of its body to false")

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from repro import text
 from repro.evidence.compare import Comparison
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import wandb_workspaces.workspaces as ws
     from wandb import Api
 
+_Saveable = TypeVar("_Saveable", "ws.Workspace", "wr.Report")
+_Panel = TypeVar("_Panel", "wr.LinePlot", "wr.BarPlot")
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
 SPEED = ("train/tokens_per_s", "train/mfu", "train/data_wait", "train/peak_memory_gib")
@@ -84,9 +86,7 @@ class Board:
             project=self.project,
             name=f"{self.paper.key}: curves",
             sections=[
-                ws.Section(name=name, panels=panels, is_open=True)
-                for name, panels in sections.items()
-                if panels
+                ws.Section(name=name, panels=own, is_open=True) for name, own in sections.items() if own
             ],
             settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
             runset_settings=ws.RunsetSettings(
@@ -181,10 +181,8 @@ class Board:
 
     def commands(self) -> list[str]:
         """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard."""
-        word, scales = (
-            shlex.quote(text.clean(self.paper.key)),
-            {header.recipe.scale for header in self.headers},
-        )
+        word = shlex.quote(text.clean(self.paper.key))
+        scales = {header.recipe.scale for header in self.headers}
         local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
         cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []
         return [*local, *cluster, "repro tables", f"repro dashboard {word}"]
@@ -218,14 +216,14 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
     known = _read(addresses)
     key = f"{board.entity}/{board.project}/{board.paper.key}"
     before = dict(known.get(key, {}))
-    workspace: Any = board.workspace()
+    workspace = board.workspace()
     with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
         workspace = _updated(
             ws.Workspace.from_url(before["workspace"]), workspace, "name sections settings runset_settings"
         )
     known[key] = before | {"workspace": workspace.save().url}
     _write(addresses, known)
-    report: Any = board.report(known[key]["workspace"])
+    report = board.report(known[key]["workspace"])
     with contextlib.suppress(ValueError, TypeError, KeyError):
         head, _, name = before["report"].partition("/reports/")
         place = f"{head}/reports/it--{name.rpartition('--')[2]}"  # a title may hold "?"
@@ -255,7 +253,7 @@ def group_of(header: Header) -> str:
     return f"{recipe.experiment}/{recipe.scale}"
 
 
-def _updated(existing: Any, made: Any, names: str) -> Any:
+def _updated(existing: _Saveable, made: _Saveable, names: str) -> _Saveable:
     for name in names.split():
         setattr(existing, name, getattr(made, name))
     return existing
@@ -323,7 +321,7 @@ def _bars(groups: Sequence[Sequence[str]]) -> list[Any]:
     ]
 
 
-def _placed(panel: Any, title: str, i: int) -> Any:
+def _placed(panel: _Panel, title: str, i: int) -> _Panel:
     import wandb_workspaces.reports.v2 as wr
 
     panel.title, panel.groupby_aggfunc = title, "mean"
@@ -331,7 +329,7 @@ def _placed(panel: Any, title: str, i: int) -> Any:
     return panel
 
 
-def _commands(lines: Iterable[str]) -> Any:
+def _commands(lines: Iterable[str]) -> "wr.MarkdownBlock":
     """Commands; each is one line of plain words, so that none can end the block."""
     import wandb_workspaces.reports.v2 as wr
 

@@ -4,6 +4,8 @@ from typing import Protocol, runtime_checkable
 
 from lightning.pytorch import Trainer
 
+from repro.tasks.lightning_private import callbacks_of
+
 
 @runtime_checkable
 class TrainingCurves(Protocol):
@@ -15,5 +17,4 @@ class TrainingCurves(Protocol):
 
 def curves_of(trainer: Trainer) -> TrainingCurves | None:
     """The curves of a run, if it keeps any."""
-    callbacks: list[object] = trainer.callbacks  # type: ignore[attr-defined]
-    return next((callback for callback in callbacks if isinstance(callback, TrainingCurves)), None)
+    return next((one for one in callbacks_of(trainer) if isinstance(one, TrainingCurves)), None)

@@ -16,6 +16,7 @@ from repro.tasks.metrics.means import Likelihood
 from repro.tasks.metrics.sentences import one_line
 from repro.tasks.metrics.texts import Meteor, Rouge, UnigramF1, require_wordnet
 from repro.tasks.networks import TokenNetwork
+from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 READ = "read"  # scored during training, without replies
@@ -195,7 +196,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
     def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Gathers the replies of all ranks in their order."""
         if evaluation.kind == "test":
-            parts = self.gather_objects(self._said)
+            parts = gather_objects(self._said)
             merged = {place: pair for part in parts for place, pair in part.items()}
             self._pairs = [merged[place] for place in sorted(merged)]
 

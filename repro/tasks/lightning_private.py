@@ -1,14 +1,24 @@
-"""All uses of Lightning's private interface; their tests fail when it changes."""
+"""All uses of Lightning's private interface and of attributes without a type; their tests fail when it changes."""
 
 from types import SimpleNamespace
 from typing import Any
 
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 
 
 def trainer_of(module: LightningModule) -> Trainer | None:
     """The trainer of a module; None where it has none, for which the public property raises an error."""
     return module._trainer
+
+
+def datamodule_of(trainer: Trainer) -> LightningDataModule | None:
+    """The datamodule of a trainer; None where it was given loaders, or nothing yet."""
+    return trainer.datamodule  # type: ignore[attr-defined]
+
+
+def callbacks_of(trainer: Trainer) -> list[Callback]:
+    """The callbacks of a trainer, the list itself."""
+    return trainer.callbacks  # type: ignore[attr-defined]
 
 
 def install_no_signal_handlers(trainer: Trainer) -> None:
@@ -38,6 +48,6 @@ def owe_validation(fit_loop: dict[str, Any]) -> None:
         count["ready"] = count["started"] = count["completed"] + 1
 
 
-def stand_in_trainer(module: LightningModule, **known: Any) -> None:
+def stand_in_trainer(module: LightningModule, **known: object) -> None:
     """Gives a module something with a few attributes of a Trainer, for a training step without one."""
     module._trainer = SimpleNamespace(**known)  # type: ignore[assignment]

@@ -16,15 +16,15 @@ from repro.errors import UserError
 from repro.nn.fused import parts_of
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
-from repro.tasks.lightning_private import trainer_of
+from repro.tasks.lightning_private import datamodule_of, trainer_of
 from repro.tasks.optim.optimizers import ClippedRAdam, InGroups
 from repro.tasks.optim.profiling import profile, profiled
 from repro.tasks.optim.schedules import Plateau
+from repro.tasks.ranks import gather_objects
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer] | InGroups
 ScheduleMaker = Callable[[Optimizer], LRScheduler]
 Net = TypeVar("Net")
-Item = TypeVar("Item")
 
 
 class StepResult(TypedDict):
@@ -77,7 +77,7 @@ class Task(LightningModule, Generic[Net]):
     @property
     def data(self) -> Data:
         """The datamodule of the trainer."""
-        return cast(Data, self.trainer.datamodule)  # type: ignore[attr-defined]
+        return cast(Data, datamodule_of(self.trainer))
 
     @property
     def vocabulary_size(self) -> int | None:
@@ -100,7 +100,7 @@ class Task(LightningModule, Generic[Net]):
         Raises:
             UserError: there is one.
         """
-        if self.trainer.datamodule is None:  # type: ignore[attr-defined]
+        if datamodule_of(self.trainer) is None:
             return
         validation, tests = self.validation(), self.tests()
         self.data.evaluate_with(validation, tests)
@@ -108,7 +108,7 @@ class Task(LightningModule, Generic[Net]):
             self.data.expected(evaluation)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        parts = self.gather_objects(tree_map(lambda t: t.detach().cpu(), self.carried))
+        parts = gather_objects(tree_map(lambda t: t.detach().cpu(), self.carried))
         checkpoint["carried"] = join_rows(parts)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -117,9 +117,9 @@ class Task(LightningModule, Generic[Net]):
         self._loaded = tree_map(lambda t: t[rank::ranks].clone(), checkpoint.get("carried", {}))
 
     def on_train_start(self) -> None:
-        """Takes up what was carried when the checkpoint was written; begins the network's shortcuts in a new run."""
+        """Begins the network's shortcuts in a new run; takes up what was carried when the checkpoint was written."""
+        profile(self, self.module)
         self.carried = tree_map(lambda t: t.to(self.device), self._loaded)
-        profile(self)
 
     def trained_parameters(self) -> list[Any]:
         """The optimiser's parameters, in groups where some have settings of their own.
@@ -201,20 +201,6 @@ class Task(LightningModule, Generic[Net]):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
-
-    def sum_over_ranks(self, values: Tensor) -> Tensor:
-        """Adds a tensor over all ranks; float64 stays float64."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(values)
-        return values
-
-    def gather_objects(self, item: Item) -> list[Item]:
-        """The ``item`` of every rank, in rank order, on every rank."""
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return [item]
-        out = [item] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(out, item)
-        return out
 
     def measurements(self) -> list[Measurement]:
         """The numbers of the last test, for the record. Subclasses define them, and add initial values of shortcuts."""

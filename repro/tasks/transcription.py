@@ -14,6 +14,7 @@ from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import SymbolErrorRate
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.networks import TranscribingNetwork
+from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
@@ -97,7 +98,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
 
     def on_test_epoch_end(self) -> None:
         super().on_test_epoch_end()
-        pairs = {index: pair for part in self.gather_objects(self._gathered) for index, pair in part.items()}
+        pairs = {index: pair for part in gather_objects(self._gathered) for index, pair in part.items()}
         self.transcripts = [pairs[index] for index in sorted(pairs)]
 
     # --- the record ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from repro.tasks.metrics.bleu import WAYS
 from repro.tasks.metrics.divergence import diverged, failed
 from repro.tasks.metrics.sentences import Sentence, SentenceScores, TranslationScores, one_line
 from repro.tasks.networks import PairNetwork
+from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 GREEDY = "greedy"  # the search during training
@@ -200,7 +201,7 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     def on_predict_epoch_end(self) -> None:
         """Prints every translation in the order of the split."""
-        merged = {i: text for part in self.gather_objects(self._predicted) for i, text in part.items()}
+        merged = {i: text for part in gather_objects(self._predicted) for i, text in part.items()}
         if self.trainer.is_global_zero:
             print("\n".join(one_line(merged[i]) for i in sorted(merged)))
 

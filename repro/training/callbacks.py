@@ -13,6 +13,7 @@ from repro import events
 from repro.errors import ReproError
 from repro.events import EventLog
 from repro.record import thin
+from repro.tasks.ranks import gather_objects, sum_over_ranks
 from repro.training.loops import at_update, validation_due
 
 
@@ -62,14 +63,13 @@ class Curves(Callback):
         self._earlier_s = state_dict["wall_seconds"]
         self._pending = state_dict["pending"]
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Keeps the sums since the last point, of each rank, and the place in the events."""
         local = {name: float(value) for name, value in self._sums.items()}
         state = checkpoint["callbacks"][self.state_key]
-        state["pending"] = {
-            "sums": pl_module.gather_objects(local),
-            "seconds": time.monotonic() - self._since,
-        }
+        state["pending"] = {"sums": gather_objects(local), "seconds": time.monotonic() - self._since}
         if self.events is not None:
             failure = self._sync(self.events) if trainer.is_global_zero else ""
             if trainer.strategy.reduce_boolean_decision(bool(failure), all=False):
@@ -114,17 +114,16 @@ class Curves(Callback):
             return
         step = trainer.global_step
         if step % self.every_steps == 0 or step == trainer.max_steps or validation_due(trainer):
-            self.point(
-                trainer, pl_module
-            )  # before the checkpoint of this step: a resumed run does not repeat it
+            # before the checkpoint of this step: a resumed run does not repeat it
+            self.point(trainer, pl_module)
 
-    def point(self, trainer: Trainer, pl_module: Any) -> None:
+    def point(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Adds up what came since the last point."""
         if not self._sums:
             return
         names = sorted(self._sums)
         double = partial(torch.as_tensor, dtype=torch.float64, device=pl_module.device)
-        sums = pl_module.sum_over_ranks(torch.stack([double(self._sums[name]) for name in names])).tolist()
+        sums = sum_over_ranks(torch.stack([double(self._sums[name]) for name in names])).tolist()
         totals = dict(zip(names, sums, strict=True))
         self._sums = {}
         now = time.monotonic()

@@ -1,7 +1,6 @@
 """NaN and infinity stop a run at the step where they appear, on all ranks, with the module's name."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -10,6 +9,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from repro.errors import ReproError
+from repro.tasks.ranks import gather_objects
 
 
 class NotFinite(ReproError):
@@ -28,17 +28,19 @@ class Finite(Callback):
 
     def __init__(self) -> None:
         self._losses: list[Tensor] = []
-        self._batches: list[Any] = []
+        self._batches: list[object] = []
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._batches.append(batch)
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         self._losses.append(loss.detach())
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
         losses, self._losses = self._losses, []
         batches, self._batches = self._batches, []
         bad = ~torch.stack(losses).isfinite().all()
@@ -47,15 +49,16 @@ class Finite(Callback):
             bad |= ~torch.nn.utils.get_total_norm(grads).isfinite()
         if not trainer.strategy.reduce_boolean_decision(bool(bad), all=False):
             return
-        by_rank = pl_module.gather_objects(bad_loss(trainer, pl_module, losses, batches))
-        causes = [f"rank {rank}: {cause}" for rank, cause in enumerate(by_rank) if cause] or [
-            bad_gradient(pl_module)
-        ]
+        by_rank = gather_objects(bad_loss(trainer, pl_module, losses, batches))
+        causes = [f"rank {rank}: {cause}" for rank, cause in enumerate(by_rank) if cause]
+        causes = causes or [bad_gradient(pl_module)]
         step = trainer.global_step + 1
         raise NotFinite(f"step {step} is not finite, nothing was updated: {'; '.join(causes)}")
 
 
-def bad_loss(trainer: Trainer, task: LightningModule, losses: list[Tensor], batches: list[Any]) -> str | None:
+def bad_loss(
+    trainer: Trainer, task: LightningModule, losses: list[Tensor], batches: list[object]
+) -> str | None:
     """The fault in the loss of this rank, and the module where it began; None where the loss is finite."""
     for loss, batch in zip(losses, batches, strict=True):
         if not loss.isfinite():
@@ -79,7 +82,7 @@ class _BadModule(Exception):
 
 
 @torch.no_grad()
-def first_bad_module(task: LightningModule, batch: Any) -> str | None:
+def first_bad_module(task: LightningModule, batch: object) -> str | None:
     """Repeats a micro-batch and names the first module whose output is not finite, or None."""
 
     def look(name: str, module: nn.Module) -> RemovableHandle:

@@ -133,9 +133,9 @@ def looks(trainer: Trainer) -> bool:
 
 def point_follows(trainer: Trainer, every_steps: int) -> bool:
     """Whether the update that is about to be made ends in a point of the curves."""
-    step, every = trainer.global_step + 1, trainer.val_check_batch
-    validated = trainer.enable_validation and isinstance(every, int)
-    due = validated and step * trainer.accumulate_grad_batches % every == 0  # type: ignore[operator]
+    step = trainer.global_step + 1
+    every = trainer.val_check_batch if trainer.enable_validation else None
+    due = isinstance(every, int) and step * trainer.accumulate_grad_batches % every == 0
     return bool(step % every_steps == 0 or step == trainer.max_steps or due)
 
 

@@ -2,10 +2,11 @@
 
 import sys
 import time
-from typing import Any, Protocol
+from typing import NoReturn, Protocol
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
+from tqdm import tqdm
 
 from repro.training.loops import at_update
 
@@ -29,7 +30,7 @@ class Progress(ProgressBar):
         self.curves = curves
         self.plain_every_s = plain_every_s
         self._enabled = True
-        self._bar: Any = None
+        self._bar: tqdm[NoReturn] | None = None
         self._began = (0.0, 0)
         self._printed_at = 0.0
 
@@ -44,8 +45,6 @@ class Progress(ProgressBar):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.is_global_zero or not self._enabled:
             return
-        from tqdm import tqdm
-
         self._began = (time.monotonic(), trainer.global_step)
         self._bar = tqdm(
             total=trainer.max_steps,

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from repro.tasks.random_states import random_state, set_random_state
+from repro.tasks.ranks import gather_objects, random_state, set_random_state
 
 
 class Randomness(Callback):
@@ -21,8 +21,10 @@ class Randomness(Callback):
     def __init__(self) -> None:
         self._saved: list[dict[str, Any]] = []
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        checkpoint["random_states"] = pl_module.gather_objects(random_state(pl_module.device))
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint["random_states"] = gather_objects(random_state(pl_module.device))
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from repro.errors import ReproError
 from repro.tasks.lightning_private import owe_validation
+from repro.tasks.ranks import gather_objects
 from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
 from repro.training.loops import at_update, validated, validation_due
 
@@ -88,18 +89,17 @@ class StepCheckpoints(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         best = state_dict["best"]
-        if (
-            best is not None and best_path(self.folder, best[0]).exists()
-        ):  # not where another run's training goes on
+        # not where another run's training goes on
+        if best is not None and best_path(self.folder, best[0]).exists():
             self.best = best
 
     def best_in(self, checkpoint: dict[str, Any]) -> tuple[int, float] | None:
         """Step and value of the best validation that a checkpoint knows."""
         return checkpoint.get("callbacks", {}).get(self.state_key, {}).get("best")
 
-    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Ranks have met, so all have looked at what is there."""
-        steps = pl_module.gather_objects(self.resumed_from)
+        steps = gather_objects(self.resumed_from)
         if len(set(steps)) > 1:
             raise ReproError(f"ranks found checkpoints of different steps, {steps}: they see different files")
         if trainer.is_global_zero:

@@ -4,9 +4,15 @@ import signal
 
 import lightning.pytorch as pl
 import pytest
+from torch.utils.data import DataLoader
 
-from repro.tasks.lightning_private import install_no_signal_handlers, trainer_of
-from tests.tasks.toy import Toy, train
+from repro.tasks.lightning_private import (
+    callbacks_of,
+    datamodule_of,
+    install_no_signal_handlers,
+    trainer_of,
+)
+from tests.tasks.toy import BATCHES, Toy, train
 
 
 class HandlerOfTerm(pl.Callback):
@@ -36,3 +42,25 @@ def test_a_module_without_a_trainer_has_none() -> None:
     assert trainer_of(module) is None
     trainer = train([], steps=1, val_check_interval=8)
     assert trainer_of(trainer.lightning_module) is trainer
+
+
+class Batches(pl.LightningDataModule):
+    """The toy's batches."""
+
+    def train_dataloader(self) -> DataLoader[tuple[float, int]]:
+        return DataLoader(BATCHES, batch_size=None)
+
+    def evaluate_with(self, *_: object) -> None: ...
+
+    def expected(self, *_: object) -> dict[str, int]:
+        return {}
+
+
+def test_a_trainer_has_its_callbacks_and_its_datamodule() -> None:
+    callback, data = pl.Callback(), Batches()
+    trainer = train([callback], steps=1, val_check_interval=8)
+    assert callback in callbacks_of(trainer)
+    assert datamodule_of(trainer) is None
+    trainer = pl.Trainer(max_steps=1, accelerator="cpu", barebones=True)
+    trainer.fit(Toy(), datamodule=data)
+    assert datamodule_of(trainer) is data

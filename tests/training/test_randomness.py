@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from repro.tasks.random_states import random_state, set_random_state
+from repro.tasks.ranks import random_state, set_random_state
 from repro.training.checkpoints import read, write
 from repro.training.randomness import Randomness, seed_rank
 

@@ -142,7 +142,7 @@ def test_ranks_that_found_different_checkpoints_do_not_train(
 ) -> None:
     files = DurableIO()
     saver = StepCheckpoints(tmp_path, Checkpoints(2), files)
-    monkeypatch.setattr("tests.tasks.toy.Toy.gather_objects", lambda self, item: [item, item + 2])
+    monkeypatch.setattr("repro.training.saving.gather_objects", lambda item: [item, item + 2])
     with pytest.raises(ReproError, match=r"different steps, \[0, 2\]"):
         train([saver], steps=8, plugins=[files])
 

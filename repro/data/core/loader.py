@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from torch import Generator
 from torch.utils.data import DataLoader, Dataset
@@ -41,7 +41,7 @@ def _built(
     """Batches from ``items[start:]``, in order, built here or by worker processes."""
     if num_workers == 0:
         return (build(item) for item in items[start:])
-    loader: Any = DataLoader(
+    loader = DataLoader(
         _Built(items, build),
         batch_size=None,
         sampler=range(start, len(items)),

@@ -1,10 +1,10 @@
 """Ragged rows as one padded array."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch import Tensor
 
 from repro.data.core.segments import Array
@@ -13,7 +13,7 @@ from repro.data.core.segments import Array
 def padded(
     rows: Sequence[Array],
     fill: float,
-    dtype: Any = np.int64,
+    dtype: DTypeLike = np.int64,
     shape: tuple[int, ...] = (),
     width: int | None = None,
     least: int = 0,

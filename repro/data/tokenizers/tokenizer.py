@@ -136,7 +136,7 @@ class SentencePiece(Special):
         from sentencepiece import SentencePieceProcessor
 
         try:
-            self._library: Any = SentencePieceProcessor(model_proto=content)
+            self._library = SentencePieceProcessor(model_proto=content)
             pieces = int(self._library.get_piece_size())
         except (RuntimeError, OSError, TypeError) as error:
             raise UserError(f"not a SentencePiece model: {error!s:.120}") from None

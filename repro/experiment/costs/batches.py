@@ -1,13 +1,16 @@
 """Batches as a recipe's data make them, without the data: shapes are those of the recipe, ids and vectors are zeros."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from repro.batches import Batch, ExampleBatch, Examples, PairBatch, StreamBatch
 from repro.data.core.datamodule import DataModule
+from repro.data.core.examples import ExampleData
+from repro.data.core.stream_data import StreamData
+from repro.data.sets.translation.translation_data import TranslationData
 from repro.errors import UserError
 from repro.recipe import Config
 
@@ -69,7 +72,7 @@ class BatchSize:
     counted: float = 0.5
 
 
-def whole_size(data: Any, seq_len: int | None = None) -> BatchSize:
+def whole_size(data: DataModule, seq_len: int | None = None) -> BatchSize:
     """The size of a global batch.
 
     Args:
@@ -78,14 +81,15 @@ def whole_size(data: Any, seq_len: int | None = None) -> BatchSize:
 
     Pairs fill their budget on both sides, examples are as long as the data allow: the cost is an upper bound.
     """
-    if data.batch is PairBatch:
+    if isinstance(data, TranslationData):
         steps = min(data.max_length, data.batch_tokens, SENTENCE)
         return BatchSize(max(1, data.batch_tokens // steps), steps, steps)
-    if data.batch is StreamBatch:
+    if isinstance(data, StreamData):
         steps = seq_len or data.seq_len
         return BatchSize(
             data.batch_tokens // steps, steps, counted=1.0 - min(data.context, steps - 1) / steps
         )
+    assert isinstance(data, ExampleData)
     known = "n_targets" in vars(data)  # else only the store knows: all
     return BatchSize(
         data.batch_size, data.seq_len, counted=min(1.0, data.n_targets / data.seq_len) if known else 1.0
@@ -105,11 +109,11 @@ def batches(data: DataModule, config: Config, size: BatchSize, device: torch.dev
         UserError: examples of a class that is not in :data:`FIELDS`.
     """
     fields = fields_of(config)
-    if data.batch is PairBatch:
+    if isinstance(data, TranslationData):
         return [pairs(size, device)]
-    if isinstance(fields, Fields):
+    if isinstance(fields, Fields) and isinstance(data, ExampleData):
         return [examples(data, fields, size, device)]
-    if data.batch is not StreamBatch:
+    if isinstance(fields, Fields) or not isinstance(data, StreamData):
         raise UserError(f"{config['class_path']}: what its batches hold is not known (FIELDS in {__name__})")
     made = [stream(size, fields, reset_memory, device) for reset_memory in (True, False)]
     by_document = (config.get("init_args") or {}).get("order") == "documents"
@@ -118,10 +122,8 @@ def batches(data: DataModule, config: Config, size: BatchSize, device: torch.dev
 
 def pairs(size: BatchSize, device: torch.device) -> PairBatch:
     """Sentence pairs, padded to the same lengths."""
-    target, lengths = (
-        ids(device, size.rows, size.steps),
-        torch.ones(size.rows, dtype=torch.long, device=device),
-    )
+    target = ids(device, size.rows, size.steps)
+    lengths = torch.ones(size.rows, dtype=torch.long, device=device)
     source, which = ids(device, size.rows, size.source), ids(device, size.rows)
     return PairBatch(source, lengths, target, target.clone(), lengths, which, size.rows * size.steps)
 
@@ -140,7 +142,7 @@ def documents(batch: StreamBatch, device: torch.device) -> StreamBatch:
     return batch._replace(scored=torch.arange(rows * steps, device=device), lengths=lengths, begins=begins)
 
 
-def examples(data: Any, fields: Fields, size: BatchSize, device: torch.device) -> ExampleBatch:
+def examples(data: ExampleData, fields: Fields, size: BatchSize, device: torch.device) -> ExampleBatch:
     """Examples as the datamodule describes them."""
     rows, steps = size.rows, min(data.seq_len, size.steps)
     read = ids(device, rows, steps)

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
+from repro.data.core.datamodule import DataModule
+from repro.data.core.stream_data import StreamData
+from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.costs.batches import BatchSize, whole_size
@@ -114,7 +116,7 @@ def cost(recipe: Recipe) -> Cost:
     Raises:
         UserError: the recipe cannot be built, or has no updates.
     """
-    data: Any = build(recipe, meta=True).data
+    data = build(recipe, meta=True).data
     trainer = recipe.config.get("trainer") or {}
     updates = int(trainer.get("max_steps", 0))
     if updates < 1:
@@ -133,12 +135,13 @@ def cost(recipe: Recipe) -> Cost:
     return Cost(recipe, phases, row, tuple(note for note in notes if note))
 
 
-def stages(data: Any, updates: int, store: str) -> list[tuple[int, int | None]] | None:
+def stages(data: DataModule, updates: int, store: str) -> list[tuple[int, int | None]] | None:
     """Updates and length of inputs of each stage, None for the recipe's own; None if an epoch's length is unknown."""
-    given = getattr(data, "stages", None) or ()
-    tokens = data.sizes["train"] if hasattr(data, "sizes") else TOKENS.get(store)
+    if not isinstance(data, StreamData):
+        return [(updates, None)]
+    tokens = data.sizes["train"] if isinstance(data, EchoData) else TOKENS.get(store)
     found: list[tuple[int, int | None]] = []
-    for stage in given:
+    for stage in data.stages:
         if tokens is None:
             return None
         epoch = (tokens - 1) // data.shards // data.batch_tokens

@@ -7,6 +7,7 @@ from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.gpus import GIB, MODERN, Gpu
+from repro.experiment.costs.step import StepCost
 
 
 def chosen(given: Sequence[Gpu], cost: Cost) -> list[Gpu]:
@@ -40,7 +41,7 @@ def as_json(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> dict[str, An
     }
 
 
-def _parts(step: Any) -> dict[str, int]:
+def _parts(step: StepCost) -> dict[str, int]:
     return {
         "parameters": step.parameters,
         "gradients": step.gradients,

@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -84,9 +83,8 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
 
 def attach(parts: Parts) -> None:
     """Tells the task what it asks of its trainer and of its data, which read nothing."""
-    data: Any = parts.data
     known = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
-    known |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
+    known |= {name: getattr(parts.data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
     counts = {"world_size": 1, "accumulate_grad_batches": 1, "global_step": 0}
     stand_in_trainer(parts.task, datamodule=SimpleNamespace(**known), **counts)
 
@@ -145,7 +143,8 @@ def _update(
     """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
     with LiveBytes(META) as live, FlopCounter() as counter:
         live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
-        found: Any = task.training_step(batch, 0)
+        found = task.training_step(batch, 0)
+        assert isinstance(found, dict)
         found["loss"].backward()
         if clip:
             nn.utils.clip_grad_norm_(task.parameters(), clip)
@@ -153,7 +152,7 @@ def _update(
     return counter.total, live.peak
 
 
-def tensors(tree: Any) -> list[Tensor]:
+def tensors(tree: object) -> list[Tensor]:
     """All tensors of a tree."""
     return [one for one in tree_leaves(tree) if isinstance(one, Tensor)]
 

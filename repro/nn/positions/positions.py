@@ -152,7 +152,17 @@ class LearnedPositions(nn.Module):
         return self.table(positions).to(dtype)
 
 
-class Added(nn.Module):
+class InputPositions(nn.Module):
+    """Base of layers that give token vectors ``(B, T, token_width)`` their positions.
+
+    Attributes:
+        token_width: channels of a token vector going in.
+    """
+
+    token_width: int
+
+
+class Added(InputPositions):
     """Adds position vectors to token vectors.
 
     Args:
@@ -176,7 +186,7 @@ class Added(nn.Module):
         return x + self.table(positions, x.dtype)
 
 
-class Concatenated(nn.Module):
+class Concatenated(InputPositions):
     """Sets position vectors behind token vectors, which are that much narrower.
 
     Args:
@@ -200,7 +210,7 @@ class Concatenated(nn.Module):
         return torch.cat([x, where], dim=-1)
 
 
-class NoPositions(nn.Module):
+class NoPositions(InputPositions):
     """Leaves token vectors alone: the mixer knows about order."""
 
     def __init__(self, d_model: int) -> None:

@@ -30,7 +30,17 @@ class _Scores(torch.autograd.Function):
         return back, rows.to(table.dtype)
 
 
-class TokenEmbedding(nn.Module):
+class InputLayer(nn.Module):
+    """Base of layers that turn tokens into vectors.
+
+    Attributes:
+        size: number of ids, or width of a vector going in.
+    """
+
+    size: int
+
+
+class TokenEmbedding(InputLayer):
     """A vector for each token, times ``scale``.
 
     Args:
@@ -57,7 +67,7 @@ class TokenEmbedding(nn.Module):
         return scores
 
 
-class VectorEmbedding(nn.Module):
+class VectorEmbedding(InputLayer):
     """A projection of real vectors, begun as an orthogonal matrix.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from repro.nn.vocabularies.embeddings import VectorEmbedding
+from repro.nn.vocabularies.embeddings import InputLayer, VectorEmbedding
 from repro.nn.vocabularies.heads import LinearHead
 
 
@@ -36,7 +36,7 @@ class HiddenLayers(nn.Sequential):
         super().__init__(*layers)
 
 
-class PerceptronEmbedding(nn.Module):
+class PerceptronEmbedding(InputLayer):
     """Hidden layers and a projection of real vectors, all of them begun as orthogonal matrices.
 
     Args:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from repro import text
+from repro.evidence.compare import Key
 from repro.evidence.outcomes import Tested
 from repro.evidence.table import Evidence, table
 from repro.recipe import SCALES, scales_of
@@ -23,13 +24,13 @@ def list_rows(found: Evidence) -> Rows:
 
     ``measured`` is the mean at the paper's scale, else None; ``reduced`` holds the numbers of reduced scales.
     """
-    by_number: dict[tuple[str, ...], Rows] = {}
+    by_number: dict[Key, Rows] = {}
     for row in table(found)["numbers"]:
         by_number.setdefault((row["paper"], row["table"], row["row"], row["metric"]), []).append(row)
     return [_listed(found, key, rows) for key, rows in by_number.items()]
 
 
-def _listed(found: Evidence, key: Any, rows: Rows) -> dict[str, Any]:
+def _listed(found: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
     entry = found.comparison.entries[key]
     at_scale = [row for row in rows if row["scale"] == "paper"]
     shown = next((row for row in at_scale if row["n"]), rows[0])
@@ -104,7 +105,7 @@ def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A cell; a text that a spreadsheet would read as a formula gets an apostrophe in front."""
     if not isinstance(value, str | list):
         return value

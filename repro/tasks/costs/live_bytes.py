@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -49,7 +50,7 @@ class LiveBytes(TorchDispatchMode):
         del self._known[key]
         self.held -= size
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: OpOverload, types: object, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         self.hold(*(one for one in tree_leaves(out) if isinstance(one, Tensor)))
         return out
@@ -61,7 +62,7 @@ class FusedAttention(TorchFunctionMode):
     Left alone, torch spells attention out there.
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention and args[0].is_meta:
             return _fused(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -94,8 +94,7 @@ class _Speaker:
         return hidden
 
     def modules(self) -> Iterator[nn.Module]:
-        net: Any = self.net
-        return net.modules()
+        return self.net.modules()
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         now = state["stream"]

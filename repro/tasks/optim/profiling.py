@@ -2,16 +2,17 @@
 
 import copy
 from collections.abc import Iterable
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-from lightning.pytorch import Trainer
+from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 
 from repro.batches import Batch
 from repro.errors import ReproError
 from repro.nn.layers.shortcut import Beginnings, begin, begin_by_variance, beginnings
 from repro.record import Measurement
-from repro.tasks.random_states import random_state, set_random_state
+from repro.tasks.lightning_private import datamodule_of
+from repro.tasks.ranks import gather_objects, random_state, set_random_state
 
 
 class TrainingData(Protocol):
@@ -25,15 +26,16 @@ class TrainingData(Protocol):
         ...
 
 
-def profile(task: Any) -> None:
-    """Sets the initial value of every weighted shortcut of a task's network, if it has any.
+def profile(task: LightningModule, net: nn.Module) -> None:
+    """Sets the initial value of every weighted shortcut of a network, if it has any.
 
     Rank 0 runs the network once in training mode on global batch 0, whole, whatever shares of it ranks and
     micro-batches take, and tells the others. A network that has begun is left alone: it was resumed, or has the weights
-    of another run. Random numbers and what the task carries stay as they were.
+    of another run. Random numbers stay as they were.
 
     Args:
         task: a :class:`~repro.tasks.task.Task` under a Trainer with a datamodule, on its device.
+        net: its network.
 
     Raises:
         ReproError: the pass cannot be made, or only some shortcuts have begun, on every rank; says why.
@@ -41,7 +43,7 @@ def profile(task: Any) -> None:
     Deviation: from the authors' code, which runs one GPU's share of a batch in a run of its own. Here numbers do not
     depend on the number of GPUs, at the price of memory for one sublayer's activations over a whole global batch.
     """
-    begun = [value > 0 for values in beginnings(task.module).values() for value in values]
+    begun = [value > 0 for values in beginnings(net).values() for value in values]
     if all(begun):
         return
     if any(begun):
@@ -51,25 +53,24 @@ def profile(task: Any) -> None:
     measured, wrong = {}, None
     if task.global_rank == 0:
         try:
-            measured = _measured(task)
+            measured = _measured(task, net)
         except ValueError as error:  # the other ranks wait below
             wrong = str(error)
-    measured, wrong = task.gather_objects((measured, wrong))[0]
+    measured, wrong = gather_objects((measured, wrong))[0]
     if wrong is not None:
         raise ReproError(f"profiling the network before its first update: {wrong}")
-    begin(task.module, measured)
+    begin(net, measured)
 
 
-def _measured(task: Any) -> Beginnings:
+def _measured(task: LightningModule, net: nn.Module) -> Beginnings:
     trainer = task.trainer
-    states, carried = random_state(task.device), task.carried
-    batch = trainer.strategy.batch_to_device(first_batch(cast(TrainingData, task.data)))
+    states = random_state(task.device)
+    batch = trainer.strategy.batch_to_device(first_batch(cast(TrainingData, datamodule_of(trainer))))
     try:
         with trainer.precision_plugin.train_step_context():
-            return begin_by_variance(task.module, lambda: task.training_step(batch, 0))
+            return begin_by_variance(net, lambda: task.training_step(batch, 0))
     finally:
         set_random_state(states, task.device)
-        task.carried = carried
 
 
 def first_batch(data: TrainingData) -> Batch:

@@ -1,10 +1,11 @@
 """From a counted step to hours and numbers of GPUs: arithmetic on costs that are known."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
+from repro.data.core.stream_data import Stage
+from repro.data.sets.puzzles.echo import EchoData
+from repro.data.sets.puzzles.sorting import SortingData
+from repro.data.sets.text.text_data import TextData
 from repro.errors import UserError
 from repro.experiment.costs import estimate
 from repro.experiment.costs.batches import FIELDS, BatchSize
@@ -49,15 +50,15 @@ def test_how_a_batch_fits(memory: float, parts: int | None) -> None:
 
 
 def test_stages_end_where_their_epochs_do() -> None:
-    data: Any = SimpleNamespace(
-        stages=[SimpleNamespace(epochs=3, seq_len=16)], batch_tokens=100, shards=2, sizes={"train": 2001}
-    )
-    assert stages(data, 1000, "") == [(30, 16), (970, None)]
-    assert stages(data, 20, "") == [(20, 16), (0, None)]
-    del data.sizes
-    assert stages(data, 1000, "unheard-of") is None
-    data.stages = []
-    assert stages(data, 1000, "") == [(1000, None)]
+    staged = [Stage(epochs=3, seq_len=16)]
+    echo = EchoData(8, 96, 32, train_tokens=1921, stages=staged)
+    assert stages(echo, 1000, "") == [(60, 16), (940, None)]
+    assert stages(echo, 20, "") == [(20, 16), (0, None)]
+    text = TextData("wikitext-2/bytes", 256, 96, 32, stages=staged, shards=2)
+    assert stages(text, 1000, "unheard-of") is None
+    assert stages(text, 10**9, "wikitext-2/bytes")[0] == (3 * (10_797_147 // 2 // 96), 16)
+    assert stages(EchoData(8, 96, 32), 1000, "") == [(1000, None)]
+    assert stages(SortingData(8), 1000, "") == [(1000, None)]
 
 
 def test_a_staged_run_costs_less_than_one_at_full_length() -> None:

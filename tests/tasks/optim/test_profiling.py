@@ -143,19 +143,19 @@ def test_a_network_that_has_begun_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     trained = module.net.state_dict()
     other = task(seed=1)
     other.net.load_state_dict(trained)
-    monkeypatch.setattr(profiling, "_measured", lambda _: pytest.fail("measured again"))
-    profile(other)
+    monkeypatch.setattr(profiling, "_measured", lambda *_: pytest.fail("measured again"))
+    profile(other, other.net)
     assert beginnings(other.net) == beginnings(module.net)
-    profile(task(PostNorm))
+    profile(plain := task(PostNorm), plain.net)
 
 
 def test_trouble_is_told_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(_: Any) -> Any:
+    def wrong(*_: Any) -> Any:
         raise ValueError("the variance is nan")
 
     monkeypatch.setattr(profiling, "_measured", wrong)
     with pytest.raises(ReproError, match="before its first update: the variance is nan"):
-        profile(task())
+        profile(fresh := task(), fresh.net)
 
 
 def test_what_they_began_with_is_recorded() -> None:

@@ -3,7 +3,7 @@
 Blanks and ends of lines within a text are one blank. Utterances without words are left out.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -114,7 +114,7 @@ class Conversation:
 class Record:
     """The object in a JSON file, whose content is refused where it is not as it should be."""
 
-    def __init__(self, where: str, content: Any) -> None:
+    def __init__(self, where: str, content: object) -> None:
         self.where = where
         self.content = content if isinstance(content, dict) else {}
 
@@ -129,7 +129,7 @@ class Record:
         self._need(isinstance(number, int), f"wikiDocumentIdx is {number!r}, not a number")
         return int(number or 0)
 
-    def text(self, key: str, inside: Any = None) -> str:
+    def text(self, key: str, inside: Mapping[str, object] | None = None) -> str:
         """A text of the object, or of one inside it; several are joined."""
         value = (self.content if inside is None else inside).get(key)
         texts: list[Any] = value if isinstance(value, list) else [value]

@@ -238,7 +238,7 @@ class Cifar10(PictureSet):
 class _Unpickler(Unpickler):
     """Loads plain values and NumPy arrays. A file that names anything else is refused, so none of its code runs."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """The names in a pickled array: its constructors, its class, its type, and the encoding of its bytes."""
         if f"{module}.{name}" == "_codecs.encode":
             return str.encode

@@ -185,7 +185,7 @@ def mel_bands() -> Floats:
     return np.maximum(0.0, np.minimum((at - left) / (centre - left), (right - at) / (right - centre)))
 
 
-def mel(hertz: Any) -> Any:
+def mel(hertz: float | Floats) -> np.float64 | Floats:
     """``1127 ln(1 + f / 700)``."""
     return 1127.0 * np.log1p(np.asarray(hertz) / 700.0)
 

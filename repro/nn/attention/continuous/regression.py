@@ -94,9 +94,9 @@ def fit(signal: ContinuousSignal, length: int, dtype: torch.dtype, device: torch
             values = evaluate(_steps(samples) / samples, signal)
         else:
             values = evaluate((_steps(signal.bins) - 1) / signal.bins, signal)
-        carry = past.T @ values if signal.bins is None else None
-        matrices = (first, new, past, values, carry)
-        return Fit(*(None if t is None else t.to(device, dtype) for t in matrices))  # type: ignore[arg-type]
+        carry = (past.T @ values).to(device, dtype) if signal.bins is None else None
+        first, new, past, values = (t.to(device, dtype) for t in (first, new, past, values))
+        return Fit(first, new, past, values, carry)
 
 
 def _steps(count: int) -> Tensor:

@@ -1,11 +1,29 @@
-"""States of all random number generators of a process."""
+"""The ranks of a run: sums over them, what each of them has, and the states of their random number generators."""
 
 import random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
+
+Item = TypeVar("Item")
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Adds a tensor over all ranks, in place; float64 stays float64."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(values)
+    return values
+
+
+def gather_objects(item: Item) -> list[Item]:
+    """The ``item`` of every rank, in rank order, on every rank."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return [item]
+    out = [item] * distributed.get_world_size()
+    distributed.all_gather_object(out, item)
+    return out
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
