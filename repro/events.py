@@ -22,7 +22,7 @@ EVENTS_FILE = "events.jsonl"
 OLD_STATUS = "status.json"  # of runs that were started before there were events
 METRICS = ("train", "val", "test")
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
-SHOWN = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
+LOGGED = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
 
 Event = dict[str, Any]
 Curves = dict[str, list[list[float]]]
@@ -194,13 +194,13 @@ def from_curves(points: Curves) -> bytes:
 
 def curves(events: Iterable[Event]) -> Curves:
     """The curves of a record: points of training, which have a learning rate, and validations."""
-    found: Curves = {}
+    by_name: Curves = {}
     for event in events:
         if event["kind"] == "val" or (event["kind"] == "train" and "train/lr" in event):
             for name, value in event.items():
                 if name.startswith(("train/", "val/")):
-                    found.setdefault(name, []).append([event["step"], value])
-    return found
+                    by_name.setdefault(name, []).append([event["step"], value])
+    return by_name
 
 
 def last_state(events: Sequence[Event]) -> Event:
@@ -219,19 +219,19 @@ def status(folder: Path) -> dict[str, Any]:
     if not starts:
         return _read_old_status(folder)
     first, attempt = events[starts[-1]], events[starts[-1] :]
-    found = {name: value for name, value in first.items() if name not in ("t", "kind", "config")}
-    found |= {name: event[name] for event in events for name in SHOWN if name in event}
-    found |= {"attempt": len(starts), "step": max(event["step"] for event in attempt)}
-    found["tokens"] = found.pop("trainer/tokens", found.get("tokens"))
+    summary = {name: value for name, value in first.items() if name not in ("t", "kind", "config")}
+    summary |= {name: event[name] for event in events for name in LOGGED if name in event}
+    summary |= {"attempt": len(starts), "step": max(event["step"] for event in attempt)}
+    summary["tokens"] = summary.pop("trainer/tokens", summary.get("tokens"))
     last, trained = attempt[-1], [event for event in attempt if event["step"] > first["step"]]
     state = _failure(folder, last_state(attempt))
     if first.get("began"):
-        found["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
-    if trained and trained[-1]["step"] > trained[0]["step"] and found.get("max_steps"):
+        summary["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
+    if trained and trained[-1]["step"] > trained[0]["step"] and summary.get("max_steps"):
         pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
-        found["seconds_left"] = round(pace * (found["max_steps"] - trained[-1]["step"]))
+        summary["seconds_left"] = round(pace * (summary["max_steps"] - trained[-1]["step"]))
     updated = datetime.fromtimestamp(max(last["t"], state["t"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {**found, "state": state["state"], "message": state.get("message", ""), "updated": updated}
+    return {**summary, "state": state["state"], "message": state.get("message", ""), "updated": updated}
 
 
 def _failure(folder: Path, state: Event) -> Event:
@@ -250,15 +250,15 @@ def _of_status(path: Path) -> list[Event]:
     except OSError:
         return []
     point = max((i for i, line in enumerate(lines) if b'"train/lr"' in line), default=None)
-    wanted = [
+    relevant = [
         line for i, line in enumerate(lines) if b'"kind": "state"' in line or i in (point, len(lines) - 1)
     ]
-    return [event for line in wanted if (event := _event(line))]
+    return [event for line in relevant if (event := _event(line))]
 
 
 def _read_old_status(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))
+        content = json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and isinstance(found.get("state"), str) else {}
+    return content if isinstance(content, dict) and isinstance(content.get("state"), str) else {}

@@ -15,18 +15,18 @@ from repro.errors import ReproError, UserError
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
 
 
-def lock(file: IO[Any], how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
+def lock(file: IO[Any], operation: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
     """Takes a lock on an open file.
 
     Returns:
-        Whether it was taken: False where another process holds it and ``how`` is not to wait. True where the file
+        Whether it was taken: False where another process holds it and ``operation`` is not to wait. True where the file
         system has no locks.
 
     Raises:
         OSError: for any other reason.
     """
     try:
-        fcntl.flock(file, how)
+        fcntl.flock(file, operation)
     except BlockingIOError:
         return False
     except OSError as error:

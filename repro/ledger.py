@@ -52,7 +52,7 @@ class Line:
         return cls(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), event, path, sha256, reason)
 
     @property
-    def at(self) -> datetime:
+    def moment(self) -> datetime:
         """The time, with its zone."""
         return datetime.fromisoformat(self.time)
 
@@ -130,8 +130,8 @@ def _parse(data: bytes, path: Path) -> list[Line]:
     text = data.decode("utf-8", errors="replace")
     header, *rows = text.split("\n")
     if header != HEADER or rows[-1:] != [""]:
-        where = "line 1 is not its header" if header != HEADER else "the last line is cut off"
-        raise UserError(f"{path} is malformed: {where}; restore it from git")
+        place = "line 1 is not its header" if header != HEADER else "the last line is cut off"
+        raise UserError(f"{path} is malformed: {place}; restore it from git")
     lines = []
     for number, row in enumerate(rows[:-1], 2):
         cells = row.split(TAB)

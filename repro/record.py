@@ -173,11 +173,11 @@ def _refuse_constant(text: str) -> float:
 
 def _check_types(record: RunRecord, name: str) -> None:
     """Refuses a record with a field of another type: tables would fail far from the cause."""
-    for part, where in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
+    for part, prefix in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
         for key, hint in _hints()[type(part)].items():
             value = getattr(part, key)
             if not _fits(value, hint):
-                raise UserError(f"{name}: {where}{key} is {value!r}, which is not of the right type")
+                raise UserError(f"{name}: {prefix}{key} is {value!r}, which is not of the right type")
     for key, points in record.curves.items():
         if not all(map(_is_point, points)):
             raise UserError(f"{name}: curve {key} is not a list of points [step, value]")

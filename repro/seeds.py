@@ -44,7 +44,7 @@ class SeedChoice:
             raise UserError(f"--seeds must be at least 1, not {text}")
         return cls(int(text))
 
-    def of(self, judged: tuple[int, ...]) -> tuple[int, ...]:
+    def select(self, judged: tuple[int, ...]) -> tuple[int, ...]:
         """The seeds that are meant of a recipe with these judged seeds."""
         return self.named or judged[: self.count]
 

@@ -63,8 +63,8 @@ def signed(value: float | None, decimals: int | None = None) -> str:
     """A difference with its sign, never a negative zero; see :func:`number`."""
     if value is None:
         return NOTHING
-    shown = number(abs(value), decimals)
-    return ("−" if value < 0 and shown.strip("0.,") else "+") + shown  # noqa: RUF001
+    digits = number(abs(value), decimals)
+    return ("−" if value < 0 and digits.strip("0.,") else "+") + digits  # noqa: RUF001
 
 
 def count(value: int | None) -> str:

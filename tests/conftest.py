@@ -47,7 +47,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_DATA", str(folder))
         patch.setattr(pairs, "HELD_OUT_SIZES", {"val": 10, "test": 15})
-        prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+        prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     return folder
 
 

@@ -57,18 +57,18 @@ class Check:
 
 def checks() -> list[Check]:
     """Every check, in the order shown; takes a few seconds, most of it two processes that import torch."""
-    looks: list[tuple[str, Callable[[], Check]]] = [
+    probes: list[tuple[str, Callable[[], Check]]] = [
         ("python", python), ("torch", torch_version), ("lightning", lightning_version), ("gpus", gpus),
         ("threads", threads), ("ranks", ranks), ("runs", lambda: folder("runs", runs_dir())),
         ("data", lambda: folder("data", data_dir())), ("results", lambda: folder("results", results_dir())),
         ("stores", stores), ("wandb", wandb_state), ("slurm", slurm), ("datasets", datasets_state),
     ]  # fmt: skip
-    return [_guarded(name, look) for name, look in looks]
+    return [_guarded(name, probe) for name, probe in probes]
 
 
-def _guarded(name: str, look: Callable[[], Check]) -> Check:
+def _guarded(name: str, probe: Callable[[], Check]) -> Check:
     try:
-        return look()
+        return probe()
     except Exception as error:  # a broken installation can raise anything; the other checks still help
         message = (str(error).strip().splitlines() or [""])[0]
         return Check(

@@ -103,13 +103,13 @@ def _run(arguments: list[str]) -> None:
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 
-        def instantiate_trainer(self, **given: Any) -> Trainer:
-            trainer: Trainer = super().instantiate_trainer(**given)
+        def instantiate_trainer(self, **settings: Any) -> Trainer:
+            trainer: Trainer = super().instantiate_trainer(**settings)
             bar, curves = trainer.progress_bar_callback, Curves()
             if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
-                given_ones: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-                given_ones[given_ones.index(bar)] = Progress(curves)  # Lightning's own counts epochs
-                given_ones.insert(0, curves)
+                callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+                callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
+                callbacks.insert(0, curves)
             return trainer
 
     # LightningCLI and the launcher of further ranks both read these

@@ -58,11 +58,11 @@ def complete_papers(prefix: str, **_: object) -> list[str]:
 
 
 def list_rows(args: argparse.Namespace) -> int:
-    from repro.evidence.table import evidence
+    from repro.evidence.table import read_evidence
     from repro.report.views.rows import list_rows as rows_of
 
-    found = evidence(_known(args.paper))
-    rows = rows_of(found)
+    evidence = read_evidence(_known(args.paper))
+    rows = rows_of(evidence)
     if args.json:
         print(json.dumps(rows, indent=1))
     else:
@@ -70,9 +70,9 @@ def list_rows(args: argparse.Namespace) -> int:
         from repro.report.views.rows import list_grid
         from repro.report.views.tests import grid_of_tests
 
-        tested = found.tested.get(args.paper)
+        tested = evidence.tested.get(args.paper)
         print(render([list_grid(rows), *([grid_of_tests(tested)] if tested else [])]))
-    return name_damaged(found.comparison.damaged)
+    return name_damaged(evidence.comparison.damaged)
 
 
 def show_parity(args: argparse.Namespace) -> int:
@@ -82,9 +82,9 @@ def show_parity(args: argparse.Namespace) -> int:
     from repro.report.formats.terminal import render
     from repro.report.parity import document
 
-    found = read_parity(_known(args.paper))
-    print(json.dumps([asdict(met) for met in found], indent=1) if args.json else render(document(found)))
-    problems = altered(found)
+    rows = read_parity(_known(args.paper))
+    print(json.dumps([asdict(one) for one in rows], indent=1) if args.json else render(document(rows)))
+    problems = altered(rows)
     for line in problems:
         print(clean(line), file=sys.stderr)
     return 1 if problems else 0

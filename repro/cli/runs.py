@@ -150,7 +150,7 @@ def run_one(args: argparse.Namespace) -> int:
     if args.seeds is not None:
         runs = [
             (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *["--all"] * args.all])
-            for s in SeedChoice.parse(args.seeds).of(recipe.seeds)
+            for s in SeedChoice.parse(args.seeds).select(recipe.seeds)
         ]
         return run_each(runs)
     seed = recipe.seeds[0] if seed is None else seed
@@ -187,7 +187,7 @@ def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> 
         if code:
             result = EXIT_FAILED
             print(f"repro: {run_id} ended with exit code {code}", file=sys.stderr)
-        if request.asked:
+        if request.is_requested:
             return EXIT_INTERRUPTED if request.by_user else EXIT_REQUEUE
         if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
             return code
@@ -199,15 +199,15 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -
 
     Ctrl-C reaches both from the terminal.
     """
-    asked = False
+    stopping = False
     while True:
         try:
             return process.wait(POLL_S)
         except subprocess.TimeoutExpired:
-            stop = (request.asked and not request.by_user) or time.monotonic() > end
-            if stop and not asked:
+            stop = (request.is_requested and not request.by_user) or time.monotonic() > end
+            if stop and not stopping:
                 process.terminate()
-                asked = True
+                stopping = True
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:

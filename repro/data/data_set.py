@@ -141,14 +141,14 @@ class DataSet(ABC):
         """Whether something is wrong with the options, and what to say then."""
         source, size, tokenizer = options.from_dir, options.size, options.tokenizer
         own = f"--tokenizer {tokenizer} brings its vocabulary"
-        given, sizes = tokenizer is not None, size is not None
+        token, has_size = tokenizer is not None, size is not None
         yield self.generated and source is not None, f"{self.name} is generated; leave out --from {source}"
-        yield sizes and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
+        yield has_size and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
         for name in ("size", "vocab_size"):
             value = getattr(options, name)
             yield value is not None and value < 1, f"{Options(**{name: value})} must be at least 1"
-        yield given and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
-        yield given and sizes, f"{own} at the default size; leave out --size {size}"
+        yield token and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
+        yield token and has_size, f"{own} at the default size; leave out --size {size}"
 
     def needed_files(self) -> tuple[str, ...]:
         """Names of the files that are needed, for people."""
@@ -182,13 +182,13 @@ class DataSet(ABC):
             UserError: a file is missing, damaged or not the known one; the hub cannot be reached.
         """
 
-    def compare(self, key: str, digest: str, where: str, *also: str | None) -> None:
+    def compare(self, key: str, digest: str, origin: str, *also: str | None) -> None:
         """Compares the SHA-256 of some content with the known one, if there is one.
 
         Args:
             key: what the known one is called.
             digest: in hexadecimal.
-            where: it came from, for people.
+            origin: it came from, for people.
             also: hashes of other accepted contents.
 
         Raises:
@@ -197,7 +197,7 @@ class DataSet(ABC):
         known = self.sha256.get(key)
         if known is not None and digest not in (known, *also):
             raise UserError(
-                f"{where}: sha256 of the content is {digest:.16}…, that of {self.name} {key} is {known:.16}…; "
+                f"{origin}: sha256 of the content is {digest:.16}…, that of {self.name} {key} is {known:.16}…; "
                 "use the original files"
             )
 
@@ -298,8 +298,8 @@ class TokenSet(DataSet):
         if options.level == GPT2:
             return GPT2
         if options.tokenizer is not None:
-            given = load_subwords(options.tokenizer)
-            return given_variant(given.kind, given.size, given.sha256)
+            subwords = load_subwords(options.tokenizer)
+            return given_variant(subwords.kind, subwords.size, subwords.sha256)
         level = options.level or ("bpe" if options.vocab_size else self.levels[0])
         return learned_variant(self.learned(options), options.size) if level == "bpe" else level
 

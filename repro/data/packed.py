@@ -150,7 +150,7 @@ def read_json(path: Path) -> tuple[Any, bytes]:
         raise UserError(f"{path} is not JSON: {error}; get the file again") from None
 
 
-def decoded(content: bytes, where: str) -> str:
+def decoded(content: bytes, origin: str) -> str:
     """Text in UTF-8.
 
     Raises:
@@ -159,4 +159,4 @@ def decoded(content: bytes, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{where} is not UTF-8 at byte {error.start}; get the file again") from None
+        raise UserError(f"{origin} is not UTF-8 at byte {error.start}; get the file again") from None

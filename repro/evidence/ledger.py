@@ -141,13 +141,13 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]
-    found = [Line.now(event, path, _sha256(runs / path), reason) for event, path, reason in events]
+    missing = [Line.now(event, path, _sha256(runs / path), reason) for event, path, reason in events]
     if not is_snapshot():
         ledgers = [lines, *(read_ledger(folder) for folder in records_dirs() if folder != runs)]
         declared = {line.path for ledger in ledgers for line in ledger if line.event == "declared"}
         new = ((path, sha256) for path, sha256 in declarations(records).items() if path not in declared)
-        found += [Line.now("declared", path, sha256) for path, sha256 in new]
-    return found
+        missing += [Line.now("declared", path, sha256) for path, sha256 in new]
+    return missing
 
 
 def declarations(records: Records) -> dict[str, str]:
@@ -155,13 +155,13 @@ def declarations(records: Records) -> dict[str, str]:
 
     Tests are left out whose recipes are not here, as in a project folder of a user.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     configs = Configurations(records.good)
     for paper in load_papers():
         for test in load_tests(paper).tests:
             if test.declared:
-                found |= declaration(paper, test, configs)
-    return found
+                digests |= declaration(paper, test, configs)
+    return digests
 
 
 def declaration(paper: Paper, test: FairTest, configs: "Configurations") -> dict[str, str]:
@@ -171,13 +171,13 @@ def declaration(paper: Paper, test: FairTest, configs: "Configurations") -> dict
     """
     path = f"tests/{paper.key}/{test.name}"
     try:
-        found = {path: digest(test, paper.claims[test.claim], configs)}
+        digests = {path: digest(test, paper.claims[test.claim], configs)}
     except UserError:
         return {}
     if test.extended_to:
-        words = f"{found[path]} {test.extended_to}"
-        found[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
-    return found
+        words = f"{digests[path]} {test.extended_to}"
+        digests[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
+    return digests
 
 
 class Configurations:

@@ -139,46 +139,48 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
         for row, relation in zip(names, [*_relations(printed), ""], strict=True)
     )
     notes = tuple(f"{s.row}: {note}" for s in results for note in s.sample.notes)
-    found = Tested(paper, test, attempts, results, "not run", notes=notes)
+    result = Tested(paper, test, attempts, results, "not run", notes=notes)
     if test.declared is None and not any(s.estimate for s in results):
-        return replace(found, verdict="planned")
+        return replace(result, verdict="planned")
     missing = [s.row for s in results if not s.estimate]
     if missing:
         every = len(missing) == len(results)
         return (
-            found if every else replace(found, verdict="incomplete", why=f"no record of {', '.join(missing)}")
+            result
+            if every
+            else replace(result, verdict="incomplete", why=f"no record of {', '.join(missing)}")
         )
     unit = next(s.sample.unit for s in results if s.sample.unit)
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
     sign = {"higher": 1, "lower": -1}[test.better or column.better]
     effects = tuple(_effect(a, b, sign) for a, b in pairwise(results))
-    found = replace(found, unit=unit, margin=margin, effects=effects)
+    result = replace(result, unit=unit, margin=margin, effects=effects)
     few = _unfinished(results, test)
     problem = _altered(comparison, paper, test) or _unclean(results) or _incomparable(results, test.varies)
     if few or problem:
-        return replace(found, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
+        return replace(result, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
     if not test.check:
         rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in results]
         conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, results)))
-        found = replace(found, conditions=conditions)
+        result = replace(result, conditions=conditions)
         failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
         if failed:
-            return replace(found, verdict="not a fair test", why="; ".join(failed))
-    return _judged(found, printed, margin, sign, column)
+            return replace(result, verdict="not a fair test", why="; ".join(failed))
+    return _judged(result, printed, margin, sign, column)
 
 
 def _judged(
-    found: Tested, printed: PublishedRows, margin: Margin | None, sign: int, column: Metric
+    result: Tested, printed: PublishedRows, margin: Margin | None, sign: int, column: Metric
 ) -> Tested:
-    test = found.test
-    judged = [record for s in found.results for record, _ in s.sample.measured]
-    for one, its_unit in ((printed.apart, column.unit), (margin, found.unit)):
-        check_date(one, its_unit, judged, f"{found.paper.key}: {test.name}")
-    printed = replace(printed, same_quantity=_same_quantity(found.unit, column.unit))
-    scores = [(s.row, s.scores) for s in found.results]
-    verdict = judge_claim(scores, printed, margin, sign, found.unit, bool(test.extended_to))
+    test = result.test
+    judged = [record for s in result.results for record, _ in s.sample.measured]
+    for one, its_unit in ((printed.apart, column.unit), (margin, result.unit)):
+        check_date(one, its_unit, judged, f"{result.paper.key}: {test.name}")
+    printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
+    scores = [(s.row, s.scores) for s in result.results]
+    verdict = judge_claim(scores, printed, margin, sign, result.unit, bool(test.extended_to))
     return replace(
-        found, verdict=verdict.word, why=verdict.why + _missing_hours(found.results, verdict.seeds)
+        result, verdict=verdict.word, why=verdict.why + _missing_hours(result.results, verdict.seeds)
     )
 
 
@@ -193,8 +195,10 @@ def _row_result(
     ]
     config = _config(comparison, run, test.scale, group)
     selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
-    found = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
-    return RowResult(row, label, run, config, published, found, relation, _path(found, test.settled_curve))
+    numbers = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
+    return RowResult(
+        row, label, run, config, published, numbers, relation, _path(numbers, test.settled_curve)
+    )
 
 
 def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
@@ -206,16 +210,16 @@ def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[Ru
 
 def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[RunRecord]:
     place = result.run.run, test.scale
-    ours = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
-    return [r for r in ours if r.path not in comparison.withdrawn]
+    records = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
+    return [r for r in records if r.path not in comparison.withdrawn]
 
 
-def _path(found: Sample, curve: str) -> tuple[float | None, ...]:
+def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
     """The validation metric at the parts of the budget: the last point until then, means over seeds."""
     path = []
     for part in PARTS:
         ends = []
-        for record, _ in found.measured:
+        for record, _ in measured.measured:
             points = [
                 v for step, v in record.curves.get(curve, ()) if v is not None and step <= part * record.steps
             ]
@@ -233,12 +237,12 @@ def _declared(
     """
     seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in results}
     words = []
-    for name, at in _declarations(comparison, paper, test).items():
+    for name, time in _declarations(comparison, paper, test).items():
         first = min(began for s in results for began in _beginnings(comparison, test, s, seeds[s.row]))
-        if at is None or at > first:
-            when = f"{at:{MINUTE}}, after" if at else "never;"
-            return Condition("declared", False, f"{name}{when} its first run began {first:{MINUTE}}")
-        words.append(f"{name}{at:{MINUTE}}, first run {first:{MINUTE}} UTC")
+        if time is None or time > first:
+            stated_time = f"{time:{MINUTE}}, after" if time else "never;"
+            return Condition("declared", False, f"{name}{stated_time} its first run began {first:{MINUTE}}")
+        words.append(f"{name}{time:{MINUTE}}, first run {first:{MINUTE}} UTC")
         seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in results}
     return Condition("declared", True, "; ".join(words))
 
@@ -262,7 +266,7 @@ def _beginnings(
 ) -> Iterator[datetime]:
     """When the runs of a row with these seeds began: those with a line in the ledger, and those with a record."""
     ids = {f"{result.run.run}/{test.scale}/s{seed}-{result.config[:8]}" for seed in seeds}
-    yield from (at for run_id, at in comparison.started.items() if run_id in ids)
+    yield from (time for run_id, time in comparison.started.items() if run_id in ids)
     for record in comparison.records:
         if record.run_id in ids:
             yield datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)

@@ -106,7 +106,7 @@ def _adds(record: RunRecord, counted: list[RunRecord]) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """The numbers found for one wanted measurement.
+    """The numbers found for one query measurement.
 
     Attributes:
         estimate: mean and interval over seeds, None without a number.
@@ -117,7 +117,7 @@ class Sample:
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
 
-    wanted: Query
+    query: Query
     estimate: Estimate | None
     records: tuple[RunRecord, ...]
     measured: tuple[tuple[RunRecord, Measurement], ...]
@@ -142,9 +142,9 @@ def sample(goal: Query, selection: Selection) -> Sample:
     notes = []
     for first in selection.used:
         of_seed = [first, *(record for record in selection.also if record.seed == first.seed)]
-        found = [(record, *_find(goal, record)) for record in of_seed]
+        measurements = [(record, *_find(goal, record)) for record in of_seed]
         # Of one seed's records on several devices the first that has the number gives it.
-        record, measurement, note = next((one for one in found if one[1] is not None), found[0])
+        record, measurement, note = next((one for one in measurements if one[1] is not None), measurements[0])
         if measurement is not None:
             pairs.append((record, measurement))
         if note:
@@ -159,7 +159,7 @@ def sample(goal: Query, selection: Selection) -> Sample:
         remarks = (*_by_seed(notes), *apart, *weaknesses(used))
         return Sample(goal, None, used, measured, False, units.pop(), remarks)
     return Sample(
-        wanted=goal,
+        query=goal,
         estimate=estimate([m.value for _, m in pairs]) if pairs else None,
         records=used,
         measured=measured,

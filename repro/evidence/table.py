@@ -54,36 +54,36 @@ class Evidence:
         return next((t for t in self.tested.get(paper, ()) if t.test.name == name), None)
 
 
-def evidence(paper: str | None = None) -> Evidence:
+def read_evidence(paper: str | None = None) -> Evidence:
     """Reads and judges everything there is, of one paper or of all."""
     comparison = compare(paper)
-    met, sizes = read_parity(), read_sizes()
+    comparisons, sizes = read_parity(), read_sizes()
     files, tested, lines = {}, {}, {}
     for one in comparison.papers:
         files[one.key], tested[one.key] = outcomes(comparison, one)
-        lines[one.key] = rungs(comparison, one, met, sizes, tested[one.key])
+        lines[one.key] = rungs(comparison, one, comparisons, sizes, tested[one.key])
     return Evidence(comparison, files, tested, lines)
 
 
-def table(found: Evidence) -> dict[str, list[dict[str, Any]]]:
+def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     """The flat rows, by kind."""
     return {
-        "numbers": [row for entry in found.comparison.entries.values() for row in _numbers(entry)],
-        "tests": [_test(one) for tested in found.tested.values() for one in tested],
+        "numbers": [row for entry in evidence.comparison.entries.values() for row in _numbers(entry)],
+        "tests": [_test(one) for tested in evidence.tested.values() for one in tested],
         "untested": [
             {"paper": key, "claim": claim, "out_of_reach": reason.out_of_reach, "needs": str(reason)}
-            for key, file in found.files.items()
+            for key, file in evidence.files.items()
             for claim, reason in file.untested.items()
         ],
-        "rungs": [asdict(line) for line in found.rungs.values()],
+        "rungs": [asdict(line) for line in evidence.rungs.values()],
     }
 
 
-def as_json(found: Evidence) -> str:
+def as_json(evidence: Evidence) -> str:
     """The content of ``results/evidence.json``: a row a line."""
     kinds = [
         f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
-        for kind, rows in table(found).items()
+        for kind, rows in table(evidence).items()
     ]
     return "{\n" + ",\n".join(kinds) + "\n}\n"
 

@@ -68,13 +68,13 @@ def _file(results: Path) -> Path:
 
 def _read(path: Path) -> list[Verified]:
     header, *lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
-    found = []
+    outcomes = []
     for number, line in enumerate(lines, 2):
         cells = line.split("\t")
         if len(cells) != 6 or cells[3] not in OUTCOMES or cells[4] not in _SAME:
             raise UserError(f"{path}:{number}: {line!r} is not an outcome; restore the file from git")
         time, record, sha256, outcome, same, detail = cells
-        found.append(Verified(time, record, sha256, outcome, _SAME[same], detail))
+        outcomes.append(Verified(time, record, sha256, outcome, _SAME[same], detail))
     if header != _HEADER:
         raise UserError(f"{path}:1: {header!r} is not the header; restore the file from git")
-    return found
+    return outcomes

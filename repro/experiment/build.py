@@ -148,11 +148,9 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
         shared.append(("n_classes", net.n_classes, data.n_classes, "classes"))
     if isinstance(net, Classifier):
         shared.append(("n_read x per_token", net.n_targets, data.n_targets, "targets of an example"))
-    for setting, ours, theirs, unit in shared:
-        if ours != theirs:
-            raise ValueError(
-                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {unit}"
-            )
+    for setting, own, other, unit in shared:
+        if own != other:
+            raise ValueError(f"model.init_args.net.init_args.{setting} is {own}, the data has {other} {unit}")
     if isinstance(net, Classifier) and net.n_read > data.seq_len:
         raise ValueError(f"n_read {net.n_read} is more than the {data.seq_len} tokens of an example")
     longest = longest_window(net)

@@ -152,14 +152,14 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
 
 
 def compare(
-    readers: Sequence[LoadedRun], settings: ContextSettings, say: Callable[[str], None] = lambda line: None
+    readers: Sequence[LoadedRun], settings: ContextSettings, report: Callable[[str], None] = lambda line: None
 ) -> list[dict[str, Any]]:
     """RECL of every run of a group at every ratio.
 
     Args:
         readers: the group, at least one run.
         settings: what is measured.
-        say: called with a line for each new context.
+        report: called with a line for each new context.
 
     Returns:
         For each run ``run``, ``parameters``, ``recl`` by ratio, ``at_longest`` by ratio (true where the model still
@@ -174,7 +174,7 @@ def compare(
 
     @cache
     def losses(context: int) -> Tensor:
-        say(f"context {context}: {len(readers)} models, {len(places)} places")
+        report(f"context {context}: {len(readers)} models, {len(places)} places")
         return torch.stack([losses_with_context(reader.net, tokens, places, context) for reader in readers])
 
     lengths = {
@@ -183,12 +183,12 @@ def compare(
         )
         for ratio in settings.ratios
     }
-    how = {name: getattr(settings, name) for name in ("start", "step", "longest", "places")}
-    how |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
+    facts = {name: getattr(settings, name) for name in ("start", "step", "longest", "places")}
+    facts |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
     results = []
     for i, reader in enumerate(readers):
         recl = {ratio: values[i] for ratio, values in lengths.items()}
         capped = {ratio: length + settings.step > settings.longest for ratio, length in recl.items()}
         size = sum(parameter.numel() for parameter in reader.net.parameters())
-        results.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **how})
+        results.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **facts})
     return results

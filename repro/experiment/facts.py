@@ -51,8 +51,8 @@ def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
     instructions = {"torch": torch.backends.cpu.get_cpu_capability()}
     for library, variable in INSTRUCTIONS.items():
         instructions.setdefault(library, os.environ.get(variable, "default"))
-    found = {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
-    return found | {"instructions": instructions}
+    facts = {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
+    return facts | {"instructions": instructions}
 
 
 def _cpu_name() -> str:

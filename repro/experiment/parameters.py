@@ -22,11 +22,11 @@ def count(recipe: Recipe) -> dict[str, Any]:
     net = task.module
     parts = {name: _size(child) for name, child in net.named_children() if _size(child)}
     kinds: dict[str, int] = {}
-    seen: set[int] = set()
+    counted: set[int] = set()
     for module in net.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
+            if id(parameter) not in counted:
+                counted.add(id(parameter))
                 kind = _kind(module, name)
                 kinds[kind] = kinds.get(kind, 0) + parameter.numel()
     total = _size(net)

@@ -104,7 +104,7 @@ def ready(current: Run) -> Resume:
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
-    if current.early_stop.met:
+    if current.early_stop.is_met:
         end_at(current.trainer, resume.step)
     if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it
         current.saver.load_state_dict(loaded["callbacks"][current.saver.state_key])
@@ -234,15 +234,15 @@ def _locked(file: IO[str]) -> bool:
     """Takes a lock, where there are any; waits for it, in a Slurm job for minutes, and then says so."""
     in_job = bool(os.environ.get("SLURM_JOB_ID"))
     patience_s = min(IN_JOB_S, stall_limit() / 2) if in_job else BRIEFLY_S  # other ranks wait for this one
-    end, said = time.monotonic() + patience_s, not in_job
+    end, is_reported = time.monotonic() + patience_s, not in_job
     while True:
         if lock(file):
             return True
         if time.monotonic() > end:
             return False
-        if not said:
+        if not is_reported:
             print(f"{file.name} is held by another process: waiting {patience_s:.0f} s", file=sys.stderr)
-            said = True
+            is_reported = True
         time.sleep(0.05)
 
 

@@ -181,9 +181,9 @@ def best_translations(
     if not 1 <= n_best <= search.beam:
         raise UserError(f"--n-best must be 1 to the beam, which is {search.beam}, not {n_best}; give --beam")
     source, lengths = trained.sources(lines)
-    found = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search._replace(n_best=n_best))
-    texts = [one_line(trained.tokenizer.decode(row)) for row in found.ids]
-    return list(zip(found.scores, texts, strict=True))
+    best = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search._replace(n_best=n_best))
+    texts = [one_line(trained.tokenizer.decode(row)) for row in best.ids]
+    return list(zip(best.scores, texts, strict=True))
 
 
 def draw_attention(trained: Trained, line: str, translation: str) -> bytes:

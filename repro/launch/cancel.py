@@ -79,6 +79,6 @@ def _note(tasks: Sequence[Candidate]) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     submissions = {t.entry.submission.name: t.entry.submission for t in tasks if t.entry.submission}
     for submission in submissions.values():
-        mine = [t.queued.job for t in tasks if t.entry.submission == submission]
-        noted = {**cancelled(submission), **dict.fromkeys(mine, now)}
+        jobs = [t.queued.job for t in tasks if t.entry.submission == submission]
+        noted = {**cancelled(submission), **dict.fromkeys(jobs, now)}
         write_atomic(submission.folder / CANCELLED_FILE, (json.dumps(noted, indent=1) + "\n").encode())

@@ -37,16 +37,16 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
         UserError: the header is there but malformed.
     """
     config = load_recipe(experiment, scale).config
-    given = {key: config[key] for key in ("hours", "devices", "hardware") if key in config}
-    if not given:
+    stated = {key: config[key] for key in ("hours", "devices", "hardware") if key in config}
+    if not stated:
         return None
     try:
-        expected = Expectation(float(given["hours"]), int(given.get("devices", 0)), str(given["hardware"]))
+        expected = Expectation(float(stated["hours"]), int(stated.get("devices", 0)), str(stated["hardware"]))
     except (TypeError, KeyError, ValueError):
         expected = None
     if expected is None or expected.hours < 0 or expected.devices < 0:
         raise UserError(
-            f"{experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {given!r}"
+            f"{experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {stated!r}"
         )
     return expected
 
@@ -81,8 +81,8 @@ def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
         UserError: none of them would have come to a step within the time limit.
     """
     folders = dict.fromkeys(spec.run_dir.parent for spec in specs)
-    told = (status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
-    seconds = sorted(s for s in told if isinstance(s, int))
+    startups = (status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
+    seconds = sorted(s for s in startups if isinstance(s, int))
     if not seconds:
         return []
     taken = f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"

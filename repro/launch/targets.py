@@ -107,7 +107,7 @@ def resolve_targets(
     done = frozenset(r for r in (recorded() if done is None else done) if on_gpu in (None, r[-1]))
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
+    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -150,7 +150,7 @@ def not_judged(specs: Sequence[RunSpec]) -> list[str]:
     for spec in specs:
         seeds.setdefault(spec.experiment, []).append(spec.seed)
     judged = {spec.experiment: spec.judged for spec in specs}
-    return [line for e, those in seeds.items() for line in unjudged(e, those, judged[e])]
+    return [line for e, seeds_of in seeds.items() for line in unjudged(e, seeds_of, judged[e])]
 
 
 def named_experiments(targets: Sequence[str]) -> list[str]:

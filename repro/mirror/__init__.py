@@ -74,5 +74,5 @@ def note_of(folder: Path) -> dict[str, Any]:
 
 def url(folder: Path) -> str | None:
     """The address of a run on W&B, where a mirror has noted it."""
-    found = note_of(folder).get("url")
-    return found if isinstance(found, str) else None
+    address = note_of(folder).get("url")
+    return address if isinstance(address, str) else None

@@ -18,14 +18,14 @@ TIMEOUT_S = 15  # of one question to W&B, its client's own retries included
 _NAME = re.compile(r"[^/\\#?%:\x00-\x1f\x7f]{1,128}")  # of entities and projects, as W&B has it
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, kind: str) -> None:
     """Checks the name of an entity or a project.
 
     Raises:
         UserError: W&B has no such names.
     """
     if not _NAME.fullmatch(name):
-        raise UserError(f"{what} {name!r} is not a name of W&B; write it as in the project's address there")
+        raise UserError(f"{kind} {name!r} is not a name of W&B; write it as in the project's address there")
 
 
 def connect() -> "Api":

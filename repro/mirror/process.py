@@ -102,10 +102,10 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
             if last or client.is_over(events):
                 break
             time.sleep(POLL_S)
-        found = status(folder)
-        alert = found.get("message") if found["state"] == "failed" and not once else None
-        client.finish(run, events, found["state"], alert)
-    _note(folder, rows=len(rows), bytes=size, state=None if running else found["state"])
+        state = status(folder)
+        alert = state.get("message") if state["state"] == "failed" and not once else None
+        client.finish(run, events, state["state"], alert)
+    _note(folder, rows=len(rows), bytes=size, state=None if running else state["state"])
 
 
 def _note(folder: Path, **values: Any) -> None:

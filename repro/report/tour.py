@@ -61,7 +61,7 @@ class Tour:
     seed: int
     papers: tuple[TourStage, ...]
 
-    def of(self, paper: str | None) -> tuple[TourStage, ...]:
+    def stages(self, paper: str | None) -> tuple[TourStage, ...]:
         """The stage of one paper, or all of them.
 
         Raises:
@@ -75,7 +75,7 @@ class Tour:
 
 
 @dataclass(frozen=True)
-class Shown:
+class StageResult:
     """A stage that was run, as the terminal and the page show it.
 
     Attributes:
@@ -94,11 +94,11 @@ class Shown:
     def summary(self) -> str:
         """The numbers, and the outcome of the test over seeds, for a terminal."""
         lines = [f"{name}: {number}, {seconds}" for name, number, seconds in self.numbers]
-        lines += [self.beside] if self.beside else []
+        lines += [self.test_outcome] if self.test_outcome else []
         return "\n".join(textwrap.fill(text.clean(line), WIDTH, subsequent_indent="  ") for line in lines)
 
     @property
-    def beside(self) -> str:
+    def test_outcome(self) -> str:
         """The outcome of the test over seeds; empty where the paper has none."""
         if self.tested is None:
             return ""
@@ -120,17 +120,17 @@ def load_tour() -> Tour:
         raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
 
 
-def beside_stage(stage: TourStage, found: Evidence) -> Tested | None:
+def claim_test(stage: TourStage, evidence: Evidence) -> Tested | None:
     """The test whose outcome stands beside a stage; None where the paper has none.
 
     Raises:
         UserError: no such paper, or no test of that claim.
     """
-    if stage.paper not in found.files:
-        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, found.files)}")
+    if stage.paper not in evidence.files:
+        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, evidence.files)}")
     if not stage.claim:
-        return found.test(stage.paper, found.files[stage.paper].picture)
-    tested = {one.test.claim: one for one in found.tested[stage.paper]}  # the last attempt at each
+        return evidence.test(stage.paper, evidence.files[stage.paper].picture)
+    tested = {one.test.claim: one for one in evidence.tested[stage.paper]}  # the last attempt at each
     if stage.claim not in tested:
         raise UserError(f"{FILE}: {stage.paper} has no test of {stage.claim!r}{nearest(stage.claim, tested)}")
     return tested[stage.claim]
@@ -173,18 +173,18 @@ def plot_of(stage: TourStage, paper: Paper, records: dict[str, RunRecord]) -> Pl
     return Plot(f"{stage.paper}.svg", HEADLINES, stage.says, Chart(title, [], [panel]))
 
 
-def tour_page(shown: list[Shown]) -> str:
+def tour_page(stages: list[StageResult]) -> str:
     """The page with every stage that was run."""
     document: Document = [
         Heading(1, "Tour"),
         Paragraph("One small experiment for each paper's idea, run here with one seed."),
     ]
-    for one in shown:
+    for one in stages:
         document += [
             Heading(2, short_title(one.paper)),
             Paragraph(one.stage.says),
             Figure(one.picture, one.stage.says),
             Grid(("Run", "Number", "Time"), one.numbers),
-            *([Bullets((one.beside,))] if one.beside else []),
+            *([Bullets((one.test_outcome,))] if one.test_outcome else []),
         ]
     return html.render(document, WORDS, plots=".")

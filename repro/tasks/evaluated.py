@@ -113,21 +113,21 @@ class EvaluatedTask(Task[Net]):
         self._current = (-1, 0.0)
 
     @torch.no_grad()
-    def _add(self, batch: Batch, which: int) -> None:
+    def _add(self, batch: Batch, index: int) -> None:
         """Updates the metrics of an evaluation."""
-        if which != self._current[0]:
-            self._turn_to(which)
+        if index != self._current[0]:
+            self._turn_to(index)
         if len(batch.indices):  # none on a rank without work of its own
-            current = self._evaluations[which]
+            current = self._evaluations[index]
             self.score(batch, current.evaluation, current.metrics)
             current.examples.update(len(batch.indices))
 
-    def _turn_to(self, which: int) -> None:
+    def _turn_to(self, index: int) -> None:
         """Stops the clock of the evaluation under way, and starts that of another."""
         (before, since), now = self._current, self.now()
         if before >= 0:
             self._evaluations[before].seconds = now - since
-        self._current = (which, now)
+        self._current = (index, now)
 
     def _end(self) -> list[Scored]:
         """Computes all metrics, and checks that everything was scored once."""
@@ -154,7 +154,7 @@ class EvaluatedTask(Task[Net]):
 
     def measurements(self) -> list[Measurement]:
         """Every metric of every evaluation; a test score includes the validation score of its setting."""
-        beside = {
+        validated = {
             scored.evaluation.name: self.summary(scored)
             for scored in self.tested
             if scored.evaluation.kind == "val"
@@ -163,7 +163,7 @@ class EvaluatedTask(Task[Net]):
         for scored in self.tested:
             if not self.reported(scored.evaluation):
                 continue
-            validation = beside.get(scored.evaluation.name, {}) if scored.evaluation.kind == "test" else {}
+            validation = validated.get(scored.evaluation.name, {}) if scored.evaluation.kind == "test" else {}
             for metric, value in self.summary(scored).items():
                 results.append(
                     Measurement(

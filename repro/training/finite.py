@@ -60,8 +60,8 @@ def bad_loss(trainer: Trainer, task: LightningModule, losses: list[Tensor], batc
     for loss, batch in zip(losses, batches, strict=True):
         if not loss.isfinite():
             with trainer.precision_plugin.train_step_context():
-                where = first_bad_module(task, batch)
-            return f"the loss is {float(loss)}, first in {where or 'the loss itself'}"
+                module = first_bad_module(task, batch)
+            return f"the loss is {float(loss)}, first in {module or 'the loss itself'}"
     return None
 
 

@@ -135,8 +135,8 @@ def point_follows(trainer: Trainer, every_steps: int) -> bool:
     """Whether the update that is about to be made ends in a point of the curves."""
     step, every = trainer.global_step + 1, trainer.val_check_batch
     validated = trainer.enable_validation and isinstance(every, int)
-    due = validated and step * trainer.accumulate_grad_batches % every == 0  # type: ignore[operator]
-    return bool(step % every_steps == 0 or step == trainer.max_steps or due)
+    is_due = validated and step * trainer.accumulate_grad_batches % every == 0  # type: ignore[operator]
+    return bool(step % every_steps == 0 or step == trainer.max_steps or is_due)
 
 
 def peak_of(trainer: Trainer) -> float | None:

@@ -140,11 +140,11 @@ def environment(record: RunRecord, tree: Path) -> dict[str, str]:
         record: its threads, vector instructions and number of GPUs are set.
         tree: worktree of the record's commit; runs and results go beside it.
     """
-    hardware, ours = record.hardware, os.environ
+    hardware, variables = record.hardware, os.environ
     count = int(hardware.get("count", 1)) if record.on_gpu else 0
-    visible = ours.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
-    env = {key: value for key, value in ours.items() if not key.startswith("GIT_")} | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), ours.get("PYTHONPATH")])),
+    visible = variables.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    env = {key: value for key, value in variables.items() if not key.startswith("GIT_")} | {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), variables.get("PYTHONPATH")])),
         "REPRO_CONFIGS": "",
         "REPRO_RUNS": str(tree.parent / "runs"),
         "REPRO_RESULTS": str(tree.parent / "results"),

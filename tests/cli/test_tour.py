@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.experiment import run as running
 from repro.recipe import load_recipe
 from repro.record import read_records
 from repro.report.plots.rows import panel_of
-from repro.report.tour import beside_stage, load_tour, numbers_of
+from repro.report.tour import claim_test, load_tour, numbers_of
 from repro.seeds import TUNING
 from tests.workshop import BITS, PAPER, PROJECT, STREAM, TINY, Workshop, call
 
@@ -162,14 +162,14 @@ def test_the_projects_tour_fits_its_recipes_and_their_records(
     for name in ("REPRO_RESULTS", "REPRO_CONFIGS"):
         monkeypatch.delenv(name, raising=False)
     assert path.name == "tour.yaml"
-    tour, found = load_tour(), evidence()
+    tour, found = load_tour(), read_evidence()
     assert tour.seed >= TUNING
     years = {paper.key: paper.about.year for paper in found.papers}
     assert sorted(stage.paper for stage in tour.papers) == sorted(years)
     assert [years[stage.paper] for stage in tour.papers] == sorted(years.values())
     assert sum(stage.minutes for stage in tour.papers) <= 15
     for stage in tour.papers:
-        assert beside_stage(stage, found)
+        assert claim_test(stage, found)
         records = {
             name: next(
                 r for r in found.comparison.records if (r.experiment, r.scale) == (experiment, tour.scale)

@@ -74,7 +74,7 @@ def quiet(line: str) -> None:
 
 def test_files_become_a_store(data_folder: Path, small: SentencePairs, folder: Path) -> None:
     said: list[str] = []
-    path = prepare("multi30k", folder, vocab_size=280, say=said.append)
+    path = prepare("multi30k", folder, vocab_size=280, report=said.append)
     assert path == data_folder / "multi30k" / "bpe280"
     store = open_store("multi30k", "bpe280")
     for key, lines in LINES.items():
@@ -89,16 +89,16 @@ def test_files_become_a_store(data_folder: Path, small: SentencePairs, folder: P
 
 
 def test_a_whole_store_is_kept_and_said_so(data_folder: Path, small: SentencePairs, folder: Path) -> None:
-    inode = prepare("multi30k", folder, vocab_size=280, say=quiet).stat().st_ino
+    inode = prepare("multi30k", folder, vocab_size=280, report=quiet).stat().st_ino
     said: list[str] = []
-    assert prepare("multi30k", None, vocab_size=280, say=said.append).stat().st_ino == inode
+    assert prepare("multi30k", None, vocab_size=280, report=said.append).stat().st_ino == inode
     assert said == ["kept multi30k/bpe280: already prepared"]
 
 
 def test_the_vocabulary_is_learned_from_train_only(
     data_folder: Path, small: SentencePairs, folder: Path
 ) -> None:
-    prepare("multi30k", folder, vocab_size=280, say=quiet)
+    prepare("multi30k", folder, vocab_size=280, report=quiet)
     expected = ByteBpe.train(LINES["train.en"] + LINES["train.de"], 280)
     assert open_store("multi30k", "bpe280").manifest.tokenizer["sha256"] == expected.sha256
 
@@ -108,7 +108,7 @@ def test_a_given_tokeniser_is_used(
 ) -> None:
     given = ByteBpe.train(LINES["train.en"], 270)
     given.save(tmp_path / "mine.json")
-    path = prepare("multi30k", folder, tokenizer=tmp_path / "mine.json", say=quiet)
+    path = prepare("multi30k", folder, tokenizer=tmp_path / "mine.json", report=quiet)
     assert path.name == f"given270-{given.sha256[:8]}"
     store = open_store("multi30k", path.name)
     assert store.values("val", "en").tolist() == [i for line in LINES["val.en"] for i in given.encode(line)]
@@ -212,7 +212,7 @@ def test_the_hub_becomes_a_store(
         for row in rows["train"]:
             row["de"] = row["de"].strip()
     calls = hub(monkeypatch, rows)
-    prepare("multi30k", vocab_size=280, say=quiet)
+    prepare("multi30k", vocab_size=280, report=quiet)
     assert calls == [("bentrevett/multi30k", None)]
     store = open_store("multi30k", "bpe280")
     assert store.lines("test", "en") == LINES["test_2016_flickr.en"]
@@ -287,7 +287,7 @@ def test_other_content_on_the_hub_is_refused(
 )
 def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        prepare(**options, say=quiet)
+        prepare(**options, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -333,9 +333,9 @@ def test_verify_checks_every_store(numbers_store: Path) -> None:
 
 
 def test_a_vocabulary_of_words_is_no_tokeniser_to_translate_with(data_folder: Path, tmp_path: Path) -> None:
-    Words.of(["<eos>", "a"], line_end="<eos>", unknown=None).save(tmp_path / "w.json")
+    Words.from_symbols(["<eos>", "a"], line_end="<eos>", unknown=None).save(tmp_path / "w.json")
     with pytest.raises(UserError, match=r"w\.json.*byte-level BPE or SentencePiece"):
-        prepare("multi30k", tmp_path, tokenizer=tmp_path / "w.json", say=quiet)
+        prepare("multi30k", tmp_path, tokenizer=tmp_path / "w.json", report=quiet)
 
 
 def test_known_hashes_and_cuts_are_complete() -> None:

@@ -62,7 +62,7 @@ def test_the_same_store_is_made_twice(
 ) -> None:
     first = (numbers_store / MANIFEST).read_bytes()
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "elsewhere"))
-    again = prepare(NAME, vocab_size=300, size=300, say=lambda line: None)
+    again = prepare(NAME, vocab_size=300, size=300, report=lambda line: None)
     assert again.parents[1] == tmp_path / "elsewhere"
     assert (again / MANIFEST).read_bytes() == first
 
@@ -130,7 +130,7 @@ def test_opening_notices_damage_and_prepare_mends_it(
     assert said in str(caught.value)
     assert REMEDY in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert prepare(NAME, vocab_size=300, size=300, say=lambda line: None) == numbers_store
+    assert prepare(NAME, vocab_size=300, size=300, report=lambda line: None) == numbers_store
     verify(open_store(NAME, VARIANT))
     assert [p.name for p in numbers_store.parent.iterdir()] == [VARIANT]
 
@@ -235,5 +235,5 @@ def test_a_full_disk_leaves_nothing_behind(data_folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr(store_module, "write_table", full)
     with pytest.raises(ReproError, match="no space left"):
-        prepare(NAME, vocab_size=300, size=300, say=lambda line: None)
+        prepare(NAME, vocab_size=300, size=300, report=lambda line: None)
     assert list((data_folder / NAME).iterdir()) == []

@@ -6,7 +6,7 @@ import pytest
 
 from repro.evidence.entries import UNEXPLAINED
 from repro.evidence.gate import Condition
-from repro.evidence.table import as_json, evidence, table
+from repro.evidence.table import as_json, read_evidence, table
 from tests.evidence.tested_rows import around, run_rows
 from tests.report.fakes import TEST
 
@@ -17,7 +17,7 @@ def checkout():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("REPRO_RESULTS", raising=False)
         patch.delenv("REPRO_CONFIGS", raising=False)
-        yield evidence()
+        yield read_evidence()
 
 
 def test_every_number_of_every_published_file_has_a_row(checkout):
@@ -70,7 +70,7 @@ def test_the_file_is_stable_and_has_a_row_a_line(checkout):
 
 
 def numbers(row, metric="bleu"):
-    return [r for r in table(evidence("toy"))["numbers"] if (r["row"], r["metric"]) == (row, metric)]
+    return [r for r in table(read_evidence("toy"))["numbers"] if (r["row"], r["metric"]) == (row, metric)]
 
 
 def test_a_number_without_a_recipe_has_one_row(house):
@@ -103,7 +103,7 @@ def test_each_experiment_and_scale_of_a_number_has_a_row(house):
 
 def test_a_test_has_its_rows_its_gate_and_its_effects(house):
     run_rows(house, text=TEST, big=around(30), base=around(28))
-    (row,) = table(evidence("toy"))["tests"]
+    (row,) = table(read_evidence("toy"))["tests"]
     assert [row[key] for key in ("test", "attempt", "scale", "column", "margin", "unit", "verdict", "core_hours")] == [
         "bigger-is-better/1", 1, "small", "bleu", "0.5", "BLEU", "same order", 0.5,
     ]  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_test_has_its_rows_its_gate_and_its_effects(house):
 
 
 def test_what_is_not_tested_says_what_it_needs(house):
-    found = [tuple(row.values()) for row in table(evidence("toy"))["untested"]]
+    found = [tuple(row.values()) for row in table(read_evidence("toy"))["untested"]]
     assert found == [
         ("toy", "base-ties-small", False, "8 GPU hours a row"),
         ("toy", "lower-perplexity", True, "needs the toys; nobody sells them"),

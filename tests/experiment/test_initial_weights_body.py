@@ -60,7 +60,7 @@ def gpt2(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A store of tiny GPT-2 weights in a data folder of the test's own; what a body should get of them."""
     shrink(monkeypatch)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
-    prepare("gpt2", save(tmp_path / "given", official("gpt2")), say=lambda line: None)
+    prepare("gpt2", save(tmp_path / "given", official("gpt2")), report=lambda line: None)
     found = translate("gpt2", official("gpt2"))
     del found[TOKENS]
     return found
@@ -125,7 +125,7 @@ def test_a_vision_transformer_keeps_its_positions(
 ) -> None:
     shrink(monkeypatch)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
-    prepare("vit-base", save(tmp_path / "given", official("vit-base")), say=lambda line: None)
+    prepare("vit-base", save(tmp_path / "given", official("vit-base")), report=lambda line: None)
     body = "repro.models.VisionTransformer"
     net, origin = begun(bits(workshop, "pretrained: vit-base\n", old="repro.models.Gpt2", new=body))
     place = "positions.table.table.weight"

@@ -65,7 +65,7 @@ def _weights(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A store of tiny GPT-2 weights."""
     shrink(monkeypatch)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
-    prepare("gpt2", save(tmp_path / "given", official("gpt2")), say=lambda line: None)
+    prepare("gpt2", save(tmp_path / "given", official("gpt2")), report=lambda line: None)
 
 
 def written(workshop: Workshop, *changes: tuple[str, str]) -> str:

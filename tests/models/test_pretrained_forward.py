@@ -27,7 +27,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, architectur
     """What our store gives back of a folder with a file of weights."""
     monkeypatch.setenv("REPRO_DATA", str(folder / "data"))
     resize(monkeypatch, name, architecture)
-    prepare(name, folder, say=lambda line: None)
+    prepare(name, folder, report=lambda line: None)
     return open_weights(name)
 
 

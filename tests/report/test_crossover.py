@@ -8,7 +8,7 @@ import pytest
 
 from repro import recipe
 from repro.evidence.compare import compare
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.record import Measurement, write_record
 from repro.report.crossover import (
     FILE,
@@ -87,13 +87,13 @@ def test_costs_are_shown_by_context(study: House) -> None:
 def test_table_picture_and_page_are_generated(study: House) -> None:
     files = files_of(study)
     assert "| full | 2.40" in files["tables/crossover.md"]
-    assert PICTURE in figures_of(evidence())
+    assert PICTURE in figures_of(read_evidence())
     assert f'src="../plots/{PICTURE}"' in files["pages/crossover.html"]
 
 
 def test_without_measurements_the_scores_stand_alone(study: House) -> None:
     (study.results / FILE).unlink()
-    assert PICTURE not in figures_of(evidence())
+    assert PICTURE not in figures_of(read_evidence())
     assert "Training" not in files_of(study)["tables/crossover.md"]
 
 

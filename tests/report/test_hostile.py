@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.evidence.verified import DIFFERS, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats.terminal import diff_runs, render, show_run, terminal_table
@@ -103,7 +103,7 @@ def poisoned(tmp_path_factory, request):
         patch.setenv("REPRO_CONFIGS", str(root / "configs"))
         house = House(root)
         made = poison(house, request.param)
-        found = evidence()
+        found = read_evidence()
         figures = figures_of(found)
         files = (
             tables(found, house.results)
@@ -195,7 +195,7 @@ def test_a_terminal_gets_no_sequence_of_it(poisoned):
         show_run(made),
         terminal_table([made]),
         diff_runs(made, other),
-        render([list_grid(list_rows(evidence()))]),
-        render(document_of_tests(evidence())),
+        render([list_grid(list_rows(read_evidence()))]),
+        render(document_of_tests(read_evidence())),
     ):
         assert controls(said) == []

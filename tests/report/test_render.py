@@ -10,7 +10,7 @@ import pytest
 from repro import paths
 from repro.errors import UserError
 from repro.evidence.ledger import withdraw
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.files import alone
 from repro.paths import PROJECT
 from repro.recipe import experiments, forget_files
@@ -38,12 +38,12 @@ def fill(house):
 @pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "tests.md", "runs.md", "README.md"])
 def test_golden(house, name):
     fill(house)
-    said = tables(evidence(), house.results)[house.results / "tables" / name].decode()
+    said = tables(read_evidence(), house.results)[house.results / "tables" / name].decode()
     assert said == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def everything(house):
-    found = evidence()
+    found = read_evidence()
     return tables(found, house.results) | pages(found, house.results, figures_of(found))
 
 
@@ -62,12 +62,12 @@ def test_every_file_is_there(house):
         "tables/toy.csv",
         *(f"pages/{name}.html" for name in (*documents, "toy--bigger-is-better-1")),
     }
-    assert figures_of(evidence()).keys() >= {"toy--big--paper.svg", "toy--big--cpu.svg"}
+    assert figures_of(read_evidence()).keys() >= {"toy--big--paper.svg", "toy--big--cpu.svg"}
 
 
 def test_every_link_of_a_page_leads_somewhere(house):
     fill(house)
-    written = {*names_of(house), *(f"plots/{name}" for name in figures_of(evidence()))}
+    written = {*names_of(house), *(f"plots/{name}" for name in figures_of(read_evidence()))}
     for path, data in everything(house).items():
         if path.suffix == ".html":
             for element in read(data.decode()).walk():
@@ -250,7 +250,7 @@ def test_the_readme_is_checked_and_written(house, readme):
     assert "README.md: the headline block differs from the records" in check_tables()
     assert readme in write_tables()
     said = readme.read_text()
-    assert said == f"# Title\n\n{BEGIN}\n{block(evidence())}{END}\n\nRest\n"
+    assert said == f"# Title\n\n{BEGIN}\n{block(read_evidence())}{END}\n\nRest\n"
     assert "[A Toy Paper (2020)](results/tables/toy.md)" in said
     assert check_tables() == []
     readme.write_text(said.replace("[A Toy Paper", "[Another Paper"))
@@ -287,8 +287,8 @@ def test_nothing_here_needs_torch(house):
 
     code = (
         "import sys\nfrom repro.report import render\nfrom repro.report.formats import terminal\n"
-        "from repro.report.views import rows\nfrom repro.evidence.table import evidence\n"
-        "rows.list_rows(evidence())\n"
+        "from repro.report.views import rows\nfrom repro.evidence.table import read_evidence\n"
+        "rows.list_rows(read_evidence())\n"
         "bad = {'torch', 'lightning', 'pandas', 'tabulate', 'matplotlib'} & set(sys.modules)\n"
         "assert not bad, bad\nrender.write_tables(site=True)\n"
         "bad = {'torch', 'lightning', 'pandas'} & set(sys.modules)\nassert not bad, bad\n"

@@ -50,7 +50,7 @@ def submit(cluster: Cluster, script: str, *options: str, tasks: int = 1) -> str:
 
 
 def states(*targets: str) -> dict[str, str]:
-    return {str(row.job).partition("_")[2]: row.shown for row in run_states(targets)}
+    return {str(row.job).partition("_")[2]: row.label for row in run_states(targets)}
 
 
 def test_each_way_to_end_is_told_apart(here: Cluster) -> None:

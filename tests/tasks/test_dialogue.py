@@ -66,7 +66,7 @@ def test_scores_are_those_of_the_plain_loop(memory: bool) -> None:
     examples = data().reader("test")(torch.arange(EVAL).numpy(), None)
     with torch.no_grad():
         total, _ = alone(made.net, examples, memory)
-    words = TALK.spoken * EVAL
+    words = TALK.utterance_tokens * EVAL
     assert found["test/loss"].value == pytest.approx(float(total) / words, rel=1e-9)
     assert (found["test/ppl"].count, found["test/ppl"].unit) == (words, "perplexity per token")
     assert found["test/ppl"].value == pytest.approx(float((total / words).exp()), rel=1e-9)

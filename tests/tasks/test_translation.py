@@ -123,9 +123,9 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
 
 def test_a_record_states_settings_of_the_search_that_are_not_the_usual() -> None:
     search = task(beam=5, length_penalty=1.0, max_extra=7).search
-    assert search.stated == {"beam": 5, "length_penalty": 1.0, "max_extra": 7}
+    assert search.protocol == {"beam": 5, "length_penalty": 1.0, "max_extra": 7}
     more = {"length_form": "power", "min_length": 1, "max_ratio": 0.0}
-    assert task(beam=5, length_penalty=1.0, max_extra=7, **more).search.stated == search.stated | more
+    assert task(beam=5, length_penalty=1.0, max_extra=7, **more).search.protocol == search.protocol | more
 
 
 def test_hypotheses_are_searched_as_the_task_says() -> None:

@@ -78,9 +78,9 @@ def first_of(
         good: whether it is kept; else it is drawn again.
         key: items with one key come once; None keeps all.
     """
-    seen = set[Hashable]()
+    distinct = set[Hashable]()
     for index in count():
         item = next(item for attempt in count() if good(item := make(index, attempt)))
-        if key is None or key(item) not in seen:
-            seen.add(None if key is None else key(item))
+        if key is None or key(item) not in distinct:
+            distinct.add(None if key is None else key(item))
             yield item

@@ -135,7 +135,7 @@ class SymbolVocabulary(Filed):
         """Builds tables from symbols and settings; ValueError where they make no sense."""
 
     @classmethod
-    def of(cls, symbols: Sequence[Any], **settings: object) -> Self:
+    def from_symbols(cls, symbols: Sequence[Any], **settings: object) -> Self:
         """A vocabulary of these symbols, in the order of their ids."""
         return cls(written(cls.kind, **settings, symbols=list(symbols)))
 

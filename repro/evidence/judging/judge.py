@@ -83,7 +83,7 @@ def judge_number(
 
 def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
     gaps = (abs(margin.scaled(score) - margin.scaled(published)) for score in scores)
-    return any(exceeds(gap, margin.at(published)) for gap in gaps)
+    return any(exceeds(gap, margin.width_at(published)) for gap in gaps)
 
 
 def _is_short(scores: Sequence[float], rules: Rules, sign: int, updates: int) -> bool:
@@ -97,7 +97,7 @@ def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin, s
     """Neither the published number nor any of our interval is better than chance by more than twice the margin."""
     if rules.chance is None or ours.low is None or ours.high is None:
         return False
-    level, near = margin.scaled(rules.chance), 2 * margin.at(rules.chance)
+    level, near = margin.scaled(rules.chance), 2 * margin.width_at(rules.chance)
     ends = (margin.scaled(published), ours.low, ours.high)
     return not any(exceeds(sign * (end - level), near) for end in ends)
 
@@ -106,7 +106,7 @@ def _compare(
     ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str, level: float
 ) -> str:
     """``reproduced``, ``higher``, ``lower`` or ``open``."""
-    size = margin.at(published)
+    size = margin.width_at(published)
     if unit == RATE:
         inner = _rate_interval(ours, published, rules, 1 - 2 * level)
         outer = _rate_interval(ours, published, rules, 1 - level)
@@ -185,13 +185,13 @@ class PublishedRows:
         if first is None or second is None or self.apart is None:
             return ">"
         gap = abs(self.apart.scaled(first) - self.apart.scaled(second))
-        return ">" if exceeds(gap, self.apart.at(first)) else "="
+        return ">" if exceeds(gap, self.apart.width_at(first)) else "="
 
     def effect(self, i: int, j: int, ours: Estimate, margin: Margin | None) -> float:
         """How far apart ours are if they differ in proportion as the printed do; the margin where that is not known."""
         first, second = self.numbers[i] or 0.0, self.numbers[j] or 0.0
         if not self.same_quantity or not first or not second:
-            return margin.at(ours.mean) if margin else 0.0
+            return margin.width_at(ours.mean) if margin else 0.0
         if margin and margin.is_log:
             return abs(math.log(abs(second / first)))
         return abs((second - first) / first * ours.mean)
@@ -331,7 +331,7 @@ def _pairs(
             (names[i], names[j]),
             _ahead(bests[i], bests[j], sign, unit),
             printed.relation(i, j),
-            margin.at(bests[i].mean) if margin else 0.0,
+            margin.width_at(bests[i].mean) if margin else 0.0,
             printed.effect(i, j, bests[i], margin),
             is_step=j == i + 1,
         )

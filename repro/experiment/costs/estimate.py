@@ -135,16 +135,16 @@ def cost(recipe: Recipe) -> Cost:
 
 def stages(data: Any, updates: int, store: str) -> list[tuple[int, int | None]] | None:
     """Updates and length of inputs of each stage, None for the recipe's own; None if an epoch's length is unknown."""
-    given = getattr(data, "stages", None) or ()
+    declared = getattr(data, "stages", None) or ()
     tokens = data.sizes["train"] if hasattr(data, "sizes") else TOKENS.get(store)
-    found: list[tuple[int, int | None]] = []
-    for stage in given:
+    lengths: list[tuple[int, int | None]] = []
+    for stage in declared:
         if tokens is None:
             return None
         epoch = (tokens - 1) // data.shards // data.batch_tokens
-        found.append((min(updates, stage.epochs * epoch), stage.seq_len))
-        updates -= found[-1][0]
-    return [*found, (updates, None)]
+        lengths.append((min(updates, stage.epochs * epoch), stage.seq_len))
+        updates -= lengths[-1][0]
+    return [*lengths, (updates, None)]
 
 
 def _cached(recipe: Recipe, size: BatchSize) -> StepCost:

@@ -9,10 +9,10 @@ from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.gpus import GIB, MODERN, Gpu
 
 
-def chosen(given: Sequence[Gpu], cost: Cost) -> list[Gpu]:
+def chosen(named: Sequence[Gpu], cost: Cost) -> list[Gpu]:
     """These GPUs; without any today's, and the recipe's own behind them."""
     own = [] if cost.own_gpu is None else [cost.own_gpu]
-    return list(given) or list(dict.fromkeys([*MODERN, *own]))
+    return list(named) or list(dict.fromkeys([*MODERN, *own]))
 
 
 def as_json(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
     """
     parts = build(recipe, meta=True)
     recurrent = any(isinstance(module, NormedLSTM | BidirectionalLSTM) for module in parts.task.modules())
-    wanted = getattr(parts.data, "n_targets", 1)  # which must find room
-    if not recurrent or size.steps <= 2 * SHORT or wanted > SHORT:
+    n_targets = getattr(parts.data, "n_targets", 1)  # which must find room
+    if not recurrent or size.steps <= 2 * SHORT or n_targets > SHORT:
         attach(parts)
         return cost_of(parts, batches(parts.data, recipe.config["data"], size, META))
     ends = [astuple(step_cost(recipe, replace(size, steps=steps))) for steps in (SHORT, 2 * SHORT)]
@@ -91,12 +91,12 @@ def attach(parts: Parts) -> None:
     stand_in_trainer(parts.task, datamodule=SimpleNamespace(**known), **counts)
 
 
-def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCost:
+def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCost:
     """The cost of an update of a task on the meta device, with batches there.
 
     Args:
         parts: built there.
-        given: batches in turn; the last one is given again until memories no longer grow, and its update is counted.
+        steps: batches in turn; the last one is given again until memories no longer grow, and its update is counted.
         fused: attention by a GPU's fused kernel; False spells it out.
     """
     task = parts.task.train()
@@ -107,9 +107,9 @@ def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCos
             stack.enter_context(ctc_backward())
         if fused:
             stack.enter_context(FusedAttention())
-        fill_memories(task, given)
+        fill_memories(task, steps)
         carried = nbytes(task.carried)
-        flops, peak = _update(task, given[-1], optimizer, parts.trainer.get("gradient_clip_val"))
+        flops, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))
     return StepCost(
         flops=flops,
         parameters=_bytes([*task.parameters(), *task.buffers()]),
@@ -129,14 +129,14 @@ def begin(optimizer: torch.optim.Optimizer) -> None:
 
 
 @torch.no_grad()
-def fill_memories(task: AnyTask, given: Sequence[Batch]) -> None:
+def fill_memories(task: AnyTask, steps: Sequence[Batch]) -> None:
     """Reads batches until what the task carries no longer grows."""
     before = -1
-    for number in range(MOST_BATCHES if len(given) > 1 else 0):
+    for number in range(MOST_BATCHES if len(steps) > 1 else 0):
         if number > 1 and nbytes(task.carried) == before:
             return
         before = nbytes(task.carried)
-        task.training_step(given[min(number, 1)], 0)
+        task.training_step(steps[min(number, 1)], 0)
 
 
 def _update(
@@ -145,8 +145,8 @@ def _update(
     """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
     with LiveBytes(META) as live, FlopCounter() as counter:
         live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
-        found: Any = task.training_step(batch, 0)
-        found["loss"].backward()
+        loss: Any = task.training_step(batch, 0)
+        loss["loss"].backward()
         if clip:
             nn.utils.clip_grad_norm_(task.parameters(), clip)
         optimizer.step()
@@ -178,8 +178,8 @@ def ctc_backward() -> Iterator[None]:
 def cache_key(recipe: Recipe, size: BatchSize) -> str:
     """Equal for recipes that differ only in numbers that change no cost, such as learning rates."""
     model = recipe.config["model"]
-    given = {key: value for key, value in model["init_args"].items() if key not in FREE}
+    args = {key: value for key, value in model["init_args"].items() if key not in FREE}
     optimizer = model["init_args"].get("optimizer") or {}
     clips = bool((recipe.config.get("trainer") or {}).get("gradient_clip_val"))
-    facts = [model["class_path"], given, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
+    facts = [model["class_path"], args, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
     return json.dumps(facts, sort_keys=True, default=str)

@@ -175,9 +175,9 @@ def memory_sheet(
     bands = []
     for layer in layers or captures:
         count = captures[layer].n_heads
-        beyond = [head for head in heads or () if not 1 <= head <= count]
-        if beyond:
-            raise UserError(f"head {beyond[0]} is not there; layer {layer} has heads 1 to {count}")
+        unknown = [head for head in heads or () if not 1 <= head <= count]
+        if unknown:
+            raise UserError(f"head {unknown[0]} is not there; layer {layer} has heads 1 to {count}")
         bands += _bands(layer, captures[layer], [head - 1 for head in heads or range(1, count + 1)])
     return draw(title, bands)
 

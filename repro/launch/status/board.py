@@ -55,7 +55,7 @@ def _cells(row: RunState) -> list[str]:
     )
     return [
         _plain(row.run),
-        _plain(row.shown),
+        _plain(row.label),
         step,
         _left(row),
         "" if row.silent_s is None else f"{duration(row.silent_s)} ago",
@@ -118,8 +118,8 @@ def page(survey: Survey, width: int | None = None) -> list[str]:
     rows = survey.rows
     lines = ["no runs; `repro submit` or `repro run` starts one"]
     if rows:
-        found = messages(rows)
-        lines = [*summarise(rows).lines, "", *table(rows, width), *(["", *found] if found else [])]
+        notes = messages(rows)
+        lines = [*summarise(rows).lines, "", *table(rows, width), *(["", *notes] if notes else [])]
     if survey.hidden:
         more = f"{survey.hidden} more that ended over {SHOWN_DAYS} days ago; --all shows them"
         lines = [*lines, "", more] if rows else [more]
@@ -127,7 +127,7 @@ def page(survey: Survey, width: int | None = None) -> list[str]:
 
 
 def watch(
-    look: Callable[[], Survey],
+    read: Callable[[], Survey],
     seconds: float,
     out: TextIO | None = None,
     pause: Callable[[float], None] = time.sleep,
@@ -135,7 +135,7 @@ def watch(
     """Shows the table again and again until every run has ended or Ctrl-C: in place on a terminal, else in blocks.
 
     Args:
-        look: asks anew.
+        read: asks anew.
         seconds: between two looks.
         out: where to; stdout by default.
         pause: waits; replaced by tests.
@@ -145,7 +145,7 @@ def watch(
     warned: set[str] = set()
     try:
         while True:
-            survey = look()
+            survey = read()
             ended = all(row.ended for row in survey.rows)
             if place and not ended:
                 lines = _screenful(survey, seconds)

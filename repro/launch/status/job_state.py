@@ -64,16 +64,16 @@ def gather(entry: RunEntry) -> RunFacts:
     on this machine or in another job.
     """
     folder = runs_dir() / entry.run
-    found = {**status(folder), "wandb_url": url(folder)}
+    facts = {**status(folder), "wandb_url": url(folder)}
     try:
         recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     except OSError:
         recorded = None
-    job = found.get("job")
+    job = facts.get("job")
     job = job if isinstance(job, str) else None
     submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
-    later = _digits(str(found.get("updated"))) > submitted
-    return RunFacts(entry, found, recorded, job if "state" in found and later else entry.job_id)
+    later = _digits(str(facts.get("updated"))) > submitted
+    return RunFacts(entry, facts, recorded, job if "state" in facts and later else entry.job_id)
 
 
 def _digits(text: str) -> str:
@@ -188,10 +188,10 @@ def explain(facts: RunFacts, state: str) -> str:
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
     if state == "stopped" and facts.own.get("state") == "requeue":
-        at = facts.own.get("step")
-        stuck = at is not None and at == facts.own.get("resumed_from")
-        where = f", at step {at} where it began: raise `time`" if stuck else ""
-        return f"it saved itself and was not requeued{where}; {resume}"
+        last_step = facts.own.get("step")
+        stuck = last_step is not None and last_step == facts.own.get("resumed_from")
+        place = f", at step {last_step} where it began: raise `time`" if stuck else ""
+        return f"it saved itself and was not requeued{place}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
         return f"what it waits for has failed, so it will never start; `repro cancel {job}`"

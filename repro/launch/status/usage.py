@@ -11,7 +11,7 @@ from repro.launch.status.run_index import RunEntry
 from repro.paths import runs_dir
 from repro.record import RECORD_FILE
 
-_ASKED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
+_REQUESTED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
 
 
 def gpus_of(entry: RunEntry) -> int | None:
@@ -24,10 +24,10 @@ def gpus_of(entry: RunEntry) -> int | None:
 @cache
 def _gpus_asked(script: Path) -> int | None:
     try:
-        asked = dict(_ASKED.findall(script.read_text(encoding="utf-8")))
+        requested = dict(_REQUESTED.findall(script.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
-    return int(asked.get("nodes", 1)) * int(asked.get("gpus-per-node", 0))
+    return int(requested.get("nodes", 1)) * int(requested.get("gpus-per-node", 0))
 
 
 def usage(facts: RunFacts) -> tuple[float | None, float | None]:

@@ -47,12 +47,12 @@ def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
             m for m in record.metrics if any(_fits(goal, m) for goal in record.config.get("reproduces") or ())
         ]
         metrics = [*named, *(m for m in record.metrics if m not in named)]
-        shown = metrics[: None if most is None else max(most, len(named))]
-        left += len(metrics) - len(shown)
-        for m in shown:
-            beside = _beside(record, m, paper) if record.scale == "paper" else "reduced scale"
+        listed = metrics[: None if most is None else max(most, len(named))]
+        left += len(metrics) - len(listed)
+        for m in listed:
+            published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"
             labels = (record.experiment, record.scale, str(record.seed), m.name)
-            rows.append((*labels, text.number(m.value), m.unit, m.split, beside))
+            rows.append((*labels, text.number(m.value), m.unit, m.split, published))
     table = _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
     return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
 
@@ -85,7 +85,7 @@ def _paper(record: RunRecord) -> Paper | None:
         return None
 
 
-def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
+def _published_numbers(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
     """The published numbers that the recipe compares with this measurement."""
     values = []
     for goal in record.config.get("reproduces") or ():

@@ -10,19 +10,19 @@ from repro.report.plots.pictures import pictures
 from repro.report.plots.plot import Plot
 
 
-def figures(found: Evidence) -> list[Plot]:
+def figures(evidence: Evidence) -> list[Plot]:
     """All figures, those of one kind in the order in which a page shows them; nothing is drawn yet.
 
     Raises:
         UserError: outputs of a run that are damaged.
     """
-    comparison = found.comparison
-    titles = [(paper.key, paper.title.partition(":")[0]) for paper in found.papers]
+    comparison = evidence.comparison
+    titles = [(paper.key, paper.title.partition(":")[0]) for paper in evidence.papers]
     return [
-        *tested.pictures(found),
+        *tested.pictures(evidence),
         *filter(None, [parity.picture(read_parity(), titles)]),
-        *tested.effects(found),
-        *tested.each_test(found),
+        *tested.effects(evidence),
+        *tested.each_test(evidence),
         *sweeps(comparison),
         *grid_curves(comparison),
         *pictures(comparison),

@@ -66,12 +66,12 @@ def grid_of(experiment: str) -> str:
 
 def grids(comparison: Comparison) -> dict[tuple[str, str], dict[str, Sequence[RunRecord]]]:
     """The records that count of each recipe at each scale, by point; one without a grid is its own only point."""
-    found: dict[tuple[str, str], dict[str, Sequence[RunRecord]]] = {}
+    by_recipe: dict[tuple[str, str], dict[str, Sequence[RunRecord]]] = {}
     for (experiment, scale), selection in comparison.selections.items():
         if selection.used:
             point = experiment.partition("@")[2] or experiment.rpartition("/")[2]
-            found.setdefault((grid_of(experiment), scale), {})[point] = selection.used
-    return found
+            by_recipe.setdefault((grid_of(experiment), scale), {})[point] = selection.used
+    return by_recipe
 
 
 def labelled(metric: str, rows: Rows) -> str:

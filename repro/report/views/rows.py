@@ -13,29 +13,29 @@ from repro.report.formats.blocks import Grid, VerdictWord
 Rows = list[dict[str, Any]]
 
 
-def list_rows(found: Evidence) -> Rows:
+def list_rows(evidence: Evidence) -> Rows:
     """One object for each published number, and for each row without numbers.
 
     ``measured`` is the mean at the paper's scale, else None; ``reduced`` holds the numbers of reduced scales.
     """
     by_number: dict[tuple[str, ...], Rows] = {}
-    for row in table(found)["numbers"]:
+    for row in table(evidence)["numbers"]:
         by_number.setdefault((row["paper"], row["table"], row["row"], row["metric"]), []).append(row)
-    return [_listed(found, key, rows) for key, rows in by_number.items()]
+    return [_listed(evidence, key, rows) for key, rows in by_number.items()]
 
 
-def _listed(found: Evidence, key: Any, rows: Rows) -> dict[str, Any]:
-    entry = found.comparison.entries[key]
+def _listed(evidence: Evidence, key: Any, rows: Rows) -> dict[str, Any]:
+    entry = evidence.comparison.entries[key]
     at_scale = [row for row in rows if row["scale"] == "paper"]
-    shown = next((row for row in at_scale if row["n"]), rows[0])
-    is_ours = shown in at_scale and shown["n"]
+    row_listed = next((row for row in at_scale if row["n"]), rows[0])
+    is_ours = row_listed in at_scale and row_listed["n"]
     scales = {scale for row in rows if row["experiment"] for scale in scales_of(row["experiment"])}
     reduced = ("scale", "mean", "n", "experiment")
     return {
-        **{name: value for name, value in shown.items() if name not in ("scale", "mean", "low", "high")},
+        **{name: value for name, value in row_listed.items() if name not in ("scale", "mean", "low", "high")},
         "scales": [scale for scale in SCALES if scale in scales],
-        "measured": shown["mean"] if is_ours else None,
-        "n": shown["n"] if is_ours else 0,
+        "measured": row_listed["mean"] if is_ours else None,
+        "n": row_listed["n"] if is_ours else 0,
         "verdict": entry.verdict,
         "reduced": [
             {name: row[name] for name in reduced} for row in rows if row["n"] and row["scale"] != "paper"
@@ -53,8 +53,8 @@ def list_grid(rows: Rows) -> Grid:
         verdict = VerdictWord(row["verdict"], "; ".join(filter(None, (row["why"], *row["notes"]))))
         recipe = f"{row['experiment']} ({', '.join(row['scales'])})" if row["experiment"] else text.NOTHING
         metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
-        where = f"{row['paper']}:{row['table']}:{row['row']}"
-        lines.append((where, metric, published, measured, verdict, ", ".join(reduced), recipe))
+        address = f"{row['paper']}:{row['table']}:{row['row']}"
+        lines.append((address, metric, published, measured, verdict, ", ".join(reduced), recipe))
     header = ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe")
     return Grid(header, tuple(lines))
 

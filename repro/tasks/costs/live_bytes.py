@@ -26,7 +26,7 @@ class LiveBytes(TorchDispatchMode):
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self.device = device
-        self.held = self.peak = 0
+        self.current = self.peak = 0
         self._known: dict[int, weakref.finalize[Any, Any]] = {}
 
     def hold(self, *tensors: Tensor) -> None:
@@ -38,16 +38,16 @@ class LiveBytes(TorchDispatchMode):
                 continue
             size = storage.nbytes()
             self._known[key] = weakref.finalize(storage, self._release, key, size)
-            self.held += size
-        self.peak = max(self.peak, self.held)
+            self.current += size
+        self.peak = max(self.peak, self.current)
 
     def restart(self) -> None:
         """Begins to look for the peak anew."""
-        self.peak = self.held
+        self.peak = self.current
 
     def _release(self, key: int, size: int) -> None:
         del self._known[key]
-        self.held -= size
+        self.current -= size
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))

@@ -27,9 +27,9 @@ def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> i
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         result = work()
     events = watched.profiler.kineto_results.events()
-    held = most = 0
+    current = most = 0
     for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
+        current += event.nbytes()
+        most = max(most, current)
     del result
     return most

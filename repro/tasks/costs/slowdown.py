@@ -73,8 +73,8 @@ class Slowdown(Measuring[TokenNetwork]):
     def output(self, x: Tensor) -> Tensor:
         """The hidden states of both models for random tokens, as many as ``x`` has vectors."""
         ids = self._draw(*x.shape[:2])
-        found: Tensor = self.net(ids).y + self.against(ids).y
-        return found
+        outputs: Tensor = self.net(ids).y + self.against(ids).y
+        return outputs
 
     def measure(self) -> None:
         with torch.inference_mode():

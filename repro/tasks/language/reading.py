@@ -40,7 +40,7 @@ class BlockPositions(NamedTuple):
     window: int
 
     @classmethod
-    def of(cls, lengths: Tensor, longest: int, window: int) -> "BlockPositions":
+    def from_lengths(cls, lengths: Tensor, longest: int, window: int) -> "BlockPositions":
         """Cuts rows.
 
         Args:
@@ -60,16 +60,16 @@ class BlockPositions(NamedTuple):
         row = torch.arange(len(rows), device=rows.device)[:, None, None]
         return rows[row, places]
 
-    def places(self, row: Tensor, at: Tensor) -> Tensor:
+    def places(self, row: Tensor, positions: Tensor) -> Tensor:
         """Positions of tokens among the flattened blocks ``(B·n·W,)``.
 
         Args:
             row: of each token, ``(M,)``.
-            at: its place in the row, ``(M,)``.
+            positions: its place in the row, ``(M,)``.
         """
         ends = self.begins + self.sizes
-        block = (ends[row] <= at[:, None]).sum(1)
-        inside = at - self.begins[row, block]
+        block = (ends[row] <= positions[:, None]).sum(1)
+        inside = positions - self.begins[row, block]
         return (row * self.begins.shape[1] + block) * self.window + inside
 
 

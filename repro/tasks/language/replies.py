@@ -68,15 +68,15 @@ class Turn(NamedTuple):
     """An utterance of a conversation: the row up to its speaker's mark, and its tokens."""
 
     before: list[int]
-    said: list[int]
+    tokens: list[int]
 
 
 def turns(row: list[int], doc: int, history: int) -> list[Turn]:
     """The utterances of a whole row that have at least ``history`` others in front of them."""
-    marks = [at for at, token in enumerate(row) if token > doc]
+    marks = [place for place, token in enumerate(row) if token > doc]
     ends = [*marks[1:], len(row)]
-    spoken = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
-    return spoken[history:]
+    listed = [Turn(row[: place + 1], row[place + 1 : end]) for place, end in zip(marks, ends, strict=True)]
+    return listed[history:]
 
 
 class _Speaker:
@@ -99,11 +99,11 @@ class _Speaker:
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         now = state["stream"]
-        rows, at = torch.arange(len(ids), device=ids.device), now["length"]
-        block = now["block"].index_put((rows, at), torch.stack([ids[:, 0], now["speaker"]], -1))
-        y = self.net(block, now["memory"], at + 1).y[rows, at]
+        rows, length = torch.arange(len(ids), device=ids.device), now["length"]
+        block = now["block"].index_put((rows, length), torch.stack([ids[:, 0], now["speaker"]], -1))
+        y = self.net(block, now["memory"], length + 1).y[rows, length]
         log_probs = self._replies(self.net.vocabulary.log_probs(y), now["length"] == now["first"])
-        stream = {**now, "block": block, "length": at + 1}
+        stream = {**now, "block": block, "length": length + 1}
         return MixerOutput(log_probs[:, None], {"stream": stream, "memory": {}})
 
     def _replies(self, log_probs: Tensor, first: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def replies(
     padded, lengths = _padded(rows, ids.pad, next(net.parameters()).device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
     last = padded.gather(1, lengths[:, None])[:, 0]
-    cut = BlockPositions.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
+    cut = BlockPositions.from_lengths(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
     earlier = BlockPositions(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):

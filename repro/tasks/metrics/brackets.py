@@ -59,8 +59,8 @@ def read_parse(line: str) -> Parse:
             stack.append(len(brackets))
             brackets.append(Bracket(label, len(words), -1))
         elif close and stack:
-            at = stack.pop()
-            brackets[at] = brackets[at]._replace(end=len(words))
+            begin = stack.pop()
+            brackets[begin] = brackets[begin]._replace(end=len(words))
         else:
             raise ValueError(f"{piece[0]!r} belongs to no bracket of the tree {line:.80}")
     if stack:

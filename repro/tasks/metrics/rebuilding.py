@@ -55,8 +55,8 @@ def rebuild(symbols: Iterable[str], n_words: int) -> Rebuilt:
             closed = ""
             while closed != label:
                 repairs += bool(closed)
-                at = stack.pop()
-                closed, brackets[at] = brackets[at].label, brackets[at]._replace(end=place)
+                begin = stack.pop()
+                closed, brackets[begin] = brackets[begin].label, brackets[begin]._replace(end=place)
         else:
             repairs += 1
     if place < n_words:

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(folder: Path, **options: Any) -> Store:
     options = options or {"vocab_size": SIZE}
-    path = prepare("cmu-dog", folder, say=lambda line: None, **options)
+    path = prepare("cmu-dog", folder, report=lambda line: None, **options)
     return open_store("cmu-dog", path.name)
 
 
@@ -226,7 +226,7 @@ def test_other_stores_and_settings_are_refused(store: Store) -> None:
         data(vocab_size=270)
     with pytest.raises(UserError, match="not 2"):
         data(window=2)
-    prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+    prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     with pytest.raises(UserError, match="holds en, de"):
         data(store="numbers-en-de/bpe300-n300")
 

@@ -75,7 +75,7 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
         (folder.parent / "outer").mkdir()
         folder = folder.rename(folder.parent / "outer" / inner).parent
     said: list[str] = []
-    assert prepare("remote-homology", folder, say=said.append) == data_folder / "remote-homology" / "tape"
+    assert prepare("remote-homology", folder, report=said.append) == data_folder / "remote-homology" / "tape"
     # the published tokeniser's ids of the beginning of the sequence in its README
     assert rows("train", "residues") == [
         [2, 11, 7, 23, 25, 9, 8, 21, 7, 15, 13, 11, 3],
@@ -116,15 +116,15 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
 def test_a_bad_list_is_refused(data_folder: Path, folder: Path, content: str, said: str) -> None:
     file(folder, "valid").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=f"remote_homology_valid.json.*{said}"):
-        prepare("remote-homology", folder, say=quiet)
+        prepare("remote-homology", folder, report=quiet)
     assert not list(data_folder.rglob("manifest.json"))
 
 
 def test_a_missing_file_is_named(data_folder: Path, folder: Path) -> None:
     file(folder, "test_fold_holdout").unlink()
     with pytest.raises(UserError, match=r"no remote_homology_test_fold_holdout.json.*raw release"):
-        prepare("remote-homology", folder, say=quiet)
+        prepare("remote-homology", folder, report=quiet)
     with pytest.raises(UserError, match="no such folder"):
-        prepare("remote-homology", folder / "none", say=quiet)
+        prepare("remote-homology", folder / "none", report=quiet)
     with pytest.raises(UserError, match=r"\(remote_homology_train.json.*--from DIR"):
-        prepare("remote-homology", say=quiet)
+        prepare("remote-homology", report=quiet)

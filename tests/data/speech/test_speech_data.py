@@ -17,7 +17,7 @@ IDS = {"AA": 1, "B": 2, "S": 3}
 
 @pytest.fixture
 def store(data_folder: Path, tmp_path: Path) -> Path:
-    return prepare("wsj", write_folder(tmp_path / "kaldi"), say=lambda line: None)
+    return prepare("wsj", write_folder(tmp_path / "kaldi"), report=lambda line: None)
 
 
 def said(split: str, name: str) -> list[int]:
@@ -84,7 +84,7 @@ def test_an_utterance_too_short_to_score_is_refused(
     folder = tmp_path / "kaldi"
     (folder / "test_dev93" / "text").write_text("e S AA\nf S S S S AA B\n")  # 9 for 5 frames
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "other"))
-    prepare("wsj", folder, say=lambda line: None)
+    prepare("wsj", folder, report=lambda line: None)
     with pytest.raises(UserError, match=r"val.*5 frames"):
         SpeechData(1, phonemes=3).setup()
 

@@ -26,7 +26,7 @@ def quiet(line: str) -> None:
 
 def test_recordings_become_a_store(data_folder: Path, folder: Path) -> None:
     said: list[str] = []
-    assert prepare("wsj", folder, say=said.append) == data_folder / "wsj" / "fbank40"
+    assert prepare("wsj", folder, report=said.append) == data_folder / "wsj" / "fbank40"
     assert said == ["made wsj/fbank40: test_dev93 2, test_eval92 1, train_si284 4"]
     store = open_store("wsj", "fbank40")
     symbols = store.manifest.tokenizer["symbols"]
@@ -49,7 +49,7 @@ def test_recordings_become_a_store(data_folder: Path, folder: Path) -> None:
 
 
 def test_the_manifest_says_how_frames_were_made_and_not_where(data_folder: Path, folder: Path) -> None:
-    path = prepare("wsj", folder, say=quiet)
+    path = prepare("wsj", folder, report=quiet)
     content = (path / "manifest.json").read_text()
     assert str(folder) not in content
     told = json.loads(content)["tokenizer"]["filterbanks"]
@@ -78,7 +78,7 @@ def test_the_manifest_says_how_frames_were_made_and_not_where(data_folder: Path,
 def test_a_bad_list_is_refused(data_folder: Path, folder: Path, file: str, content: str, said: str) -> None:
     (folder / "test_dev93" / file).write_text(content)
     with pytest.raises(UserError, match=said) as caught:
-        prepare("wsj", folder, say=quiet)
+        prepare("wsj", folder, report=quiet)
     assert "\n" not in str(caught.value)
     assert not list(data_folder.rglob("manifest.json"))
 
@@ -87,7 +87,7 @@ def test_empty_lists_are_refused(data_folder: Path, folder: Path) -> None:
     for file in ("wav.scp", "text"):
         (folder / "test_dev93" / file).write_text("")
     with pytest.raises(UserError, match=r"wav.scp: no utterances in it"):
-        prepare("wsj", folder, say=quiet)
+        prepare("wsj", folder, report=quiet)
 
 
 def test_a_bad_recording_is_refused(data_folder: Path, folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_bad_recording_is_refused(data_folder: Path, folder: Path) -> None:
 
     def refused(said: str) -> None:
         with pytest.raises(UserError, match=rf"e\.wav.*{said}") as caught:
-            prepare("wsj", folder, say=quiet)
+            prepare("wsj", folder, report=quiet)
         assert "\n" not in str(caught.value)
 
     for settings, said in (
@@ -117,12 +117,12 @@ def test_a_bad_recording_is_refused(data_folder: Path, folder: Path) -> None:
 
 def test_missing_folders_and_files_are_named(data_folder: Path, folder: Path) -> None:
     with pytest.raises(UserError, match=r"\(train_si284/wav.scp.*data.*--from DIR"):
-        prepare("wsj", say=quiet)
+        prepare("wsj", report=quiet)
     with pytest.raises(UserError, match="no such folder"):
-        prepare("wsj", folder / "none", say=quiet)
+        prepare("wsj", folder / "none", report=quiet)
     (folder / "test_eval92" / "text").unlink()
     with pytest.raises(UserError, match=re.escape(str(folder / "test_eval92" / "text"))):
-        prepare("wsj", folder, say=quiet)
+        prepare("wsj", folder, report=quiet)
 
 
 def test_how_many_frames_a_transcript_needs() -> None:

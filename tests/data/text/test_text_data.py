@@ -24,7 +24,7 @@ def words(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(registry.DATA_SETS, "ptb", dataclasses.replace(DATA_SETS["ptb"], sha256={}))
     for split, text in (("train", TRAIN), ("valid", HELD), ("test", HELD[:40])):
         (tmp_path / f"ptb.{split}.txt").write_text(text)
-    return prepare("ptb", tmp_path, say=lambda line: None)
+    return prepare("ptb", tmp_path, report=lambda line: None)
 
 
 def data(**changes: Any) -> TextData:
@@ -104,7 +104,7 @@ def test_sentences_are_shuffled_where_the_store_knows_them(words: Path, tmp_path
         names = {s: (f"ptb.{s}.txt",) for s in ("train", "test")} | {"val": ("ptb.valid.txt",)}
         changed = dataclasses.replace(lm1b, shards={}, names=names)  # type: ignore[call-arg]
         patch.setitem(registry.DATA_SETS, "lm1b", changed)
-        prepare("lm1b", tmp_path, level="words-min3", say=lambda line: None)
+        prepare("lm1b", tmp_path, level="words-min3", report=lambda line: None)
     module = data(store="lm1b/words-min3", vocab_size=8, order="sentences")
     loader = module.train_dataloader()
     first, second = ([b.targets.tolist() for b in loader] for _ in range(2))

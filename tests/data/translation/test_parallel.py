@@ -211,7 +211,7 @@ def test_pairs_of_the_hub(
     assert found.origin == {"kind": "hub", "id": "wmt/wmt14", "revision": None}
     assert found.lines["newstest2013"]["en"][2] == "three & more"
     assert list(train(found)) == PAIRS
-    store = open_store("wmt14-en-de", prepare("wmt14-en-de", vocab_size=280, say=lambda line: None).name)
+    store = open_store("wmt14-en-de", prepare("wmt14-en-de", vocab_size=280, report=lambda line: None).name)
     assert len(store.lines("train", "en")) == 32
 
 

@@ -30,7 +30,7 @@ def lines(tmp_path: Path) -> Path:
 
 def made(name: str, folder: Path | None, size: int | None = None) -> Store:
     """A store, with what is said left out."""
-    path = prepare(name, folder, vocab_size=SIZE, size=size, say=lambda line: None)
+    path = prepare(name, folder, vocab_size=SIZE, size=size, report=lambda line: None)
     return open_store(name, path.name)
 
 
@@ -43,7 +43,7 @@ def decoded(store: Store, split: str, part: str) -> list[str]:
 def test_sections_become_a_store(data_folder: Path, sections: Path) -> None:
     said: list[str] = []
     assert (
-        prepare("wsj-trees", sections, vocab_size=SIZE, say=said.append)
+        prepare("wsj-trees", sections, vocab_size=SIZE, report=said.append)
         == data_folder / "wsj-trees" / "bpe300"
     )
     assert said == ["made wsj-trees/bpe300: test 2, train 40, val 2"]
@@ -201,4 +201,4 @@ def test_a_tokenizer_without_symbols_is_refused(data_folder: Path, lines: Path, 
     path = tmp_path / "words.json"
     ByteBpe.train(["the dog", "the dog"], 262).save(path)
     with pytest.raises(UserError, match=r"wsj-trees.*--tokenizer"):
-        prepare("wsj-trees", lines, tokenizer=path, say=lambda line: None)
+        prepare("wsj-trees", lines, tokenizer=path, report=lambda line: None)

@@ -39,7 +39,7 @@ def digest(path: Path) -> str:
 def test_a_file_becomes_a_store_as_it_is(tmp_path: Path, data_folder: Path, name: str) -> None:
     folder = save(tmp_path / "given", official(name))
     said: list[str] = []
-    path = prepare(name, folder, say=said.append)
+    path = prepare(name, folder, report=said.append)
     assert path == data_folder / name / "weights"
     assert (path / FILE).read_bytes() == (folder / FILE).read_bytes()
     manifest = open_store(name, "weights").manifest
@@ -52,13 +52,13 @@ def test_a_file_becomes_a_store_as_it_is(tmp_path: Path, data_folder: Path, name
     assert manifest.counts["weights"]["parameters"] == sum(tensor.numel() for tensor in tensors.values())
     assert said == [f"made {name}/weights: weights {len(tensors)}"]
     assert verify(name) == ["weights"]
-    assert prepare(name, say=said.append) == path
+    assert prepare(name, report=said.append) == path
     assert said[1].startswith("kept ")
 
 
 def test_opened_weights_are_those_of_the_file(tmp_path: Path) -> None:
     given = official("gpt2")
-    prepare("gpt2", save(tmp_path, given), say=quiet)
+    prepare("gpt2", save(tmp_path, given), report=quiet)
     found = open_weights("gpt2")
     assert found.tensors.keys() == given.keys()
     assert all(torch.equal(found.tensors[key], value) for key, value in given.items())
@@ -71,7 +71,7 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, data_folder: Path, s
     content = (save(tmp_path, official("gpt2")) / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(content[:size])
     with pytest.raises(UserError, match=r"model\.safetensors"):
-        prepare("gpt2", tmp_path, say=quiet)
+        prepare("gpt2", tmp_path, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -79,19 +79,19 @@ def test_a_folder_without_the_file_and_other_content_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match="no such folder"):
-        prepare("gpt2", tmp_path / "nowhere", say=quiet)
+        prepare("gpt2", tmp_path / "nowhere", report=quiet)
     with pytest.raises(UserError, match=r"no model\.safetensors of gpt2 there"):
-        prepare("gpt2", tmp_path, say=quiet)
+        prepare("gpt2", tmp_path, report=quiet)
     with pytest.raises(UserError, match=r"gpt2.*--vocab-size 9"):
-        prepare("gpt2", tmp_path, vocab_size=9, say=quiet)
+        prepare("gpt2", tmp_path, vocab_size=9, report=quiet)
     save(tmp_path, official("gpt2"))
     pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], sha256={FILE: "ab" * 32})
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
     with pytest.raises(UserError, match=r"gpt2.*abababababababab…"):
-        prepare("gpt2", tmp_path, say=quiet)
+        prepare("gpt2", tmp_path, report=quiet)
     pinned = dataclasses.replace(pinned, sha256={FILE: digest(tmp_path / FILE)})
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
-    prepare("gpt2", tmp_path, say=quiet)
+    prepare("gpt2", tmp_path, report=quiet)
 
 
 def hub(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[tuple[str, str, str | None]]:
@@ -116,7 +116,7 @@ def test_the_hub_becomes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     calls = hub(monkeypatch, snapshot / FILE)
     pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], hub=Hub("openai-community/gpt2", revision=pin))
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
-    prepare("gpt2", say=quiet)
+    prepare("gpt2", report=quiet)
     assert calls == [("openai-community/gpt2", FILE, pin)]
     assert open_store("gpt2", "weights").manifest.source == {
         "kind": "hub",
@@ -131,17 +131,17 @@ def test_the_hub_becomes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_hub_out_of_reach_names_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     hub(monkeypatch, OSError("We couldn't connect\nand a long story"))
     with pytest.raises(UserError, match=r"repro data prepare gpt2 --from DIR") as caught:
-        prepare("gpt2", say=quiet)
+        prepare("gpt2", report=quiet)
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UserError, match=r"`huggingface_hub`.*--from DIR"):
-        prepare("gpt2", say=quiet)
+        prepare("gpt2", report=quiet)
 
 
 def test_weights_that_are_not_there_or_damaged_name_the_command(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"`repro data prepare gpt2`$"):
         open_weights("gpt2")
-    path = prepare("gpt2", save(tmp_path, official("gpt2")), say=quiet) / FILE
+    path = prepare("gpt2", save(tmp_path, official("gpt2")), report=quiet) / FILE
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)

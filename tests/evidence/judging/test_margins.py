@@ -22,7 +22,11 @@ def declared(size, **more):
 def test_the_three_kinds(size, kind, at_200, words):
     margin = declared(size, reason="toys")
     assert (margin.kind, margin.date, margin.reason) == (kind, "2026-01-01", "toys")
-    assert (margin.at(200.0), str(margin), margin.is_log) == (pytest.approx(at_200), words, kind == "factor")
+    assert (margin.width_at(200.0), str(margin), margin.is_log) == (
+        pytest.approx(at_200),
+        words,
+        kind == "factor",
+    )
     assert margin.scaled(200.0) == (math.log(200) if kind == "factor" else 200.0)
 
 

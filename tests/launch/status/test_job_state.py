@@ -60,7 +60,7 @@ def test_in_the_queue(
     if own:
         write_status(age=age, state=own)
     row = only()
-    assert (row.shown, row.job, row.ended) == (expected, "12_0", expected in ("failed", "stopped"))
+    assert (row.label, row.job, row.ended) == (expected, "12_0", expected in ("failed", "stopped"))
 
 
 ENDS = [

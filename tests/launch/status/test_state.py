@@ -70,7 +70,7 @@ def test_the_newest_submission_wins(submitted: Submission, slurm: FakeSlurm) -> 
     write_status(job="12_0", age=5, state="failed", updated="2026-01-15T00:00:00Z", step=7, message="old")
     slurm.queue(queued("15_0", "PENDING", "20260201T000000Z-bb", Reason="Resources"))
     row = only()
-    assert (row.shown, row.job, row.step, row.message) == ("queued (Resources)", "15_0", 7, "")
+    assert (row.label, row.job, row.step, row.message) == ("queued (Resources)", "15_0", 7, "")
     assert only(("12_0",)).job == "15_0"  # an earlier job names the run
 
 

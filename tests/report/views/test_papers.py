@@ -1,6 +1,6 @@
 """A paper's document: its tables with ours below each row, tests, reduced numbers, figures."""
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.report.formats import markdown
 from repro.report.formats.blocks import Figure, Heading
 from repro.report.plots.chart import Chart
@@ -13,7 +13,7 @@ DASH = "\N{EN DASH}"
 
 
 def document(*plots):
-    found = evidence()
+    found = read_evidence()
     return paper_document(found, found.papers[0], plots)
 
 

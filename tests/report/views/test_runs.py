@@ -3,7 +3,7 @@
 import dataclasses
 
 from repro.evidence.ledger import withdraw
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.evidence.verified import BIT_EQUAL, DIFFERS, FAILED, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats import markdown
@@ -16,7 +16,7 @@ DASH = "\N{EN DASH}"
 
 
 def said():
-    return markdown.render(runs_document(evidence()))
+    return markdown.render(runs_document(read_evidence()))
 
 
 def lines():

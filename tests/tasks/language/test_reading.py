@@ -24,7 +24,7 @@ from tests.tasks.dialogues import DOC, MEMORIES, WINDOW, by_hand, cuts, data, ne
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_rows_of_any_lengths_are_read_as_if_alone(memory: bool) -> None:
     net, (ids, lengths) = network(memory), ragged()
-    cut = BlockPositions.of(lengths, 28, WINDOW)
+    cut = BlockPositions.from_lengths(lengths, 28, WINDOW)
     read = read_blocks(net, torch.stack([ids, token_types(ids, DOC)], -1), cut, memory, 0)
     for row, length in enumerate(lengths.tolist()):
         wanted, aux = by_hand(net, ids[row, :length], memory)
@@ -39,7 +39,7 @@ def test_rows_of_any_lengths_are_read_as_if_alone(memory: bool) -> None:
 def test_blocks_see_all_before_them_through_a_memory_only(memory: bool) -> None:
     """Every token of an earlier block shows in each later one, the one right before it included."""
     net, ids = network(memory).eval(), data().reader("test")(torch.arange(1).numpy(), None).inputs[:, :21]
-    cut = BlockPositions.of(torch.tensor([21]), 21, WINDOW)
+    cut = BlockPositions.from_lengths(torch.tensor([21]), 21, WINDOW)
 
     def last(ids: Tensor) -> Tensor:
         typed = torch.stack([ids, torch.full_like(ids, DOC)], -1)
@@ -53,7 +53,7 @@ def test_blocks_see_all_before_them_through_a_memory_only(memory: bool) -> None:
 
 def test_a_cut_is_that_of_the_plain_loop() -> None:
     lengths = torch.tensor([1, 8, 9, 16, 23])
-    cut = BlockPositions.of(lengths, 23, WINDOW)
+    cut = BlockPositions.from_lengths(lengths, 23, WINDOW)
     assert cut.sizes.shape == (5, 3)
     for row, length in enumerate(lengths.tolist()):
         there = cut.sizes[row] > 0

@@ -131,10 +131,10 @@ class TreeSet:
         Raises:
             UserError: there are too few different trees of such rules.
         """
-        held = self.held_out
-        begin = {"val": 0, "test": held, "train": 2 * held}[name]
-        size = self.train if name == "train" else held
-        return generate(self.rules, 2 * held + self.train).part(begin, begin + size)
+        held_out = self.held_out
+        begin = {"val": 0, "test": held_out, "train": 2 * held_out}[name]
+        size = self.train if name == "train" else held_out
+        return generate(self.rules, 2 * held_out + self.train).part(begin, begin + size)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -149,24 +149,24 @@ def generate(rules: TreeRules, count: int) -> Trees:
     Raises:
         UserError: there are too few different trees of such rules.
     """
-    seen: set[bytes] = set()
+    distinct: set[bytes] = set()
     tokens, lengths, values = [], [], []
     block = fruitless = 0
-    while len(seen) < count:
+    while len(distinct) < count:
         if fruitless == _FRUITLESS:
-            raise UserError(f"found {len(seen)} different trees, not {count}, of {rules}")
+            raise UserError(f"found {len(distinct)} different trees, not {count}, of {rules}")
         grown = grow(rules, block)
-        before = len(seen)
+        before = len(distinct)
         for i in range(len(grown.values)):
             row = grown.tokens[grown.offsets[i] : grown.offsets[i + 1]]
             digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-            if digest not in seen and len(seen) < count:
-                seen.add(digest)
+            if digest not in distinct and len(distinct) < count:
+                distinct.add(digest)
                 tokens.append(row)
                 lengths.append(len(row))
                 values.append(grown.values[i])
         block += 1
-        fruitless = 0 if len(seen) > before else fruitless + 1
+        fruitless = 0 if len(distinct) > before else fruitless + 1
     return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
 
 
