@@ -318,7 +318,7 @@ def test_lengths_of_a_language_model_fit_each_other(name: str, scale: str) -> No
             flat[last] % flat["trainer.val_check_interval"] == 0 or flat["trainer.val_check_interval"] == 7000
         )
         mixers = recipe.config["model"]["init_args"]["net"]["init_args"]["blocks"]["mixers"]
-        memory = max(mixer["init_args"].get("mem_len", 0) for mixer in mixers)
+        memory = max(mixer.get("init_args", {}).get("mem_len", 0) for mixer in mixers)
         if memory:
             assert recipe.config["data"]["init_args"].get("order", "stream") != "shuffled", (
                 "memory needs streams"
