@@ -29,7 +29,7 @@ Curves = dict[str, list[list[float]]]
 
 
 class EventLog:
-    """Appends events to a run's file. Lines that cannot be written now are written with the next ones.
+    """Appends events to a run's file. Lines that cannot be written are written with the next ones.
 
     Args:
         folder: of the run.
@@ -47,12 +47,12 @@ class EventLog:
         self._warned = False
 
     def begin(self, kept: bytes, step: int, facts: Mapping[str, object]) -> None:
-        """Begins an attempt: what will be made again is removed; earlier states stay.
+        """Begins an attempt: events after the checkpoint are removed, earlier states stay.
 
         Args:
-            kept: the lines that the checkpoint knew; see :func:`prefix`.
-            step: of the checkpoint.
-            facts: of this attempt, for its first event.
+            kept: the lines up to the checkpoint; see :func:`prefix`.
+            step: step of the checkpoint.
+            facts: facts of this attempt, for its first event.
 
         Raises:
             ReproError: the file cannot be written.
@@ -83,7 +83,7 @@ class EventLog:
                     )
 
     def sync(self) -> None:
-        """Makes all events durable: a checkpoint that is written now finds them when it is read.
+        """Writes all events to disk, before a checkpoint that refers to them.
 
         Raises:
             ReproError: they cannot be written.
@@ -117,13 +117,13 @@ class EventLog:
 
 
 def encode(kind: str, step: int, values: Mapping[str, object], t: float | None = None) -> bytes:
-    """One event as a line."""
+    """Encodes an event as a line."""
     event = {"t": round(time.time() if t is None else t, 3), "step": step, "kind": kind, **values}
     return json.dumps(event).encode() + b"\n"
 
 
 def decode(data: bytes) -> list[Event]:
-    """The events of whole lines; what is no event is left out."""
+    """Decodes the events of whole lines; other lines are left out."""
     return [event for line in data.split(b"\n")[:-1] if (event := _event(line))]
 
 
@@ -139,7 +139,7 @@ def _event(line: bytes) -> Event | None:
 
 
 def _stays(line: bytes, step: int) -> bool:
-    """Whether a line behind a checkpoint stays: states, and what is logged of a step once it is saved."""
+    """Whether a line after a checkpoint is kept: states, and what is logged of a step after it was saved."""
     event = _event(line) if line.endswith(b"\n") else None
     return event is not None and (
         event["kind"] == "state" or (event["kind"] == "train" and event["step"] <= step)
@@ -147,7 +147,7 @@ def _stays(line: bytes, step: int) -> bool:
 
 
 def _old_status(folder: Path) -> bytes:
-    """The earlier attempts of a run that was started before there were events."""
+    """The earlier attempts of a run that an older version without events started."""
     with contextlib.suppress(OSError, ValueError):
         attempts = int(json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))["attempt"])
         return encode("state", 0, {"state": "starting"}, 0) * attempts
@@ -163,7 +163,7 @@ def read(path: Path) -> list[Event]:
 
 
 def prefix(path: Path, size: int) -> bytes:
-    """The lines of a file that a checkpoint knew.
+    """Returns the lines of a file up to a checkpoint.
 
     Raises:
         ReproError: the file is shorter than it was then.
@@ -177,7 +177,7 @@ def prefix(path: Path, size: int) -> bytes:
 
 
 def only_metrics(data: bytes) -> bytes:
-    """The lines of numbers alone, for a run that continues the training of another."""
+    """Returns the lines of numbers alone, for a run that continues another's training."""
     return b"".join(
         line for line in data.splitlines(True) if (event := _event(line)) and event["kind"] in METRICS
     )
@@ -209,7 +209,7 @@ def last_state(events: Sequence[Event]) -> Event:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """The present state of a run by its events: state, step, speed, attempt, message; empty where there are none.
+    """Returns the current state of a run from its events: state, step, speed, attempt, message; empty without events.
 
     ``updated`` is the time of the last event, ``seconds_left`` follows from the pace of this attempt, and ``startup_s``
     is the time from the beginning of the job to the first step.
@@ -235,7 +235,7 @@ def status(folder: Path) -> dict[str, Any]:
 
 
 def _failure(folder: Path, state: Event) -> Event:
-    """The first failure that any rank noted, which is nearest to the cause; without one, the given state."""
+    """Returns the first failure that any rank noted, which is nearest to the cause; else the given state."""
     if state["state"] in ("done", "requeue", "stopped"):
         return state
     noted = [event for path in sorted(folder.glob("events-*.jsonl")) for event in read(path)]

@@ -69,7 +69,7 @@ class Recipe:
 
     @property
     def sections(self) -> Config:
-        """What is run, by section."""
+        """The sections of the configuration that are present."""
         present = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
         return {key: value for key, value in present.items() if USUAL.get(key) != value}
 
@@ -93,12 +93,12 @@ class Recipe:
 
     @property
     def origin(self) -> str | None:
-        """Which of the two is given: one of :data:`TAKEN`."""
+        """The key of the initial weights, one of :data:`TAKEN`, if any."""
         return next((key for key in TAKEN if self.config.get(key) is not None), None)
 
     @property
     def start_with(self) -> str:
-        """What is taken over from there; a UserError where that is no word of :data:`TAKEN`, or both are given."""
+        """The parts that are taken over; a UserError for an unknown word or where both keys are given."""
         fitting = TAKEN[self.origin] if self.origin else ("weights",)
         value = self.config.get("start_with") or fitting[0]
         if self.start_from is not None and self.pretrained is not None:
@@ -125,7 +125,7 @@ class Recipe:
 
     @property
     def hash8(self) -> str:
-        """Its first eight hexadecimal digits."""
+        """The first eight hexadecimal digits of the hash."""
         return self.config_hash[:8]
 
     def run_id(self, seed: int) -> str:
@@ -161,7 +161,7 @@ def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
 
 
 def forget_files() -> None:
-    """Makes the next look at the recipes read the folders again: a process may run for days while they change."""
+    """Clears the cache of recipe files, which may change while a process runs for days."""
     _files.cache_clear()
     _experiments.cache_clear()
 
@@ -172,7 +172,7 @@ def recipe_files() -> dict[str, Path]:
 
 
 def experiments() -> tuple[str, ...]:
-    """Every experiment that can be named, points of grids included."""
+    """Returns the names of all experiments, points of grids included."""
     return _experiments(configs_dirs())
 
 
@@ -283,7 +283,7 @@ def _read(name: str, path: Path) -> Config:
 
 @cache
 def _parsed(text: str, name: str, path: Path) -> Config:
-    """A recipe's file, checked, with ``points`` and ``scales``; it is shared, and never handed out uncopied."""
+    """Reads and checks a recipe's file, with ``points`` and ``scales``. The result is cached; copy before changes."""
     file = parse_yaml(text, str(path))
     known = (*HEADER, *SECTIONS, *CHANGES)
     if not isinstance(file, dict):

@@ -1,4 +1,4 @@
-"""Which published numbers an experiment is held against. Needs no torch.
+"""The published numbers that an experiment reproduces. Needs no torch.
 
 They stand in ``ours`` of each table of ``results/published/<paper>.yaml``, whose schema is
 :class:`repro.evidence.published.Reproduction`. ``{row}`` in a run

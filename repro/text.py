@@ -11,7 +11,7 @@ NOTHING = "–"  # noqa: RUF001 - a dash in an empty cell
 
 
 def clean(text: object) -> str:
-    """One line without control characters: escape sequences, line breaks and text-direction overrides go.
+    """Makes one line without escape sequences, line breaks, text-direction overrides and other control characters.
 
     Labels, notes and deviations come from files that others may have written; they end up in terminals.
     """

@@ -72,7 +72,7 @@ def sync_runs(args: argparse.Namespace) -> int:
 
 
 def _meant(words: list[str]) -> dict[str, Path]:
-    """The runs that the words mean and that have rows, with their folders."""
+    """Returns the requested runs that have rows, with their folders."""
     from repro.launch.status.run_index import everything, select
     from repro.mirror.sync import waits
 

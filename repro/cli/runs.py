@@ -195,7 +195,7 @@ def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> 
 
 
 def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -> int:
-    """Waits for a run, and asks it once to stop at the end of the time or where this process was asked to.
+    """Waits for a run, and asks it once to stop when the time is up or this process is asked to stop.
 
     Ctrl-C reaches both from the terminal.
     """

@@ -44,8 +44,8 @@ def find_record(word: str) -> RunRecord:
     """A record by run id or its beginning, run folder or file.
 
     Raises:
-        UserError: nothing of that name has a record (nearest run ids offered, or what state the run is in), or
-            several runs begin so.
+        UserError: no record has that name (with the nearest run ids, or the state of the run), or several run ids
+            begin with it.
     """
     for path in (Path(word), Path(word) / RECORD_FILE, runs_dir() / word / RECORD_FILE):
         if path.is_file():

@@ -73,7 +73,7 @@ def take_tour(args: argparse.Namespace) -> None:
 
 @contextmanager
 def apart(folder: Path) -> Iterator[Path]:
-    """Runs and records go below a folder of their own, and nothing goes to W&B: no table or test ever sees them."""
+    """Writes runs and records below a separate folder, which no table reads, and sends nothing to W&B."""
     own = {"REPRO_RUNS": str(folder), "REPRO_RESULTS": str(folder / "results"), "WANDB_MODE": "disabled"}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
@@ -99,14 +99,14 @@ def _run(tour: "Tour", experiment: str) -> None:
 
 
 def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
-    """The records of those runs of a stage that are done, by name."""
+    """Returns the records of a stage's finished runs, by name."""
     folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
     paths = {name: folder / RECORD_FILE for name, folder in folders.items()}
     return {name: read_record(path) for name, path in paths.items() if path.is_file()}
 
 
 def minutes_left(tour: "Tour", stage: "TourStage") -> float:
-    """That the runs of a stage which are not done take on 2 cores."""
+    """Estimates the minutes of a stage's unfinished runs on 2 cores."""
     return stage.minutes * (1 - len(_records(tour, stage)) / len(stage.runs))
 
 
@@ -117,7 +117,7 @@ def _result_of(
     tests: "dict[str, Tested | None]",
     folder: Path,
 ) -> "StageResult | None":
-    """A stage whose runs are all done, with its picture in the tour's folder; else None."""
+    """Returns the result of a stage and draws its picture in the tour's folder; None while runs are missing."""
     from repro.report.plots.files import content
     from repro.report.tour import StageResult, numbers_of, plot_of
 

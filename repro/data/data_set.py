@@ -138,7 +138,7 @@ class DataSet(ABC):
                 raise UserError(message)
 
     def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
-        """Whether something is wrong with the options, and what to say then."""
+        """Yields possible errors in the options: whether each is there, and its message."""
         source, size, tokenizer = options.from_dir, options.size, options.tokenizer
         own = f"--tokenizer {tokenizer} brings its vocabulary"
         token, has_size = tokenizer is not None, size is not None
@@ -186,9 +186,9 @@ class DataSet(ABC):
         """Compares the SHA-256 of some content with the known one, if there is one.
 
         Args:
-            key: what the known one is called.
+            key: name of the known hash.
             digest: in hexadecimal.
-            origin: it came from, for people.
+            origin: source of the content, for messages.
             also: hashes of other accepted contents.
 
         Raises:

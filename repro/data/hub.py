@@ -60,7 +60,7 @@ def _hub(data_set: DataSet) -> Hub:
 
 
 def _call(data_set: DataSet, library: str, function: str, *names: str) -> Any:
-    """The answer of a library for access to the hub.
+    """Calls a function of a library for access to the hub.
 
     Raises:
         UserError: it is not installed, or the hub fails.

@@ -54,14 +54,14 @@ def prepare(
         vocab_size: of the vocabulary to learn, specials included; None is the data set's default.
         size: training examples of a generated data set; None is its default.
         tokenizer: a tokeniser file to use instead of learning one.
-        report: takes one line of news.
+        report: called with each message, one line.
         level: what a token of a text is, ``words``; None is the data set's default.
 
     Returns:
         The store's folder.
 
     Raises:
-        UserError: unknown data set, contradicting options, or whatever its files lack.
+        UserError: unknown data set, contradicting options, missing or damaged files.
     """
     data_set, options = find_data_set(name), Options(from_dir, vocab_size, size, tokenizer, level)
     data_set.check_options(options)

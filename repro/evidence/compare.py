@@ -1,4 +1,4 @@
-"""Joins run records with published rows. Gives verdicts, with notes on whatever weakens them."""
+"""Joins run records with published rows and gives verdicts, with notes on what weakens them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -44,16 +44,16 @@ class Comparison:
 
     @cached_property
     def withdrawn(self) -> frozenset[str]:
-        """Paths of the records that count for nothing."""
+        """Paths of the withdrawn records."""
         return frozenset(line.path for line in self.ledger if line.event == "withdrawn")
 
     @cached_property
     def started(self) -> dict[str, datetime]:
-        """When each judged run began, by its run id."""
+        """The start times of the judged runs, by run id."""
         return _first_times(line for line in self.ledger if line.event == "started")
 
     def declared(self, path: str, sha256: str) -> datetime | None:
-        """When a test was declared with this digest, for the first time."""
+        """Returns the time of the first declaration of a test with this digest."""
         lines = (
             line for line in self.ledger if (line.event, line.path, line.sha256) == ("declared", path, sha256)
         )
@@ -65,7 +65,7 @@ class Comparison:
         return Configurations(self.records)
 
     def config_hash(self, experiment: str, scale: str) -> str:
-        """The hash of today's configuration; empty where there is no such recipe."""
+        """Returns the hash of the current configuration; empty without such a recipe."""
         header = self.headers.get((experiment, scale))
         return header.config_hash if header else ""
 
@@ -84,7 +84,7 @@ class Comparison:
         return selection.state(record) if selection else "no recipe"
 
     def sample(self, goal: Goal) -> Sample:
-        """The numbers of the current records that fit, or that are derived from them."""
+        """Returns the numbers of the current records for a goal, or the numbers derived from them."""
         if goal.measured == DERIVED:
             entry = self.entries[goal.experiment.split("/", 1)[0], goal.table, goal.row, goal.metric]
             return next(c.sample for c in entry.cells if c.goal.scale == goal.scale)
@@ -99,7 +99,7 @@ def _first_times(lines: Iterable[Line]) -> dict[str, datetime]:
 
 
 def compare(paper: str | None = None) -> Comparison:
-    """Joins everything there is, of one paper or of all papers and the suite's own studies."""
+    """Joins records and published numbers of one paper, or of all papers and the suite's own studies."""
     papers = load_papers(paper)
     keys = {p.key for p in papers}
     if paper is None:
@@ -146,7 +146,7 @@ def _add_entries(comparison: Comparison, paper: Paper) -> None:
 
 
 def derived_cells(comparison: Comparison, entry: Entry, rule: Derivation) -> list[Cell]:
-    """Cells of a derived number, one for each scale at which the number that it is made of has a recipe."""
+    """Returns the cells of a derived number, one for each scale at which its source has a recipe."""
     sources = comparison.cells(entry.paper, rule.of)[::-1]
     best = {cell.goal.scale: cell for cell in sources}
     best |= {cell.goal.scale: cell for cell in sources if cell.estimate}

@@ -39,12 +39,12 @@ class Sources:
     """The measurements behind the references of a derivation, at one scale.
 
     Attributes:
-        of: a run and its number for each seed.
+        of: pairs of a run and its number, one for each seed.
         sign: +1 where higher is better.
-        rows: the same in every row whose rank is published.
-        margin: of ``of``; closer rows have one rank. None for no margin.
-        reaches: of the number that ``first`` has to reach.
-        over: of the divisor.
+        rows: such pairs for each row whose rank is published.
+        margin: margin of ``of``; closer rows have one rank. None for no margin.
+        reaches: pairs of the number that ``first`` has to reach.
+        over: pairs of the divisor.
     """
 
     of: tuple[Pair, ...]
@@ -56,7 +56,7 @@ class Sources:
 
 
 def derive(rule: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
-    """The number for each seed that has one; of a spread and a rank only one, with the first run."""
+    """Computes the number for each seed; for a spread or a rank one number, with the first run."""
     scores = [measured.value for _, measured in sources.of]
     if rule.take == "spread":
         return [(sources.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
@@ -79,7 +79,7 @@ def _rank(sources: Sources) -> float:
 
 
 def _divisor(rule: Derivation, sources: Sources) -> float | None:
-    """What ``over`` divides by; None where it is not known, or 0."""
+    """Returns the divisor ``over``; None where it is unknown or 0."""
     if rule.over is None:
         return 1.0
     if rule.take == "score":
@@ -93,7 +93,7 @@ def _shared(rule: Derivation, record: RunRecord) -> float:
 
 
 def training_hours(record: RunRecord, until: int | None = None) -> float | None:
-    """Hours of training up to an update, from the tokens and the speeds along the curve; None without these."""
+    """Computes the hours of training up to an update from the tokens and speeds of the curve; None without them."""
     speeds = [(step, value) for step, value in record.curves.get("train/tokens_per_s", ()) if value]
     if not speeds or not record.steps:
         return None
@@ -131,7 +131,7 @@ def _best(record: RunRecord, measured: Measurement, sign: int) -> float | None:
 
 
 def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, float]]:
-    """The curve of a measured number on the validation split."""
+    """Returns the validation curve of a measured number."""
     curve = record.curves.get("val/" + measured.name.partition("/")[2], ())
     return [(step, value) for step, value in curve if value is not None]
 
@@ -142,7 +142,7 @@ def _first_hours(record: RunRecord, measured: Measurement, sources: Sources) -> 
 
 
 def without(rule: Derivation, made: int, runs: int) -> str:
-    """Why some of the runs have no value; empty where all have."""
+    """Explains why some runs have no value; empty where all have one."""
     if rule.take in OVER_SEEDS or made == runs:
         return "" if made else "a spread needs two runs"
     done = f"had a validation score that reaches {'/'.join(rule.reaches)}" if rule.reaches else "gave it"

@@ -1,4 +1,4 @@
-"""The gate: is a test of a claim fair? Computed for every outcome alike.
+"""The gate decides whether a test of a claim is fair. It is computed for every outcome alike.
 
 ``declared``
     The test was declared, as it stands, before its first judged run started.
@@ -50,12 +50,12 @@ Measured = Sequence[tuple[RunRecord, Measurement]]
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the gate.
+    """A condition of the gate.
 
     Attributes:
-        name: as in the module.
+        name: name of the condition, see the module's docstring.
         met: whether it holds.
-        why: the figures.
+        why: the numbers behind the decision.
     """
 
     name: str
@@ -86,7 +86,7 @@ class GateRow:
 def gate(
     test: FairTest, rows: Sequence[GateRow], column: Metric, margin: Margin | None, declared: Condition
 ) -> list[Condition]:
-    """Every condition; a test is fair where all are met.
+    """Computes every condition; a test is fair where all are met.
 
     Args:
         test: the declaration.
@@ -144,7 +144,7 @@ def _overlaps(protocol: Mapping[str, Any]) -> bool | None:
 
 
 def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """How far a score looks back, compared with training: ``trained`` (as far), ``longer``, ``shorter``; or None."""
+    """Compares the attention of a score with training: ``trained`` (as far back), ``longer``, ``shorter``; or None."""
     trained = value_of(config, "data.seq_len")
     if trained is None or protocol.get("seq_len") is None:
         return None
@@ -166,7 +166,7 @@ def _room(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> Con
 
 
 def _size(margin: Margin | None, reference: float) -> float:
-    """A margin in the unit of the numbers."""
+    """Returns a margin in the unit of the numbers."""
     if margin is None:
         return 0.0
     return abs(reference) * (margin.size - 1) if margin.is_log else margin.width_at(reference)
@@ -189,7 +189,7 @@ def _settled(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> 
 
 
 def _allowed(test: FairTest, half: float) -> float:
-    """The largest movement of a curve: half of what is judged, or less where the test says so."""
+    """Returns the largest allowed movement of a curve: half of the judged gap, or what the test declares."""
     if test.settled.within is None:
         return half
     return min(test.settled.within, half) if test.curve_is_own else test.settled.within
@@ -264,7 +264,7 @@ def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
 
 
 def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
-    """Why a row's value is not the best of the sweep; empty where it is."""
+    """Explains why a row's value is not the best of the sweep; empty where it is."""
     scores: dict[float, list[float]] = {}
     judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps
     for record in row.tuning:
@@ -286,7 +286,7 @@ def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
 
 
 def _fixed(record: RunRecord, sweep: Sweep) -> Config:
-    """The flat configuration of a run, less the swept setting, and less its length where a sweep has its own."""
+    """Returns the flat configuration without the swept setting, and without the updates if the sweep has its own."""
     signature = Recipe(record.experiment, record.scale, record.config).signature
     free = (sweep.key, *(LENGTH if sweep.updates else ()))
     return {key: value for key, value in signature.items() if not short(key).endswith(free)}
@@ -298,7 +298,7 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
 
 
 def is_lower(curve: str) -> bool:
-    """Whether lower values of a curve are better, by its name."""
+    """Whether lower values of a curve are better, according to its name."""
     return curve.partition("/")[2].partition("_")[0] in LOWER
 
 

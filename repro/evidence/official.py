@@ -1,4 +1,4 @@
-"""What was compared with the papers' own codes and counts, from two files that ``tests/parity`` makes.
+"""Comparisons with the papers' own codes and counts, from two files that ``tests/parity`` makes.
 
 ``results/parity.json`` holds comparisons with official codes (``python -m tests.parity.write``), ``results/sizes.json``
 parameter counts beside the printed ones (``python -m tests.parity.sizes``).
@@ -112,7 +112,7 @@ def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> li
 
 
 def altered(comparisons: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:
-    """Files that are not those that were compared, a line each; none where a wheel has no golden files."""
+    """Returns a line for each file that changed after the comparison; none in a wheel, which has no golden files."""
     if not golden.is_dir():
         return []
     lines = []

@@ -64,7 +64,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class Effect:
-    """By how many per cent a row is ahead of the next one, ours and as printed.
+    """The difference of a row and the next one in per cent, ours and as printed.
 
     Attributes:
         low, high: ends of our 95 % interval; None where there is none.
@@ -84,9 +84,9 @@ class Tested:
 
     Attributes:
         attempts: how many tests of the claim there are.
-        verdict: see the module.
-        why: of the verdict.
-        conditions: of the gate; empty without records and for checks of the code.
+        verdict: one of the verdicts in the module's docstring.
+        why: reason of the verdict.
+        conditions: conditions of the gate; empty without records and for checks of the code.
         notes: what weakens the statement.
     """
 
@@ -202,7 +202,7 @@ def _row_result(
 
 
 def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
-    """The hash in full of a row's configuration: the pinned one's, or that of today's recipe."""
+    """Returns the full hash of a row's configuration: of the pinned one, or of the current recipe."""
     if run.config:
         return next((r.config_hash for r in group if r.config_hash.startswith(run.config)), run.config)
     return comparison.config_hash(run.run, scale)
@@ -215,7 +215,7 @@ def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[R
 
 
 def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
-    """The validation metric at the parts of the budget: the last point until then, means over seeds."""
+    """Returns the validation metric at parts of the budget: the last point up to each, mean over seeds."""
     path = []
     for part in PARTS:
         ends = []
@@ -231,7 +231,7 @@ def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
 def _declared(
     comparison: Comparison, paper: Paper, test: FairTest, results: Sequence[RowResult]
 ) -> Condition:
-    """Whether the ledger has the declaration as it now stands, from before the first judged run began.
+    """Checks that the ledger has the current declaration from before the first judged run.
 
     An extension is declared by itself, before the first run with one of its seeds.
     """
@@ -248,7 +248,7 @@ def _declared(
 
 
 def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> dict[str, datetime | None]:
-    """When the test was declared as it now stands, then when its extension was; None where it never was."""
+    """Returns the times of the current declaration and of its extension; None where the ledger has none."""
     if not _has_line(comparison, paper, test):
         return {"": None}
     made = declaration(paper, test, comparison.configurations)
@@ -264,7 +264,7 @@ def _has_line(comparison: Comparison, paper: Paper, test: FairTest) -> bool:
 def _beginnings(
     comparison: Comparison, test: FairTest, result: RowResult, seeds: Iterable[int]
 ) -> Iterator[datetime]:
-    """When the runs of a row with these seeds began: those with a line in the ledger, and those with a record."""
+    """Yields the start times of a row's runs with these seeds, from the ledger and from records."""
     ids = {f"{result.run.run}/{test.scale}/s{seed}-{result.config[:8]}" for seed in seeds}
     yield from (time for run_id, time in comparison.started.items() if run_id in ids)
     for record in comparison.records:
@@ -273,13 +273,13 @@ def _beginnings(
 
 
 def _altered(comparison: Comparison, paper: Paper, test: FairTest) -> str | None:
-    """What differs from the declaration in the ledger, or None; a check of the code may have none."""
+    """Returns the difference from the declaration in the ledger, or None; a check of the code needs none."""
     same = not _has_line(comparison, paper, test) or _declarations(comparison, paper, test)[""]
     return None if same else "declared (with another text, or another configuration of its runs)"
 
 
 def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
-    """What the paper prints of a test's rows, in the cited column."""
+    """Returns the printed numbers of a test's rows in the cited column."""
     claim = paper.claims[test.claim]
     table, metric = paper.tables[claim.table], test.column or claim.metric
     numbers = [table.rows[row].values.get(metric) for row in test.rows]
@@ -307,7 +307,7 @@ def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
 
 
 def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:
-    """Which row lacks records of declared seeds, or None: a test is judged once, with all its seeds."""
+    """Names a row without records of all declared seeds, or None: a test is judged once, with all its seeds."""
     for s in results:
         declared = len(test.seeds_of(s.row))
         if s.estimate and s.estimate.n < declared:
@@ -321,7 +321,7 @@ def _same_quantity(unit: str, other: str) -> bool:
 
 
 def _missing_hours(results: Sequence[RowResult], seeds: int) -> str:
-    """What so many seeds a row would still take, one run after the other, at the mean time of those that ran."""
+    """Estimates the hours of the missing runs, one after the other, from the mean time of finished ones."""
     rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in results]
     seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
     return f" (about {text.duration(seconds)} more)" if seconds else ""

@@ -1,4 +1,4 @@
-"""What the papers print, from ``results/published/<paper>.yaml``, as typed models.
+"""The numbers that the papers print, from ``results/published/<paper>.yaml``, as typed models.
 
 A table has metrics (columns) and rows. How a number is judged (:class:`Rules`) may stand with its metric, with its row
 (for all of its numbers) or in the row's ``cells`` (for one number); the narrower place wins. ``docs/results.md``
@@ -61,7 +61,7 @@ class PrintedSpread(Model):
 
 
 class Derivation(Model):
-    """How a number is computed from the records behind others; see :mod:`repro.evidence.derived`."""
+    """A number that is computed from records of other numbers; see :mod:`repro.evidence.derived`."""
 
     of: Ref
     take: Take
@@ -81,12 +81,12 @@ class Derivation(Model):
 
     @property
     def references(self) -> list[Reference]:
-        """Every number that it is made from."""
+        """The numbers from which it is computed."""
         return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
 
     @property
     def is_timed(self) -> bool:
-        """Whether it rests on the times of runs."""
+        """Whether it depends on the times of runs."""
         return self.take in TIMES
 
     def __str__(self) -> str:
@@ -97,19 +97,19 @@ class Derivation(Model):
 
 
 class Rules(Model):
-    """How one published number is judged.
+    """The rules by which a published number is judged.
 
     Attributes:
         kind: class of the number, ``class`` in the file.
         margin: numbers closer than this are equal; None where the class is not judged.
         chance: the score of guessing, or of another method that learns nothing, such as copying what is visible.
         ceiling: a score at which fewer updates than the paper's are no objection.
-        updates: that the paper trained for; None where it is not known, and for timings.
-        updates_unknown: why it is not known; the file has this text in place of the number.
+        updates: updates of the paper's training; None where unknown, and for timings.
+        updates_unknown: why they are unknown; the file has this text in place of the number.
         noise: the paper's printed spread.
         sampled: items of the random sample that the paper scored, where it is another sample than ours.
-        device: what the paper timed on.
-        same_as: the same measurement elsewhere in the paper.
+        device: the device that the paper timed.
+        same_as: place of the same measurement elsewhere in the paper.
         counted: whether the number belongs to the paper's denominator, if confirmed and measured nowhere else.
         configuration: ``ours`` where the authors released none.
         no_recipe: why there is no recipe.
@@ -199,7 +199,7 @@ class Row(Model):
 
 
 class Reproduction(Model):
-    """A run that is held against numbers of a table, for :mod:`repro.reproduced`.
+    """A run that is compared with numbers of a table, for :mod:`repro.reproduced`.
 
     Attributes:
         run: experiment; ``{row}`` stands for the id of every row that has such an experiment.
@@ -296,7 +296,7 @@ def _rules_in(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _with_rules(
     raw: dict[str, Any], table: Mapping[str, Any], own: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """A row with ``rules`` by metric and its ``unconfirmed`` metrics."""
+    """Returns a row with ``rules`` by metric and its ``unconfirmed`` metrics."""
     cells = raw.get("cells", {})
     for name in cells.keys() - own.keys():
         raise ValueError(f"row {raw['id']}: cells: {name!r} is not a metric of the table{nearest(name, own)}")
@@ -316,7 +316,7 @@ def _with_rules(
 
 
 def _completed(rules: dict[str, Any], row: str, metric: str) -> dict[str, Any]:
-    """References in full: ``{row}`` is the row's own id, and ``same_as: table/row`` means the number's own metric."""
+    """Completes references: ``{row}`` becomes the row's id, and ``same_as: table/row`` gets the number's metric."""
     if isinstance(rule := rules.get("derived"), Mapping):
         rules["derived"] = {k: v.replace("{row}", row) if isinstance(v, str) else v for k, v in rule.items()}
     if isinstance(same := rules.get("same_as"), str) and same.count("/") == 1:
@@ -389,7 +389,7 @@ def _by_id(items: list[dict[str, _Listed]], kind: str) -> dict[Any, dict[str, _L
 
 
 class Paper(Model):
-    """One published file."""
+    """The content of a published file."""
 
     schema_version: Literal[1]
     about: PaperFacts = Field(alias="paper")
@@ -452,7 +452,7 @@ class Paper(Model):
 
 
 def paper_keys() -> tuple[str, ...]:
-    """The papers with a published file, sorted."""
+    """Returns the keys of the papers with a published file, sorted."""
     return tuple(published_files())
 
 
@@ -472,7 +472,7 @@ def load_paper(key: str) -> Paper:
 
 
 def load_papers(key: str | None = None) -> list[Paper]:
-    """Every paper, or the one named."""
+    """Reads every paper, or the named one."""
     return [load_paper(k) for k in ([key] if key else paper_keys())]
 
 
@@ -480,7 +480,7 @@ _Read = TypeVar("_Read", bound=Model)
 
 
 def read_model(kind: type[_Read], path: Path) -> _Read:
-    """A YAML file as a model.
+    """Reads a YAML file as a model.
 
     Raises:
         UserError: the first violation, with the file and the place in it.

@@ -1,8 +1,8 @@
 """All evidence as flat rows: ``results/evidence.json``, the one generated file that every view is made from.
 
 ``numbers``
-    One row for each published number and each experiment and scale that measured it; one without ``experiment`` where
-    nothing does.
+    One row for each published number and each experiment and scale that measured it; a row without ``experiment``
+    where none did.
 ``tests``
     One row for each declared test, every attempt.
 ``untested``
@@ -50,12 +50,12 @@ class Evidence:
         return sorted(self.comparison.papers, key=lambda paper: (paper.about.year, paper.key))
 
     def test(self, paper: str, name: str) -> Tested | None:
-        """A test by its name, ``<claim>/<attempt>``."""
+        """Returns a test by its name, ``<claim>/<attempt>``."""
         return next((t for t in self.tested.get(paper, ()) if t.test.name == name), None)
 
 
 def read_evidence(paper: str | None = None) -> Evidence:
-    """Reads and judges everything there is, of one paper or of all."""
+    """Reads and judges records and tests of one paper, or of all."""
     comparison = compare(paper)
     comparisons, sizes = read_parity(), read_sizes()
     files, tested, lines = {}, {}, {}
@@ -66,7 +66,7 @@ def read_evidence(paper: str | None = None) -> Evidence:
 
 
 def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
-    """The flat rows, by kind."""
+    """Returns the flat rows by kind."""
     return {
         "numbers": [row for entry in evidence.comparison.entries.values() for row in _numbers(entry)],
         "tests": [_test(one) for tested in evidence.tested.values() for one in tested],
@@ -80,7 +80,7 @@ def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
 
 
 def as_json(evidence: Evidence) -> str:
-    """The content of ``results/evidence.json``: a row a line."""
+    """Returns the content of ``results/evidence.json``, one row a line."""
     kinds = [
         f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
         for kind, rows in table(evidence).items()
@@ -133,7 +133,7 @@ def _estimate(best: Estimate | None) -> dict[str, Any]:
 
 
 def rounded(value: float | None) -> float | None:
-    """Ten digits that matter: more differ between builds of the libraries that compute intervals."""
+    """Rounds to ten significant digits: more differ between builds of the libraries that compute intervals."""
     return None if value is None else float(f"{value:.10g}")
 
 

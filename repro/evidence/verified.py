@@ -37,7 +37,7 @@ class Verified:
 
 
 def keep(results: Path, one: Verified) -> None:
-    """Appends an outcome, and the header line to a new file; safe beside other processes that do the same.
+    """Appends an outcome, and the header line to a new file; other processes may do so at the same time.
 
     Raises:
         UserError, ReproError: the file cannot be written.
@@ -53,10 +53,10 @@ def keep(results: Path, one: Verified) -> None:
 
 
 def read_verified(*results: Path) -> list[Verified]:
-    """All outcomes of the results folders, each once, in order; none without a file.
+    """Reads all outcomes of the results folders, each once, in order; none without a file.
 
     Raises:
-        UserError: a line that is no outcome; names it.
+        UserError: a malformed line; names it.
     """
     paths = [path for folder in results if (path := _file(folder)).is_file()]
     return list(dict.fromkeys(one for path in paths for one in _read(path)))

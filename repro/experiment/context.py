@@ -37,10 +37,10 @@ class ContextSettings:
 
     Args:
         start: the first context, in tokens.
-        step: by how much contexts grow.
-        longest: no context is longer; every place has so many tokens before it.
+        step: increase of the context.
+        longest: longest context, and the least number of tokens before every place.
         ratios: shares of hardest places, each with a length of its own.
-        places: how many tokens are scored, evenly spread over those that count.
+        places: number of tokens that are scored, evenly spread over those that count.
         split: ``train``, ``val`` or ``test``.
 
     Raises:
@@ -90,13 +90,13 @@ def load_reader(word: str, scale: str | None = None, seed: int | None = None) ->
     """Loads a finished run of a language model with its data; onto a GPU where there is one.
 
     Args:
-        word: as :func:`repro.experiment.trained.find_run`.
+        word: see :func:`repro.experiment.trained.find_run`.
         scale: of an experiment.
         seed: of an experiment.
 
     Raises:
-        UserError: no such run, one of another kind, a damaged model file, or data that are missing or not those it was
-            trained on.
+        UserError: no such run, a run of another kind, a damaged model file, or data that are missing or differ from
+            those of its training.
     """
     folder = find_run(word, scale, seed)
     path = folder / MODEL_FILE
@@ -138,7 +138,7 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
     """Evenly spread places of tokens that count and have ``context`` tokens before them, ``(count,)``, ascending.
 
     Raises:
-        UserError: there are fewer.
+        UserError: there are fewer such tokens.
     """
     tokens, scored = data.tokens(split), data.scored(split)
     counts = np.ones(len(tokens), dtype=np.bool_) if scored is None else scored
@@ -154,16 +154,16 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
 def compare(
     readers: Sequence[LoadedRun], settings: ContextSettings, report: Callable[[str], None] = lambda line: None
 ) -> list[dict[str, Any]]:
-    """RECL of every run of a group at every ratio.
+    """Computes the RECL of every run of a group at every ratio.
 
     Args:
         readers: the group, at least one run.
-        settings: what is measured.
+        settings: settings of the measurement.
         report: called with a line for each new context.
 
     Returns:
         For each run ``run``, ``parameters``, ``recl`` by ratio, ``at_longest`` by ratio (true where the model still
-        gained when ``longest`` ended the search), and how it was measured.
+        gained when ``longest`` ended the search), and the settings.
 
     Raises:
         UserError: runs that cannot be compared, or too little text.

@@ -92,7 +92,7 @@ def _kind(module: nn.Module, name: str) -> str:
 
 
 def describe(counted: dict[str, Any]) -> str:
-    """The count for the terminal, to the digit, with what would explain a difference."""
+    """Describes the count for the terminal, with possible explanations of a difference."""
     lines = [f"{counted['experiment']} ({counted['scale']})", ""]
     for group in ("parts", "kinds"):
         lines += [f"  {name:<12} {size:>15,}" for name, size in counted[group].items()]

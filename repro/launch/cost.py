@@ -1,4 +1,4 @@
-"""The cost of a submission: the recipes' own estimates, and the most that the allocation allows."""
+"""The cost of a submission: the recipes' estimates, and the limit of the allocation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
 
 
 def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
-    """Lines for the summary of a submission: estimated GPU hours, and the most the allocation allows."""
+    """Returns lines for the summary of a submission: estimated GPU hours, and the limit of the allocation."""
     estimates = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
     known = [e for _, e in estimates if e is not None]
     unknown = sorted({spec.experiment for spec, e in estimates if e is None})
@@ -75,7 +75,7 @@ def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
 
 
 def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
-    """A line that says how long earlier attempts took to come to their first step, where there were any.
+    """Returns a line on the time that earlier attempts took to reach their first step, if there were any.
 
     Raises:
         UserError: none of them would have come to a step within the time limit.

@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def waits(self) -> dict[str, list[str]]:
-        """What runs wait for, by run id: runs that must succeed, and cancelled tasks that are still saving."""
+        """The runs that must succeed before a run starts, and cancelled tasks that are still saving, by run id."""
         runs = {task: run for run, task in (*self.queued.items(), *self.leaving.items())}
         jobs = {job.name: job for job in self.jobs}
         waiting = {}
@@ -170,7 +170,7 @@ def job_name(target: str, scale: str) -> str:
 
 
 def summarise(plan: Plan) -> list[str]:
-    """Lines for the user: runs, GPU hours, what waits for what.
+    """Returns lines for the user: runs, GPU hours, dependencies.
 
     Raises:
         UserError: the time limit is too short for what is known of the runs.
@@ -199,6 +199,6 @@ def summarise(plan: Plan) -> list[str]:
 
 
 def listed(words: Sequence[str], most: int = 3) -> str:
-    """The first of some words, and how many more there are."""
+    """Returns the first of some words and the number of the others."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more

@@ -2,8 +2,7 @@
 
 One process at a time (a lock on ``$REPRO_RUNS/slurm/.lock``) asks the queue, makes the plan, writes the
 submission's folder and its entry in the ledger, and only then calls ``sbatch``. Each job carries
-``repro:<submission>:<job>`` as its comment: where a process died before it could write an id down, the next one finds
-the job by that.
+``repro:<submission>:<job>`` as its comment, by which a later process finds a job whose id was not written.
 """
 
 import contextlib
@@ -55,7 +54,7 @@ def dry_run(request: Request) -> tuple[Plan, list[str]]:
 
 
 def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
-    """Submits what is neither recorded nor queued, and releases what Slurm holds after a failed start.
+    """Submits runs that are neither recorded nor queued, and releases tasks that Slurm holds after a failed start.
 
     Args:
         request: what the user asks for.

@@ -49,7 +49,7 @@ class Crossover:
         return sorted({cell["context"] for cell in self.cells})
 
     def measured(self, mixer: str, context: int, cost: str, key: str) -> float | None:
-        """One number of ``crossover.jsonl``; None where it is not there."""
+        """Returns a number of ``crossover.jsonl``; None where it is missing."""
         cell = (mixer, context, cost)
         values = (c[key] for c in self.cells if (c["mixer"], c["context"], c["what"]) == cell)
         return next(values, None)
@@ -61,7 +61,7 @@ class Crossover:
 
 
 def crossover(comparison: Comparison) -> Crossover | None:
-    """The study; None without records."""
+    """Reads the study; None without records."""
     chosen = {
         name.partition("@")[2]: selection.used
         for (name, scale), selection in comparison.selections.items()
@@ -126,7 +126,7 @@ def _three(value: float | None) -> str:
 
 
 def machines(study: Crossover) -> tuple[str, ...]:
-    """Where and when speed and memory were measured; cells whose machine was not quiet."""
+    """States where and when speed and memory were measured, and which cells had a busy machine."""
     machines = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
     busy = sum(not cell["quiet"] for cell in study.cells)
     return (

@@ -45,7 +45,7 @@ DESCRIPTION = "Published values beside ours, made by `repro dashboard`; edits he
 
 @dataclass(frozen=True)
 class Board:
-    """A paper's evidence, and where its runs are on W&B."""
+    """A paper's evidence, and the place of its runs on W&B."""
 
     evidence: Evidence
     paper: Paper
@@ -200,7 +200,7 @@ class Saved:
 
 
 def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
-    """Saves a workspace and a report. Saved again, they keep their addresses, by which the library finds them.
+    """Saves a workspace and a report. Later calls keep their addresses, by which the library finds them.
 
     Args:
         board: with an entity.
@@ -273,7 +273,7 @@ def _write(addresses: Path, known: Mapping[str, Any]) -> None:
 
 
 def _passages(document: Document) -> list[tuple[str, str]]:
-    """Headings of a document with the Markdown below them; what is before the first one has no heading."""
+    """Splits a document into headings and the Markdown below each; the part before the first has no heading."""
     cut: list[tuple[str, Document]] = [("", [])]
     for block in document:
         if not isinstance(block, Heading):
@@ -284,7 +284,7 @@ def _passages(document: Document) -> list[tuple[str, str]]:
 
 
 def _final_scores(comparison: Comparison, headers: list[Header]) -> list[list[str]]:
-    """For each final score of a paper-scale run: it, and the published numbers in the summaries of the runs."""
+    """Returns each final score of a paper-scale run with the published numbers in the summaries of the runs."""
     names: dict[str, dict[str, None]] = {}
     for header in headers:
         cells: dict[str, set[str]] = {}
@@ -348,7 +348,7 @@ def _title(headers: list[Header]) -> str:
 
 
 def _query(recipe: str, scale: str, headers: list[Header]) -> str:
-    """A part of the names of a recipe's runs: experiments of two recipes may share a table's cell."""
+    """Returns a part of the names of a recipe's runs, as recipes may share the cell of a table."""
     points = ["@" in header.recipe.experiment for header in headers]
     return f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
 

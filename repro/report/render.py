@@ -1,4 +1,4 @@
-"""Every generated file: computed in memory, then written or compared with what is there.
+"""Generated files: computed in memory, then written, or compared with the existing ones.
 
 git keeps the evidence, the tables, README's block and the figures that documents show (:data:`KEPT`). The page and all
 other figures are built; nothing checks them.
@@ -51,7 +51,7 @@ def tables(evidence: Evidence, results: Path) -> Files:
 
 
 def documents(evidence: Evidence, figures: Mapping[str, Plot] | None = None) -> dict[str, Document]:
-    """Every document by name. Without ``figures`` they have those only that git keeps."""
+    """Returns every document by name; without ``figures`` only with figures that git keeps."""
     plots_shown = list((figures or {}).values())
     titles = {paper.key: paper.title for paper in evidence.papers}
     own = {
@@ -84,14 +84,14 @@ def pages(evidence: Evidence, results: Path, figures: Mapping[str, Plot]) -> Fil
 
 
 def figures_of(evidence: Evidence) -> dict[str, Plot]:
-    """Every figure by its name; nothing is drawn yet."""
+    """Returns the data of every figure by name."""
     study = crossover(evidence.comparison)
     every = [*plots.figures(evidence), *([picture(study)] if study and study.cells else [])]
     return {plot.name: plot for plot in every}
 
 
 def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
-    """The files of figures. One that is there and shows the same data is kept."""
+    """Returns the files of figures; existing files with the same data are kept."""
     present = files_in([folder / "plots" for folder in results_dirs()], "*")
     folder = results / "plots"
     return {folder / name: content(plot, present.get(name, folder / name)) for name, plot in figures.items()}
@@ -105,8 +105,8 @@ def block(evidence: Evidence) -> str:
 def write_tables(site: bool = False) -> list[Path]:
     """Writes every generated file that differs and removes generated files that nothing needs.
 
-    Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
-    results are the checkout's own. Processes that end at the same time do this one after the other.
+    First, missing lines are appended to the ledger. The README's block is written only with the checkout's own
+    results. Processes do this one after the other.
 
     Args:
         site: whether the page and all figures are built, too.
@@ -156,7 +156,7 @@ def write_pdfs(folder: Path) -> list[Path]:
 
 
 def check_tables() -> list[str]:
-    """Problems of the records and their ledger, and tables that differ from them; empty when all is in order."""
+    """Returns the problems of records and ledger, and the tables that differ; empty without problems."""
     results = results_dir()
     evidence = read_evidence()
     problems = check_records(results / "runs")

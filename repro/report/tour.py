@@ -27,14 +27,14 @@ class TourStage:
     """The experiment of one paper.
 
     Attributes:
-        paper: its key.
-        says: what the experiment does and shows, in two sentences.
-        minutes: that all its runs take on 2 cores.
-        runs: experiments by the name that the picture shows.
+        paper: key of the paper.
+        says: two sentences on what the experiment does and shows.
+        minutes: time of all its runs on 2 cores.
+        runs: experiments by their name in the picture.
         number: the measurement that is shown for each run.
         curve: see :func:`repro.report.plots.rows.panel_of`.
-        sweep: likewise.
-        attention: in place of a curve or a sweep: a line that the first run translates.
+        sweep: see :func:`repro.report.plots.rows.panel_of`.
+        attention: a line that the first run translates, in place of a curve or a sweep.
         claim: the claim whose last test stands beside it; empty for the test of the paper's picture.
     """
 
@@ -76,12 +76,12 @@ class Tour:
 
 @dataclass(frozen=True)
 class StageResult:
-    """A stage that was run, as the terminal and the page show it.
+    """The result of a stage, for the terminal and the page.
 
     Attributes:
         numbers: for each run its name, its number with name and unit, and its duration.
-        tested: the test beside it, or None where the paper has none.
-        picture: the file's name.
+        tested: the test of the same claim, or None where the paper has none.
+        picture: file name.
     """
 
     stage: TourStage
@@ -121,7 +121,7 @@ def load_tour() -> Tour:
 
 
 def claim_test(stage: TourStage, evidence: Evidence) -> Tested | None:
-    """The test whose outcome stands beside a stage; None where the paper has none.
+    """Returns the test whose outcome is shown with a stage; None where the paper has none.
 
     Raises:
         UserError: no such paper, or no test of that claim.
@@ -137,7 +137,7 @@ def claim_test(stage: TourStage, evidence: Evidence) -> Tested | None:
 
 
 def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
-    """For each run its name, its number with name and unit, and its duration.
+    """Returns for each run its name, its number with name and unit, and its duration.
 
     Raises:
         UserError: a run has no such measurement.

@@ -51,9 +51,8 @@ class DialogueDataProtocol(Data, Protocol):
 class DialogueModel(ExampleTask[TokenNetwork]):
     """Trains and scores a language model of conversations, each read in blocks with a memory; see :func:`read_blocks`.
 
-    A token goes in with its type, the mark that it stands behind. The losses of all blocks of a conversation make one
-    update. In the test, a reply to everything that was said so far is drawn wherever somebody spoke, and compared with
-    what was said.
+    Each token is embedded with its type, the last mark before it. The losses of all blocks of a conversation make one
+    update. In the test, a reply is drawn at every utterance, given all earlier ones, and compared with the utterance.
 
     Args:
         net: a :class:`~repro.models.DecoderLM` with a :class:`~repro.nn.TypedVocabulary`.

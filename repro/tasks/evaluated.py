@@ -19,12 +19,12 @@ class Scored(NamedTuple):
     """The result of an evaluation.
 
     Attributes:
-        evaluation: which.
+        evaluation: its settings.
         split: its name.
         values: every score by name.
-        counts: over how many items scores go, by name; ``examples``, the rows that were scored, and ``tokens``, the
+        counts: number of items of each score, by name; ``examples``, the rows that were scored, and ``tokens``, the
             targets of the loss.
-        seconds: that it took on this rank; 0 where that does not matter.
+        seconds: duration on this rank; 0 where it does not matter.
     """
 
     evaluation: Evaluation
@@ -41,7 +41,7 @@ class EvaluatedTask(Task[Net]):
     was scored once is checked against what the data expect.
 
     Attributes:
-        tested: what the last test came to, in the order of :meth:`tests`.
+        tested: results of the last test, in the order of :meth:`tests`.
     """
 
     UNITS: ClassVar[dict[str, str]] = {}
@@ -68,7 +68,7 @@ class EvaluatedTask(Task[Net]):
         return scored.values
 
     def reported(self, evaluation: Evaluation) -> bool:
-        """Whether an evaluation has measurements of its own, not only beside those of a test."""
+        """Whether an evaluation has measurements of its own, and not only as the validation score of a test."""
         return True
 
     def unit(self, metric: str) -> str:
@@ -80,7 +80,7 @@ class EvaluatedTask(Task[Net]):
         return {"examples": scored.counts["examples"]}
 
     def counted(self, metric: str, scored: Scored) -> int:
-        """Over how many items a metric goes."""
+        """Returns the number of items of a metric."""
         return scored.counts.get(metric, scored.counts["examples"])
 
     # --- validation and test ------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class EvaluatedTask(Task[Net]):
         return results
 
     def _log(self, scored: Scored) -> None:
-        """Shows what an evaluation came to; not how fast, which a resumed run would not repeat."""
+        """Logs the scores of an evaluation, but no speeds, which a resumed run would not repeat."""
         summary = self.summary(scored._replace(seconds=0.0))
         self.log_dict({f"{scored.evaluation.kind}/{name}": value for name, value in summary.items()})
 
@@ -189,7 +189,7 @@ class _UnderWay:
         return self
 
     def computed(self, split: str) -> Scored:
-        """Its scores, and how many items each is over; the metrics add up over ranks meanwhile."""
+        """Computes the scores over all ranks, and the number of items of each."""
         values: dict[str, float] = {}
         counts = {"examples": int(self.examples.compute())}
         for name, metric in self.metrics.items():

@@ -51,7 +51,7 @@ class Search(NamedTuple):
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """What a record says: a setting with a default only where it differs, as older records lack it."""
+        """The settings for a record; one with a default only where it differs, as older records lack it."""
         usual = self._field_defaults
         return {name: value for name, value in self._asdict().items() if value != usual.get(name)}
 

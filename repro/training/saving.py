@@ -1,4 +1,4 @@
-"""What is kept of training: the last checkpoints, and the best."""
+"""Saving of checkpoints: the last ones and the best."""
 
 import math
 import operator

@@ -54,7 +54,7 @@ class HashedDraws:
         return value
 
     def chance(self, percent: int) -> bool:
-        """Whether something happens that does in so many cases of a hundred."""
+        """Draws True with a probability in per cent."""
         return self.below(100) < percent
 
     def one_of(self, choices: tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ SENTENCE = 32
 
 
 class Fields(NamedTuple):
-    """What the examples of a datamodule have; ids or vectors as inputs."""
+    """The fields of a datamodule's examples; inputs are ids or vectors."""
 
     ids: bool = False
     lengths: bool = False
@@ -44,7 +44,7 @@ FIELDS = {
 
 
 def fields_of(data: Config) -> Fields | bool:
-    """What a recipe's examples have; of streams, whether some targets do not count; False for sentence pairs."""
+    """Returns the fields of a recipe's examples; for streams whether some targets do not count; False for pairs."""
     name, args = data["class_path"].removeprefix("repro.data."), data.get("init_args") or {}
     if name not in FIELDS:
         return bool(args.get("context", 0)) or args.get("order") == "sentences" or name == "EchoData"

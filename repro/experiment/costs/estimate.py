@@ -1,4 +1,4 @@
-"""What a run costs: operations, memory, and from these GPU hours and in how many parts a batch fits."""
+"""The costs of a run: operations and memory, and from these GPU hours and the parts in which a batch fits."""
 
 import math
 from dataclasses import dataclass, replace
@@ -35,8 +35,8 @@ class Phase:
     """Updates with inputs of one length.
 
     Attributes:
-        updates: how many.
-        size: of the global batch.
+        updates: number of updates.
+        size: size of the global batch.
         step: the cost of an update on one device, the whole batch at once.
     """
 
@@ -53,7 +53,7 @@ class Cost:
         recipe: resolved.
         phases: of the training, the last one with inputs of the full length.
         row: an update with a single row.
-        notes: what was assumed, a line each.
+        notes: assumptions, one line each.
     """
 
     recipe: Recipe

@@ -10,7 +10,7 @@ from repro.experiment.costs.gpus import GIB, MODERN, Gpu
 
 
 def chosen(named: Sequence[Gpu], cost: Cost) -> list[Gpu]:
-    """These GPUs; without any today's, and the recipe's own behind them."""
+    """Returns the named GPUs; without any, current ones and the recipe's own."""
     own = [] if cost.own_gpu is None else [cost.own_gpu]
     return list(named) or list(dict.fromkeys([*MODERN, *own]))
 
@@ -71,7 +71,7 @@ def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
 
 
 def fitting(cost: Cost, gpu: Gpu) -> str:
-    """Whether a global batch fits a GPU whole or in parts, in words."""
+    """Describes whether a global batch fits a GPU whole or in parts."""
     parts = cost.parts(gpu)
     if parts is None:
         return f"one row takes {size(cost.row.peak)}"

@@ -1,4 +1,4 @@
-"""One update of training on the meta device: its operations and its memory, counted without doing any of them."""
+"""Operations and memory of one update of training, counted on the meta device."""
 
 import contextlib
 import json
@@ -83,7 +83,7 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
 
 
 def attach(parts: Parts) -> None:
-    """Tells the task what it asks of its trainer and of its data, which read nothing."""
+    """Gives the task the attributes of a trainer and of data that it needs; no data are read."""
     data: Any = parts.data
     known = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
     known |= {name: getattr(data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
@@ -121,7 +121,7 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
 
 
 def begin(optimizer: torch.optim.Optimizer) -> None:
-    """Has an optimiser make its state, by an update with gradients of no values."""
+    """Makes an optimiser create its state by an update with gradients on the meta device."""
     for parameter in (p for group in optimizer.param_groups for p in group["params"]):
         parameter.grad = torch.empty_like(parameter)
     optimizer.step()
@@ -166,7 +166,7 @@ def _bytes(some: Iterable[Tensor]) -> int:
 
 @contextlib.contextmanager
 def ctc_backward() -> Iterator[None]:
-    """torch has no backward pass of CTC for ``meta``: its shape is that of what goes in."""
+    """The backward pass of CTC on ``meta``, which torch lacks: its shape is that of the input."""
     library = torch.library.Library("aten", "IMPL")
     library.impl("_ctc_loss_backward", lambda grad, log_probs, *_: torch.empty_like(log_probs), "Meta")
     try:
@@ -176,7 +176,7 @@ def ctc_backward() -> Iterator[None]:
 
 
 def cache_key(recipe: Recipe, size: BatchSize) -> str:
-    """Equal for recipes that differ only in numbers that change no cost, such as learning rates."""
+    """Returns a key that is equal for recipes that differ only in numbers without cost, such as learning rates."""
     model = recipe.config["model"]
     args = {key: value for key, value in model["init_args"].items() if key not in FREE}
     optimizer = model["init_args"].get("optimizer") or {}

@@ -1,4 +1,4 @@
-"""Job arrays of runs, and which array waits for which.
+"""Job arrays of runs and their dependencies.
 
 A run that begins with another's final weights (``start_from``) follows it. Where both are submitted together it is
 task ``i`` of an array that waits, task by task, for task ``i`` of the other's; where the other is in the queue
@@ -48,7 +48,7 @@ class PlannedJob:
 
 
 def needed(requested: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
-    """Leaves out what is recorded or queued, and adds what the others need first.
+    """Leaves out recorded and queued runs, and adds the runs that others need first.
 
     Args:
         requested: the runs that the targets mean.

@@ -50,7 +50,7 @@ class Queued:
 
     @property
     def is_held(self) -> bool:
-        """Whether Slurm keeps it back, until it is released, since its start failed: on a full disk for example."""
+        """Whether Slurm holds the task until it is released, since its start failed (on a full disk, for example)."""
         return self.state == "PENDING" and self.reason.endswith("requeued held")
 
 
@@ -96,7 +96,7 @@ def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
 
 
 def release(job: str) -> bool:
-    """Lets a task that is held start; whether Slurm agreed."""
+    """Releases a held task; returns whether Slurm did so."""
     return call_slurm(["scontrol", "release", job]).returncode == 0
 
 

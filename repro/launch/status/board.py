@@ -86,7 +86,7 @@ def duration(seconds: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control characters: files of a run may hold anything."""
+    """Removes control characters, since files of a run may contain any."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -95,7 +95,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def show(survey: Survey, out: TextIO | None = None) -> None:
-    """Prints sum and table, on a terminal within its width, and on stderr what could not be found out."""
+    """Prints summary and table within the width of a terminal, and on stderr facts that could not be determined."""
     out = out or sys.stdout
     warn(survey.notes)
     out.write("\n".join(page(survey, shutil.get_terminal_size()[0] if _is_terminal(out) else None)) + "\n")
@@ -103,13 +103,13 @@ def show(survey: Survey, out: TextIO | None = None) -> None:
 
 
 def warn(notes: Sequence[str]) -> None:
-    """Says on stderr what could not be found out."""
+    """Prints on stderr the facts that could not be determined."""
     for note in notes:
         print(f"repro: {note}", file=sys.stderr)
 
 
 def page(survey: Survey, width: int | None = None) -> list[str]:
-    """The sum, the table and its messages; or a line that says that there is no run, and how many are left out.
+    """Returns summary, table and messages; without runs a line with the number of those left out.
 
     Args:
         survey: what to show.
@@ -132,7 +132,7 @@ def watch(
     out: TextIO | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Shows the table again and again until every run has ended or Ctrl-C: in place on a terminal, else in blocks.
+    """Repeats the table until every run has ended or Ctrl-C: in place on a terminal, else in blocks.
 
     Args:
         read: asks anew.

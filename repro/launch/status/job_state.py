@@ -29,7 +29,7 @@ FINAL = (*_ENDED_AS, "COMPLETED")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """All that is known of one run.
+    """The known facts of a run.
 
     Attributes:
         entry: the run and its last submission.
@@ -53,15 +53,14 @@ class RunFacts:
 
     @property
     def own(self) -> Mapping[str, object]:
-        """The status as far as this job wrote it, not an earlier one."""
+        """The status if this job wrote it, not an earlier one."""
         return self.status if self.status.get("job") == self.job else {}
 
 
 def gather(entry: RunEntry) -> RunFacts:
-    """The facts that the run's own files state.
+    """Reads the facts in the files of a run.
 
-    A run belongs to its last submission, unless it was run later by something else: by hand,
-    on this machine or in another job.
+    A run belongs to its last submission, unless it was run later otherwise: by hand, on this machine or in another job.
     """
     folder = runs_dir() / entry.run
     facts = {**status(folder), "wandb_url": url(folder)}
@@ -90,7 +89,7 @@ def moment(text: object) -> datetime | None:
 
 
 def judge(facts: RunFacts) -> str:
-    """The state of a run, in the words of the table."""
+    """Determines the state of a run."""
     if facts.recorded:
         return "done"
     if facts.queued:
@@ -170,7 +169,7 @@ def is_held(folder: Path) -> bool:
 
 
 def explain(facts: RunFacts, state: str) -> str:
-    """One line about what went wrong and what to do; empty where nothing did."""
+    """Returns a line with the problem of a run and the remedy; empty without a problem."""
     message = " ".join(str(facts.own.get("message") or "").split())
     run, job = facts.entry.run, facts.job
     resume = f"{'`repro submit`' if job else 'the same command'} resumes from its last checkpoint"

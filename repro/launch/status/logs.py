@@ -65,7 +65,7 @@ class Tail:
 def choose(
     word: str, scale: str | None = None, seed: int | None = None, entries: Sequence[RunEntry] | None = None
 ) -> tuple[RunEntry, int]:
-    """The run, as its last submission has it, that a word means, and how many it could have meant.
+    """Returns the run that a word names, in its last submission, and the number of matching runs.
 
     Args:
         word: see :func:`repro.launch.status.run_index.select`; a job means that submission, not the run's last.

@@ -113,7 +113,7 @@ class Survey:
 
 
 def run_states(targets: Sequence[str] = ()) -> list[RunState]:
-    """One row for each run that the targets mean; see :func:`repro.launch.status.run_index.select`.
+    """Returns one row for each run that the targets name; see :func:`repro.launch.status.run_index.select`.
 
     Raises:
         UserError: a target that means nothing, or a damaged entry of the ledger.
@@ -188,7 +188,7 @@ def _account(gathered: Sequence[RunFacts]) -> list[RunFacts]:
 
 
 def cancelled(submission: Submission) -> dict[str, str]:
-    """The tasks of a submission that ``repro cancel`` took out of the queue, and when."""
+    """Returns the tasks of a submission that ``repro cancel`` cancelled, with the times."""
     try:
         raw = json.loads((submission.folder / CANCELLED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

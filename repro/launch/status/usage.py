@@ -1,4 +1,4 @@
-"""What a run uses: its GPUs, the time that it has trained, and its GPU hours."""
+"""The usage of a run: its GPUs, training time and GPU hours."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def _gpus_asked(script: Path) -> int | None:
 
 
 def usage(facts: RunFacts) -> tuple[float | None, float | None]:
-    """Seconds that a run has trained so far, over all attempts, and its GPU hours; None where not known."""
+    """Returns the seconds of training so far, over all attempts, and the GPU hours; None where unknown."""
     if facts.recorded:
         return _recorded(runs_dir() / facts.entry.run / RECORD_FILE, facts.recorded)
     tokens, speed = facts.status.get("tokens"), facts.status.get("train/tokens_per_s")

@@ -33,12 +33,12 @@ def _table(
 
 
 def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
-    """The numbers of runs: the published number stands beside them only at paper scale.
+    """Returns a table of the numbers of runs, with published numbers at paper scale only.
 
     Args:
         records: of the runs.
-        most: so many of a run's numbers, or as many as its recipe names in ``reproduces``, which come first; a last
-            line counts the others. None for all.
+        most: the most numbers of a run, unless its recipe names more in ``reproduces``, which come first; a last line
+            counts the others. None for all.
     """
     rows, left = [], 0
     for record in records:
@@ -104,7 +104,7 @@ def _fits(goal: dict[str, Any], measurement: Measurement) -> bool:
 
 
 def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
-    """A curve as one line of block characters, at most ``width`` wide; lowest value lowest."""
+    """Draws a curve as a line of block characters, at most ``width`` wide."""
     values = [point[1] for point in points if point[1] is not None]
     if not values:
         return ""
@@ -119,7 +119,7 @@ def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
 
 
 def show_run(record: RunRecord) -> str:
-    """One run in full: its facts, its numbers, its curves, its configuration."""
+    """Describes a run: facts, numbers, curves, configuration."""
     facts = [
         ("run", record.run_id),
         ("scale", at_scale(record.scale)),
@@ -155,7 +155,7 @@ def _curve(name: str, points: list[list[Any]]) -> str:
 
 
 def diff_runs(a: RunRecord, b: RunRecord) -> str:
-    """The differences of two runs: configuration keys, then every number side by side."""
+    """Compares two runs: different configuration keys, then every number side by side."""
     keys = differing_keys(flatten(a.config), flatten(b.config))
     for name in ("scale", "seed", "commit", "dirty", "hardware", "precision", "parameters", "versions"):
         old, new = getattr(a, name), getattr(b, name)

@@ -1,4 +1,4 @@
-"""Every figure of the evidence; that of the study of mixers is made in :mod:`repro.report.crossover`."""
+"""All figures of the evidence. :mod:`repro.report.crossover` makes that of the study of mixers."""
 
 from repro.evidence.official import read_parity
 from repro.evidence.table import Evidence
@@ -11,7 +11,7 @@ from repro.report.plots.plot import Plot
 
 
 def figures(evidence: Evidence) -> list[Plot]:
-    """All figures, those of one kind in the order in which a page shows them; nothing is drawn yet.
+    """Returns the data of all figures, each kind in the order of a page.
 
     Raises:
         UserError: outputs of a run that are damaged.

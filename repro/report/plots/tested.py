@@ -1,4 +1,4 @@
-"""Figures of declared tests: what their rows were trained to, their effects, and the picture of each paper."""
+"""Figures of declared tests: curves of their rows, effects, and the picture of each paper."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def _caption(one: Tested) -> str:
 
 
 def _chart(one: Tested, head: str, *words: str) -> Chart | None:
-    """The rows of a test, under some words, its scale and its verdict; None where its records have nothing to show."""
+    """Plots the rows of a test with a title, its scale and verdict; None where its records have no such curve."""
     test, rows = one.test, _rows(one)
     name, level = test.sweep or test.curve or test.settled_curve, test.competent
     panel = panel_of(rows, "" if test.sweep else name, test.sweep)
@@ -78,7 +78,7 @@ def _chart(one: Tested, head: str, *words: str) -> Chart | None:
 
 
 def _rows(one: Tested) -> dict[str, list[RunRecord]]:
-    """The records of each row with its number; rows with the same records are one line."""
+    """Returns the records of each row by its label with its number; rows with the same records share a line."""
     rows: dict[str, list[RunRecord]] = {}
     for result in one.results:
         name = f"{result.label} {text.plus_minus(result.estimate)}"

@@ -47,7 +47,7 @@ def _tests(evidence: Evidence, paper: Paper) -> Document:
 
 
 def _table(table: PublishedTable, entries: list[Entry]) -> Document:
-    """A published table, with ours below each row."""
+    """Shows a published table with our numbers below each row."""
     metrics = list(table.metrics.values())
     rows: list[tuple[GridCell, ...]] = []
     kinds: list[str] = []
@@ -75,7 +75,7 @@ def _title(metric: Metric) -> str:
 
 
 def judged(metric: Metric) -> str:
-    """How a column is judged, in a sentence."""
+    """Returns a sentence on how a column is judged."""
     rules = metric.rules
     parts = [f"Class: {rules.kind}"]
     parts += [f"margin {rules.margin}, set {rules.margin.date}"] if rules.margin else []
@@ -100,7 +100,7 @@ def _paper_line(
 
 
 def _paper_verdict(entries: list[Entry]) -> GridCell:
-    """Why no number of ours follows below, stated once where all cells agree; empty where one follows."""
+    """Explains why the row has none of our numbers, once where all cells agree; empty where it has some."""
     places: dict[VerdictWord, list[str]] = {}
     for entry in entries:
         if any(cell.estimate for cell in entry.ours):
@@ -140,7 +140,7 @@ def _verdict(cell: Cell) -> VerdictWord:
 
 
 def _reduced(evidence: Evidence, paper: Paper) -> Document:
-    """Numbers of smaller runs of the recipes that reproduce a published number."""
+    """Lists numbers of recipes of the paper at reduced scales."""
     cells = [c for e in evidence.comparison.entries_of(paper) for c in e.reduced]
     rows = {}
     for cell in cells:
@@ -156,7 +156,7 @@ def _reduced(evidence: Evidence, paper: Paper) -> Document:
 
 
 def _figures(plots: Sequence[Plot]) -> Document:
-    """Figures by kind, with how they are to be read."""
+    """Shows figures by kind, with a sentence on how to read them."""
     document: Document = []
     for kind, how_to_read in KINDS.items():
         of_kind = [plot for plot in plots if plot.kind == kind]

@@ -71,7 +71,7 @@ def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A cell; a text that a spreadsheet would read as a formula gets an apostrophe in front."""
+    """Formats a cell; a text that a spreadsheet would read as a formula gets an apostrophe in front."""
     if not isinstance(value, str | list):
         return value
     words = text.clean("; ".join(value) if isinstance(value, list) else value)

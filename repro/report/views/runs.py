@@ -16,7 +16,7 @@ VERIFY = (
 
 
 def runs_document(evidence: Evidence) -> Document:
-    """Every record, a line each, by paper; also those that count for nothing, and why."""
+    """Lists every record by paper, with the reason where it does not count."""
     comparison = evidence.comparison
     tests: dict[str, list[str]] = {}
     for one in (one for tested in evidence.tested.values() for one in tested):

@@ -11,15 +11,15 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Adds up the storages that operations within it make, until nobody holds them any more.
+    """Adds up the storages of operations within it, until they are released.
 
-    A storage counts once, however many tensors are views of it. What a kernel needs only while it runs is not seen.
+    A storage counts once, however many tensors are views of it. The workspace of a running kernel is not counted.
 
     Args:
-        device: whose storages count.
+        device: device whose storages count.
 
     Attributes:
-        held: bytes at the moment, with those that were named to :meth:`hold`.
+        current: bytes now, including tensors given to :meth:`hold`.
         peak: the most so far.
     """
 
@@ -42,7 +42,7 @@ class LiveBytes(TorchDispatchMode):
         self.peak = max(self.peak, self.current)
 
     def restart(self) -> None:
-        """Begins to look for the peak anew."""
+        """Resets the peak."""
         self.peak = self.current
 
     def _release(self, key: int, size: int) -> None:

@@ -18,7 +18,7 @@ from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 
 class OutputChange(Measuring[Body]):
-    """Measures bodies of layers as they begin; trains next to nothing.
+    """Measures bodies of layers at initialisation; trains next to nothing.
 
     For every draw a body gets new weights, its shortcuts begin where they are weighted, and all its matrices (not
     norms, biases and omegas) are moved by ``size``, up or down at random. The change is the mean square of

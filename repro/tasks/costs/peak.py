@@ -11,7 +11,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler says on every
 
 
 def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> int:
-    """The most bytes held at a time by ``work`` beyond what was held before it.
+    """Returns the peak of bytes during ``work`` beyond those allocated before.
 
     On a CPU every allocation and release is counted as the profiler sees them, which is slow; on a GPU the allocator
     counts.

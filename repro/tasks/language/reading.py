@@ -103,8 +103,8 @@ def read_blocks(
 
     Args:
         net: the network; learned positions restart in each call (:class:`repro.nn.Added`).
-        ids: what it takes for a token, ``(B, T, ...)``.
-        cut: where the blocks lie.
+        ids: ids of each token, ``(B, T, ...)``.
+        cut: positions of the blocks.
         remembers: whether the network has a memory; one without reads all blocks at once.
         pad: id of padding.
         settings: of every call.
@@ -127,7 +127,7 @@ def read_blocks(
 def empty_memory(
     net: TokenNetwork, ids: Tensor, cut: BlockPositions, pad: int, settings: CallSettings = AS_BUILT
 ) -> State:
-    """A memory that has read as much padding as the first block of each row lacks; arguments as :func:`read_blocks`."""
+    """A memory that has read as much padding as the first block of each row lacks; see :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window
     padding = ids.new_full((len(ids), cut.window, *ids.shape[2:]), pad)
     state: State = net(padding, net.init_state(len(ids), settings=settings), missing, settings).state
