@@ -79,9 +79,9 @@ def _trained_once(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "disabled")
         made.enter(patch)
-        said = call("run", TINY, "--scale", "cpu")
-    assert said.code == 0, said.err
-    return TrainedRun(made, said.out)
+        output = call("run", TINY, "--scale", "cpu")
+    assert output.code == 0, output.err
+    return TrainedRun(made, output.out)
 
 
 @pytest.fixture

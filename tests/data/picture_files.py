@@ -22,9 +22,9 @@ SIZES = {"train": 15, "test": 4}
 
 def known(name: str) -> PictureSet:
     """The registry's entry."""
-    found = DATA_SETS[name]
-    assert isinstance(found, PictureSet)
-    return found
+    result = DATA_SETS[name]
+    assert isinstance(result, PictureSet)
+    return result
 
 
 def pictures(name: str) -> Splits:

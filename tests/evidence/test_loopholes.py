@@ -189,7 +189,7 @@ AGAIN = TEST.replace("attempt: 1", "attempt: 2\n    changed: twice the width")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (TEST + TEST, "attempts are numbered 1, 2, ...; this one is 2"),
         (AGAIN, "attempts are numbered 1, 2, ...; this one is 1"),
@@ -199,11 +199,11 @@ AGAIN = TEST.replace("attempt: 1", "attempt: 2\n    changed: twice the width")
         ),
     ],
 )
-def test_attempts_are_counted_and_say_what_changed(house, text, said):
+def test_attempts_are_counted_and_say_what_changed(house, text, message):
     house.test(f"schema_version: 1\npaper: toy\ntests:{text}{UNTESTED}")
     with pytest.raises(UserError) as error:
         load_tests(load_paper("toy"))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_every_attempt_is_listed_with_their_number(house):

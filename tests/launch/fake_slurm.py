@@ -68,12 +68,12 @@ class FakeSlurm:
     folder: Path
     ledger: list[Submission] = field(default_factory=list)
 
-    def answers(self, command: str, **said: Any) -> None:
+    def answers(self, command: str, **output: Any) -> None:
         """What a command says from now on: out, err, code, tasks (squeue), refuses, hangs."""
         path = self.folder / command
         path.write_text(SCRIPT, encoding="utf-8")
         path.chmod(0o755)
-        (self.folder / f"{command}.json").write_text(json.dumps(said), encoding="utf-8")
+        (self.folder / f"{command}.json").write_text(json.dumps(output), encoding="utf-8")
 
     def queue(self, *tasks: dict[str, Any]) -> None:
         self.answers("squeue", tasks=list(tasks))

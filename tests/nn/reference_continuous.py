@@ -33,8 +33,8 @@ class Row:
         self.kl, block = [], self.mixer.block
         # A zero that touches every weight, used or not.
         zero = sum(0.0 * p.sum() for p in self.mixer.parameters())
-        found = [self._piece(x[at : at + block]) for at in range(0, len(x), block)]
-        return (torch.cat(found) if found else x) + zero
+        result = [self._piece(x[at : at + block]) for at in range(0, len(x), block)]
+        return (torch.cat(result) if result else x) + zero
 
     def aux(self) -> Tensor:
         return self.signal.kl_weight * torch.stack(self.kl).mean() if self.kl else torch.zeros(())
@@ -69,13 +69,13 @@ class Row:
         samples = self.signal.samples
         if self.signal.bins is None:
             return [m / samples for m in range(1, samples + 1)]
-        mass, found = self.attended.tolist(), []
+        mass, result = self.attended.tolist(), []
         for u in uniform(torch.tensor([self.draws]), samples, self.mixer.seed)[0].tolist():
             left, bin_ = u * sum(mass), 0
             while left >= mass[bin_] and bin_ < len(mass) - 1:
                 left, bin_ = left - mass[bin_], bin_ + 1
-            found.append(bin_ / len(mass))
-        return sorted(found)
+            result.append(bin_ / len(mass))
+        return sorted(result)
 
     def _attend(self, token: Tensor) -> Tensor:
         """What one token finds, ``(D,)``."""
@@ -83,16 +83,16 @@ class Row:
         size = heads * width
         query = linear(token, qkv.weight[:size], None if qkv.bias is None else qkv.bias[:size])
         keys, values = self.long.key(self.coefficients), self.long.value(self.coefficients)
-        found = []
+        result = []
         for h in range(heads):
             part = slice(h * width, (h + 1) * width)
             scores = keys[:, part] @ query[part] / math.sqrt(width)
             mean = torch.sigmoid(self.long.mean.weight[0] @ scores)
             variance = softplus(self.long.spread.weight[0] @ scores).clamp(min=self.signal.least_variance)
             centres, widths = functions(self.signal)
-            found.append(normal(mean, centres, variance + widths**2) @ values[:, part])
+            result.append(normal(mean, centres, variance + widths**2) @ values[:, part])
             self._note(mean, variance)
-        return self.long.out(torch.cat(found))
+        return self.long.out(torch.cat(result))
 
     def _note(self, mean: Tensor, variance: Tensor) -> None:
         sigma, prior = self.signal.kl_sigma, self.signal.kl_mean
@@ -163,14 +163,14 @@ def behind(signal: Any, samples: Tensor, block: Tensor) -> Tensor:
 
 def gated(conv: Any, block: Tensor) -> Tensor:
     """``sigmoid(conv(x)) x`` over the token before, the token and the one behind it."""
-    found = []
+    result = []
     for i in range(len(block)):
         total = conv.bias
         for k, j in enumerate((i - 1, i, i + 1)):
             if 0 <= j < len(block):
                 total = total + conv.weight[:, :, k] @ block[j]
-        found.append(torch.sigmoid(total) * block[i])
-    return torch.stack(found)
+        result.append(torch.sigmoid(total) * block[i])
+    return torch.stack(result)
 
 
 def continuous(
@@ -178,12 +178,12 @@ def continuous(
 ) -> Tensor:
     """As :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
     assert causal
-    found = []
+    result = []
     for b, tokens in enumerate(x):
         row = Row(mixer)
         if past is not None:
             row.call(past[b])
         n = len(tokens) if lengths is None else int(lengths[b])
         y = row.call(tokens[:n])
-        found.append(torch.cat([y, tokens.new_zeros(len(tokens) - n, tokens.shape[1])]))
-    return torch.stack(found)
+        result.append(torch.cat([y, tokens.new_zeros(len(tokens) - n, tokens.shape[1])]))
+    return torch.stack(result)

@@ -48,10 +48,10 @@ MISTAKES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 def test_control_every_setting_matters(mistake: dict[str, Any]) -> None:
     mixer, x = make(HASHING), tokens(42)
-    wanted = averaged(mixer, x, True, planes_of(mixer, 42, 6))
-    assert difference(output(mixer, x, True), wanted) < 1e-12
+    expected = averaged(mixer, x, True, planes_of(mixer, 42, 6))
+    assert difference(output(mixer, x, True), expected) < 1e-12
     mixer.hashing = replace(HASHING, **mistake)
-    assert difference(output(mixer, x, True), wanted) > CONTROL
+    assert difference(output(mixer, x, True), expected) > CONTROL
 
 
 @pytest.mark.parametrize("causal", [True, False])

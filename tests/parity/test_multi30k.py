@@ -22,16 +22,16 @@ BEGIN = "The decoder's first input is their end symbol, which the recipe has a s
 
 def fused(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Their weights with q, k and v of an attention as one matrix and one bias, under our names."""
-    found = {}
+    result = {}
     for name, value in theirs.items():
         if ".k_proj." in name or ".v_proj." in name:
             continue
         if ".q_proj." not in name:
-            found[name] = value
+            result[name] = value
             continue
         parts = [theirs[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
-        found[name.replace("q_proj.", "in_proj_")] = torch.cat(parts)
-    return golden_weighted.both(found)
+        result[name.replace("q_proj.", "in_proj_")] = torch.cat(parts)
+    return golden_weighted.both(result)
 
 
 def trained_as(golden: Golden, **more: Any) -> Trained:

@@ -50,13 +50,13 @@ def blocks(board: Board, kind: str) -> list[Any]:
 
 def passages(board: Board) -> dict[str, str]:
     """The Markdown below each heading of a report."""
-    found, heading = {}, ""
+    result, heading = {}, ""
     for block in board.report("https://w").blocks:
         if type(block).__name__ in ("H2", "H3"):
             heading = block.text
         elif type(block).__name__ == "MarkdownBlock":
-            found[heading] = block.text
-    return found
+            result[heading] = block.text
+    return result
 
 
 def sections(board: Board) -> dict[str, list[list[str]]]:
@@ -75,11 +75,11 @@ def listed(filters: str) -> list[str]:
 
 @pytest.mark.parametrize("key", paper_keys())
 def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
-    found = passages(board_of(key))
+    result = passages(board_of(key))
     for table in load_paper(key).tables.values():
         lines = [
             re.split(r"(?<!\\) \| ", line.removeprefix("| ").removesuffix(" |"))
-            for line in found[text.clean(f"{table.number}: {table.title}")].splitlines()
+            for line in result[text.clean(f"{table.number}: {table.title}")].splitlines()
             if line.startswith("|")
         ]
         for row in table.rows.values():
@@ -93,13 +93,13 @@ def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
 def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
     house.run(house.recipe("base"), [28.0, 28.1, 28.2])
     house.run(house.recipe("small"), [27.0, 27.1, 27.2])
-    found = passages(Board.read("toy", "a", "p"))
-    (ours,) = [line for line in found["Table 1: Toys"].splitlines() if "ours: toy/base" in line]
+    result = passages(Board.read("toy", "a", "p"))
+    (ours,) = [line for line in result["Table 1: Toys"].splitlines() if "ours: toy/base" in line]
     assert "28.10 ± 0.25" in ours
     assert "reproduced" in ours
-    assert "| Big has more BLEU than base after 100 updates. |" in found["Tests of its claims"]
-    assert "Ada Lovelace" in found[""]
-    assert "A Toy Paper" not in found, "the title is the report's"
+    assert "| Big has more BLEU than base after 100 updates. |" in result["Tests of its claims"]
+    assert "Ada Lovelace" in result[""]
+    assert "A Toy Paper" not in result, "the title is the report's"
 
 
 def test_the_groups_are_those_that_runs_are_given() -> None:
@@ -130,15 +130,15 @@ def test_a_recipes_runs_are_found_by_name_and_group_and_no_others() -> None:
         (f"{e}/{s}/s1-01234567", group_of(header)): (e.partition("@")[0], s)
         for (e, s), header in compare("shortformer").headers.items()
     }
-    found = []
+    result = []
     for grid in blocks(board_of("shortformer"), "PanelGrid"):
         (runs,) = grid.runsets
         groups = listed(runs.filters)
         (meant,) = {every[name, group] for name, group in every if runs.query in name and group in groups}
         assert meant[1] in runs.name
         assert runs.groupby == ["run.Group", "config.recipe.title"], "a mean never mixes experiments"
-        found.append(meant)
-    assert sorted(found) == sorted(set(every.values()))
+        result.append(meant)
+    assert sorted(result) == sorted(set(every.values()))
 
 
 def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(house: House) -> None:
@@ -176,8 +176,8 @@ def test_published_numbers_are_called_as_runs_call_them(house: House) -> None:
         "{table: table1, row: drawn, metric: speed, measured: train/speed}",
     )
     beside = sections(Board.read("toy", "a", "p"))["Measured beside published"]
-    shown = {metric for metrics in beside for metric in metrics[1:]}
-    assert shown == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
+    displayed = {metric for metrics in beside for metric in metrics[1:]}
+    assert displayed == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
 
 
 def test_curves_of_records_are_drawn_too(house: House) -> None:

@@ -38,13 +38,13 @@ def fill(house):
 @pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "tests.md", "runs.md", "README.md"])
 def test_golden(house, name):
     fill(house)
-    said = tables(read_evidence(), house.results)[house.results / "tables" / name].decode()
-    assert said == (GOLDEN / name).read_text(encoding="utf-8")
+    output = tables(read_evidence(), house.results)[house.results / "tables" / name].decode()
+    assert output == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def everything(house):
-    found = read_evidence()
-    return tables(found, house.results) | pages(found, house.results, figures_of(found))
+    result = read_evidence()
+    return tables(result, house.results) | pages(result, house.results, figures_of(result))
 
 
 def names_of(house):
@@ -80,9 +80,9 @@ def test_every_link_of_a_page_leads_somewhere(house):
 def test_every_link_of_a_table_leads_somewhere(house):
     fill(house)
     files = {path.name: data.decode() for path, data in everything(house).items() if path.suffix == ".md"}
-    found = [link for said in files.values() for link in re.findall(r"\]\(([^)]+)\)", said)]
-    assert found
-    for link in found:
+    result = [link for output in files.values() for link in re.findall(r"\]\(([^)]+)\)", output)]
+    assert result
+    for link in result:
         name, _, anchor = link.partition("#")
         headings = re.findall(r"^#+ (.*)$", files[name], re.M)
         assert not anchor or anchor in [Heading(1, heading).anchor for heading in headings], link
@@ -96,9 +96,9 @@ def test_the_same_records_give_the_same_bytes(house):
 def test_the_evidence_is_one_json_file(house):
     fill(house)
     write_tables()
-    found = json.loads((house.results / "evidence.json").read_text(encoding="utf-8"))
-    assert [row["verdict"] for row in found["tests"]] == ["planned"]
-    assert {row["paper"] for row in found["rungs"]} == {"toy"}
+    result = json.loads((house.results / "evidence.json").read_text(encoding="utf-8"))
+    assert [row["verdict"] for row in result["tests"]] == ["planned"]
+    assert {row["paper"] for row in result["rungs"]} == {"toy"}
 
 
 def test_render_writes_nothing(house):
@@ -143,8 +143,8 @@ def test_the_figures_that_documents_show_are_those_that_git_keeps():
     texts = [
         path.read_text(encoding="utf-8") for path in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md"))
     ]
-    shown = {name for text in texts for name in re.findall(r"results/plots/([\w@.-]+)", text)}
-    assert shown == set(KEPT)
+    displayed = {name for text in texts for name in re.findall(r"results/plots/([\w@.-]+)", text)}
+    assert displayed == set(KEPT)
     ignored = (PROJECT / ".gitignore").read_text(encoding="utf-8")
     assert all(f"!/results/plots/{name}\n" in ignored for name in KEPT)
 
@@ -249,11 +249,11 @@ def test_the_readme_is_checked_and_written(house, readme):
     fill(house)
     assert "README.md: the headline block differs from the records" in check_tables()
     assert readme in write_tables()
-    said = readme.read_text()
-    assert said == f"# Title\n\n{BEGIN}\n{block(read_evidence())}{END}\n\nRest\n"
-    assert "[A Toy Paper (2020)](results/tables/toy.md)" in said
+    output = readme.read_text()
+    assert output == f"# Title\n\n{BEGIN}\n{block(read_evidence())}{END}\n\nRest\n"
+    assert "[A Toy Paper (2020)](results/tables/toy.md)" in output
     assert check_tables() == []
-    readme.write_text(said.replace("[A Toy Paper", "[Another Paper"))
+    readme.write_text(output.replace("[A Toy Paper", "[Another Paper"))
     assert check_tables() == ["README.md: the headline block differs from the records"]
 
 

@@ -15,8 +15,8 @@ COMPETENT = "competent: {row: base, level: 25, method: a phrase table}"
 
 def panel(house):
     (plot,) = each_test(read_evidence())
-    (found,) = plot.content.panels
-    return found
+    (result,) = plot.content.panels
+    return result
 
 
 def test_a_figure_of_each_test_with_records(house):
@@ -32,14 +32,14 @@ def test_a_figure_of_each_test_with_records(house):
 def test_its_panel_shows_rows_with_their_numbers_under_sentence_scale_and_verdict(house):
     run(house)
     declare(house)
-    found = panel(house)
-    head, title = found.title.split("\n\n")
+    result = panel(house)
+    head, title = result.title.split("\n\n")
     assert head == "Big has more BLEU than base after 100 updates."
     assert title == "Scale small: same order. 3 seeds."
-    assert found.notes == [(0, "Big 30.50 ± 1.24"), (1, "Base 28.13 ± 0.38")]
-    means = [line.points for line in found.lines if not line.thin]
+    assert result.notes == [(0, "Big 30.50 ± 1.24"), (1, "Base 28.13 ± 0.38")]
+    means = [line.points for line in result.lines if not line.thin]
     assert means == [[tuple(point) for point in STEADY["val/bleu"]]] * 2
-    assert len(found.lines) == 2 + 6
+    assert len(result.lines) == 2 + 6
 
 
 def test_the_budget_is_marked_where_all_rows_have_the_same(house):
@@ -69,18 +69,18 @@ def test_a_test_can_show_a_sweep(house):
     speeds = swept("beam", "test/speed", {1: 2.0, 4: 1.0}, "tokens/s")
     run(house, metrics=[Measurement("test/bleu", 30.0, "BLEU", "test"), *speeds])
     declare(house, "sweep: test/speed", COMPETENT)
-    found = panel(house)
-    assert (found.x_label, found.y_label, found.levels) == ("beam", "test/speed (tokens/s)", ())
-    assert (found.rules, found.shaded) == ((), None)
-    assert [line.points for line in found.lines if not line.thin] == [[(1, 2.0), (4, 1.0)]] * 2
+    result = panel(house)
+    assert (result.x_label, result.y_label, result.levels) == ("beam", "test/speed (tokens/s)", ())
+    assert (result.rules, result.shaded) == ((), None)
+    assert [line.points for line in result.lines if not line.thin] == [[(1, 2.0), (4, 1.0)]] * 2
 
 
 def test_rows_of_one_experiment_are_one_line_with_all_their_numbers(house):
     run(house)
     house.test((house.results / "tests" / "toy.yaml").read_text().replace("base: toy/base", "base: toy/big"))
-    found = panel(house)
-    assert [words for _, words in found.notes] == ["Big 30.50 ± 1.24; Base 30.50 ± 1.24"]
-    assert {line.look for line in found.lines} == {0}
+    result = panel(house)
+    assert [words for _, words in result.notes] == ["Big 30.50 ± 1.24; Base 30.50 ± 1.24"]
+    assert {line.look for line in result.lines} == {0}
 
 
 def test_no_figure_without_records_or_a_curve(house):

@@ -134,8 +134,8 @@ def test_a_run_is_watched_followed_and_cancelled(project: Project) -> None:
         env=project.env | cluster.env, cwd=project.root, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert f"cancelled: {job}" in project.repro("cancel", run).out
-    said, _ = follow.communicate(timeout=90)
-    assert (follow.returncode, said.count("\n") > 0) == (0, True)
+    output, _ = follow.communicate(timeout=90)
+    assert (follow.returncode, output.count("\n") > 0) == (0, True)
 
     cluster.wait(job, "CANCELLED", 90)
     assert cluster.restarts(job) == 0

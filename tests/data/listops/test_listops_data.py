@@ -120,15 +120,15 @@ def test_a_recipe_may_state_trees_or_a_store() -> None:
 
     parser = ArgumentParser()
     parser.add_class_arguments(ListOpsData, "data")
-    said = {
+    output = {
         "batch_size": 8,
         "max_length": 30,
         "store": {"train": 40, "held_out": 12, "rules": {"max_length": 600}},
     }
-    made = parser.instantiate_classes(parser.parse_object({"data": said})).data
+    made = parser.instantiate_classes(parser.parse_object({"data": output})).data
     assert made.generated == TreeSet(40, 12, TreeRules(max_length=600))
     made = parser.instantiate_classes(
-        parser.parse_object({"data": {**said, "store": "listops/lra-n50"}})
+        parser.parse_object({"data": {**output, "store": "listops/lra-n50"}})
     ).data
     assert (made.generated, made.store_name, made.variant) == (None, "listops", "lra-n50")
 

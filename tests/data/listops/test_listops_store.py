@@ -48,10 +48,10 @@ def quiet(line: str) -> None:
 
 
 def test_published_files_become_a_store(data_folder: Path, folder: Path) -> None:
-    said: list[str] = []
-    path = prepare("listops", folder, report=said.append)
+    output: list[str] = []
+    path = prepare("listops", folder, report=output.append)
     assert path == data_folder / "listops" / "lra"
-    assert said == ["made listops/lra: test 1, train 2, val 1"]
+    assert output == ["made listops/lra: test 1, train 2, val 1"]
     store = open_store("listops", "lra")
     assert store.values("train", "trees").tolist() == [12, 4, 5, 15, 8]
     assert store.offsets("train", "trees").tolist() == [0, 4, 5]
@@ -107,7 +107,7 @@ def test_the_list_tells_both_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: .* is no tree with its value"),
         ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3.* 12 "),
@@ -117,9 +117,9 @@ def test_the_list_tells_both_ways() -> None:
         ("", "line 3: '' is no tree"),
     ],
 )
-def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, said: str) -> None:
+def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, message: str) -> None:
     (folder / FILES["val"]).write_bytes(content([HEAD, LINES["val"][0], line, LINES["val"][0]]))
-    with pytest.raises(UserError, match=f"basic_val.tsv, {said}"):
+    with pytest.raises(UserError, match=f"basic_val.tsv, {message}"):
         prepare("listops", folder, report=quiet)
     assert not list(data_folder.rglob("manifest.json"))
 

@@ -42,9 +42,9 @@ def test_batches_hold_the_text(words: Path) -> None:
     for batch in module.train_dataloader():
         for row, stream in zip(batch.targets.tolist(), streams, strict=True):
             stream += row
-    said = [module.tokenizer.decode(stream) for stream in streams]
+    output = [module.tokenizer.decode(stream) for stream in streams]
     steps = (len(text) - 1) // 40
-    for row, words_said in enumerate(said):
+    for row, words_said in enumerate(output):
         expected = text[1 + row * steps * 10 : 1 + (row + 1) * steps * 10]
         assert words_said.split() == [word for word in expected if word != "\n"]
         assert words_said.count("\n") == expected.count("\n")
@@ -68,7 +68,7 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"vocab_size": 10_000}, "store ptb/words has a vocabulary of 7, not 10000"),
         ({"store": "ptb/chars"}, "`repro data prepare ptb --level chars --from DIR`"),
@@ -80,10 +80,10 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
         ({"store": "books/given300-12345678"}, "`repro data prepare books --tokenizer FILE --from DIR`"),
     ],
 )
-def test_stores_that_are_missing_or_others(words: Path, changes: dict[str, Any], said: str) -> None:
+def test_stores_that_are_missing_or_others(words: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         data(**changes).setup()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

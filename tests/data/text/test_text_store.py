@@ -52,8 +52,8 @@ def wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tokens(name: str, split: str = "train") -> list[int]:
-    found: list[int] = open_store(*name.split("/")).values(split, "text").tolist()
-    return found
+    result: list[int] = open_store(*name.split("/")).values(split, "text").tolist()
+    return result
 
 
 def tokenizer(name: str) -> AnyTokenizer:
@@ -61,9 +61,9 @@ def tokenizer(name: str) -> AnyTokenizer:
 
 
 def symbols(name: str) -> list[Any]:
-    found = tokenizer(name)
-    assert not isinstance(found, ByteBpe)
-    return found.symbols  # type: ignore[union-attr,no-any-return]
+    result = tokenizer(name)
+    assert not isinstance(result, ByteBpe)
+    return result.symbols  # type: ignore[union-attr,no-any-return]
 
 
 def read(name: str, split: str) -> list[Any]:
@@ -73,8 +73,8 @@ def read(name: str, split: str) -> list[Any]:
 
 
 def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -> None:
-    said: list[str] = []
-    prepare("wikitext-2", wiki, report=said.append)
+    output: list[str] = []
+    prepare("wikitext-2", wiki, report=output.append)
     store = "wikitext-2/words"
     # the line end first, then by falling frequency, ties in the order of their first occurrence
     assert symbols(store) == ["<eos>", "=", "the", "cat", "saw", "A", "title", "<unk>", "a", "bee"]
@@ -94,7 +94,7 @@ def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -
     assert manifest.counts["test"]["examples"] == 1
     assert manifest.source["raw_text"] == "not kept"
     assert manifest.source["sha256"]["val"] == hashlib.sha256(WIKI["val"].encode()).hexdigest()
-    assert said == ["made wikitext-2/words: test 3 tokens, train 18 tokens, val 5 tokens (1 unknown)"]
+    assert output == ["made wikitext-2/words: test 3 tokens, train 18 tokens, val 5 tokens (1 unknown)"]
     assert {p.name for p in (data_folder / store).iterdir()} == {
         "manifest.json", "tokenizer.json", "train", "val", "test",
     }  # fmt: skip
@@ -380,14 +380,14 @@ def test_books_as_subwords(data_folder: Path, tmp_path: Path) -> None:
     assert path.name == "bpe290"
     loaded = tokenizer("books/bpe290")
     assert isinstance(loaded, ByteBpe)
-    found = tokens("books/bpe290", "test")
-    assert found.count(loaded.eos_id) == open_store("books", "bpe290").manifest.counts["test"]["examples"]
-    lines = text.splitlines()[-found.count(loaded.eos_id) :]
-    assert found == [i for line in lines for i in (*loaded.encode(line), loaded.eos_id)]
+    result = tokens("books/bpe290", "test")
+    assert result.count(loaded.eos_id) == open_store("books", "bpe290").manifest.counts["test"]["examples"]
+    lines = text.splitlines()[-result.count(loaded.eos_id) :]
+    assert result == [i for line in lines for i in (*loaded.encode(line), loaded.eos_id)]
     loaded.save(tmp_path / "t.json")
     given = prepare("books", tmp_path, tokenizer=tmp_path / "t.json", report=quiet)
     assert given.name.startswith("given290-")
-    assert tokens(f"books/{given.name}", "test") == found
+    assert tokens(f"books/{given.name}", "test") == result
     assert prepare("books", tmp_path, level="bpe", tokenizer=tmp_path / "t.json", report=quiet) == given
 
 
@@ -403,14 +403,14 @@ def test_the_standard_library_is_there_without_any_files(
     monkeypatch.setattr(text_sets.sysconfig, "get_paths", lambda: {"stdlib": str(library)})
     assert ensure_generated("python-stdlib", "bytes")
     assert not ensure_generated("python-stdlib", "bytes")
-    found = [
+    result = [
         bytes(tokens("python-stdlib/bytes", split)).decode().splitlines()
         for split in ("train", "val", "test")
     ]
     names = [f"{folder}m{i}.py" for folder in ("", "json/") for i in range(60)]
     places = {name: int(hashlib.sha256(name.encode()).hexdigest(), 16) % 20 for name in names}
-    for lines, wanted in zip(found, (range(2, 20), [0], [1]), strict=True):
-        chosen = sorted(name for name, place in places.items() if place in wanted)
+    for lines, expected in zip(result, (range(2, 20), [0], [1]), strict=True):
+        chosen = sorted(name for name, place in places.items() if place in expected)
         assert lines == [f"# {'json' if '/' in name else ''} {name.split('m')[-1][:-3]}" for name in chosen]
     source = open_store("python-stdlib", "bytes").manifest.source
     assert (source["kind"], source["files"]) == ("generated", 120)
@@ -475,7 +475,7 @@ def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         ({FILES["train"]: None}, r"no wiki\.train\.tokens or train\.txt, plain or \.gz"),
         (
@@ -487,11 +487,11 @@ def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_bad_files_are_named(
-    data_folder: Path, wiki: Path, damage: dict[str, bytes | None], said: str
+    data_folder: Path, wiki: Path, damage: dict[str, bytes | None], message: str
 ) -> None:
     for name, content in damage.items():
         (wiki / name).unlink() if content is None else (wiki / name).write_bytes(content)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         prepare("wikitext-2", wiki, report=quiet)
     assert not list(data_folder.glob("*/*"))
 

@@ -33,8 +33,8 @@ def quiet(line: str) -> None:
 
 
 def test_a_folder_becomes_a_store(data_folder: Path, wmt: SentencePairs, folder: Path) -> None:
-    said: list[str] = []
-    path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=said.append)
+    output: list[str] = []
+    path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=output.append)
     store = open_store("wmt14-en-de", path.name)
     houses = CORPORA["training/europarl-v7.de-en"]
     long = " ".join(["word"] * 256)
@@ -56,22 +56,22 @@ def test_a_folder_becomes_a_store(data_folder: Path, wmt: SentencePairs, folder:
             for i, line in enumerate(lines):
                 assert tokenizer.decode(tokens[offsets[i] : offsets[i + 1]].tolist()) == line
     assert verify("wmt14-en-de") == [f"bpe{VOCAB}"]
-    assert said[1] == "kept 32 of 35 training pairs (dropped: 2 empty, 1 long, 0 ratio)"
+    assert output[1] == "kept 32 of 35 training pairs (dropped: 2 empty, 1 long, 0 ratio)"
 
 
 def test_the_manifest_tells_what_was_read_and_dropped(
     data_folder: Path, wmt: SentencePairs, folder: Path
 ) -> None:
     path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
-    told = open_store("wmt14-en-de", path.name).manifest.source
-    assert told["kind"] == "files"
-    assert told["files"]["europarl-v7.de-en.en"]["lines"] == 30
-    assert told["cleaning"] == {
+    messages = open_store("wmt14-en-de", path.name).manifest.source
+    assert messages["kind"] == "files"
+    assert messages["files"]["europarl-v7.de-en.en"]["lines"] == 30
+    assert messages["cleaning"] == {
         "read": 35, "kept": 32, "dropped": {"empty": 2, "long": 1, "ratio": 0}, "squeezed": 2,
         "rules": {"max_words": 256, "ratio": 0.0, "lower_case": False},
     }  # fmt: skip
-    assert told["deviations"] == ["byte-level BPE on raw text, without Moses' tokeniser"]
-    assert str(folder) not in json.dumps(told)
+    assert messages["deviations"] == ["byte-level BPE on raw text, without Moses' tokeniser"]
+    assert str(folder) not in json.dumps(messages)
 
 
 @pytest.mark.parametrize("block", [1, 7, 31, 32])
@@ -106,8 +106,8 @@ def test_talks_are_lower_cased_and_every_23rd_pair_is_for_validation(
     assert store.lines("val", "de") == ["nummer 20 is the one .", "nummer 43 is the one ."]
     assert store.lines("train", "en") == [line for i, line in enumerate(everything, 1) if i % 23]
     assert store.lines("test", "en")[:2] == ["ted.dev2010 number", "it's fine"]
-    told = store.manifest.source["cleaning"]
-    assert (told["held_every"], told["held"], told["kept"]) == (23, 2, 50)
+    messages = store.manifest.source["cleaning"]
+    assert (messages["held_every"], messages["held"], messages["kept"]) == (23, 2, 50)
     assert len(store.manifest.source["deviations"]) == 2
 
 
@@ -140,7 +140,7 @@ def test_a_share_of_the_pairs_may_teach_the_vocabulary(
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         (b"", "too little is left to train on: kept 0 of 0 training pairs"),
         (
@@ -151,11 +151,11 @@ def test_a_share_of_the_pairs_may_teach_the_vocabulary(
     ],
 )
 def test_a_refusal_leaves_nothing_behind(
-    data_folder: Path, wmt: SentencePairs, folder: Path, written: bytes, said: str
+    data_folder: Path, wmt: SentencePairs, folder: Path, written: bytes, message: str
 ) -> None:
     for part in ("en", "de"):
         (folder / f"train.{part}").write_bytes(written)
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
     assert "\n" not in str(caught.value)
     assert list((data_folder / "wmt14-en-de").iterdir()) == []

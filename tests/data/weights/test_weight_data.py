@@ -38,8 +38,8 @@ def digest(path: Path) -> str:
 @pytest.mark.parametrize("name", TINY)
 def test_a_file_becomes_a_store_as_it_is(tmp_path: Path, data_folder: Path, name: str) -> None:
     folder = save(tmp_path / "given", official(name))
-    said: list[str] = []
-    path = prepare(name, folder, report=said.append)
+    output: list[str] = []
+    path = prepare(name, folder, report=output.append)
     assert path == data_folder / name / "weights"
     assert (path / FILE).read_bytes() == (folder / FILE).read_bytes()
     manifest = open_store(name, "weights").manifest
@@ -50,20 +50,20 @@ def test_a_file_becomes_a_store_as_it_is(tmp_path: Path, data_folder: Path, name
     tensors = official(name)
     assert manifest.counts["weights"]["examples"] == len(tensors)
     assert manifest.counts["weights"]["parameters"] == sum(tensor.numel() for tensor in tensors.values())
-    assert said == [f"made {name}/weights: weights {len(tensors)}"]
+    assert output == [f"made {name}/weights: weights {len(tensors)}"]
     assert verify(name) == ["weights"]
-    assert prepare(name, report=said.append) == path
-    assert said[1].startswith("kept ")
+    assert prepare(name, report=output.append) == path
+    assert output[1].startswith("kept ")
 
 
 def test_opened_weights_are_those_of_the_file(tmp_path: Path) -> None:
     given = official("gpt2")
     prepare("gpt2", save(tmp_path, given), report=quiet)
-    found = open_weights("gpt2")
-    assert found.tensors.keys() == given.keys()
-    assert all(torch.equal(found.tensors[key], value) for key, value in given.items())
-    assert (found.family, found.n_heads, found.revision) == ("gpt2", TINY["gpt2"].n_heads, None)
-    assert found.sha256 == digest(tmp_path / FILE)
+    result = open_weights("gpt2")
+    assert result.tensors.keys() == given.keys()
+    assert all(torch.equal(result.tensors[key], value) for key, value in given.items())
+    assert (result.family, result.n_heads, result.revision) == ("gpt2", TINY["gpt2"].n_heads, None)
+    assert result.sha256 == digest(tmp_path / FILE)
 
 
 @pytest.mark.parametrize("size", [0, 5, 300, -1])
@@ -157,8 +157,8 @@ def test_names_of_weights() -> None:
         open_weights("gtp2")
     with pytest.raises(UserError, match=r"multi30k.*gpt2, gpt2-medium"):
         open_weights("multi30k")
-    told = {one["name"]: one for one in list_sources()}
-    assert (told["gpt2"]["levels"], told["gpt2"]["obtained"]) == (("weights",), "hub or --from")
+    messages = {one["name"]: one for one in list_sources()}
+    assert (messages["gpt2"]["levels"], messages["gpt2"]["obtained"]) == (("weights",), "hub or --from")
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_three_kinds(size, kind, at_200, words):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"size": -0.5, "set": "2026-01-01"}, "-0.5"),
         ({"size": 0, "set": "2026-01-01"}, "must be above 0"),
@@ -44,8 +44,8 @@ def test_the_three_kinds(size, kind, at_200, words):
         (0.5, "write it like"),
     ],
 )
-def test_another_form_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
+def test_another_form_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
         parse_margin(given)
 
 

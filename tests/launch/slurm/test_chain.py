@@ -131,13 +131,13 @@ def test_circles_and_unknown_beginnings(staged: World) -> None:
         plan(["gamma/a"], [1])
     staged.write("configs/gamma/c.yaml", "title: c\nstart_from: alpha/bsae\n")
     staged.write("configs/gamma/d.yaml", "title: d\nstart_from: [alpha/base]\n")
-    for experiment, said in (
+    for experiment, output in (
         ("gamma/c", "nearest: alpha/base"),
         ("gamma/d", "not the name of an experiment"),
     ):
         spec = replace(resolve_targets(["beta"], "paper", named(1))[0], experiment=experiment)
         start: object = {"gamma/c": "alpha/bsae", "gamma/d": ["alpha/base"]}[experiment]
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=output):
             needed([replace(spec, start_from=start)], {})  # type: ignore[arg-type]
 
 

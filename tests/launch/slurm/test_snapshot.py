@@ -80,8 +80,8 @@ def test_what_is_edited_and_what_is_new(checkout: str) -> None:
     write("notes.txt", "elsewhere\n")
     Path("requirements.lock").unlink()
     files, facts = read_sources()
-    wanted = {*CODE, "repro/new.py", "snapshot.json", "changes.diff"} - {"requirements.lock"}
-    assert set(files) == wanted
+    expected = {*CODE, "repro/new.py", "snapshot.json", "changes.diff"} - {"requirements.lock"}
+    assert set(files) == expected
     assert files["repro/nn/mixer.py"] == b"x = 2\n"
     assert facts == {"commit": checkout, "dirty": True}
     changes = files["changes.diff"].decode()
