@@ -30,7 +30,7 @@ class Hub:
         id: of the data set there.
         config: its configuration there, or None.
         revision: the pinned revision; None is shown as ``unpinned``.
-        splits: our names of the splits that are there, and theirs.
+        splits: our names of the available splits, and the hub's.
     """
 
     id: str
@@ -45,11 +45,11 @@ class DataSet(ABC):
 
     Attributes:
         name: as on the command line.
-        title: what it is, for people.
+        title: a description.
         licence: its terms, as stated by its makers.
         size: approximate size, for people.
         parts: columns of each split (languages, or ``text``).
-        levels: what a token may be, the default first; ``bpe`` stands for subwords. For data that are not text, the
+        levels: what a token may be, the default first; ``bpe`` means subwords. For data that are not text, the
             name of the only store.
         splits: every split it has.
         optional: those that may be missing from its files.
@@ -78,7 +78,7 @@ class DataSet(ABC):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Splits that must be at hand."""
+        """Splits that must be available."""
         return tuple(split for split in self.splits if split not in self.optional)
 
     @property
@@ -225,7 +225,7 @@ class DataSet(ABC):
         Args:
             variant: name of the store.
             origin: how it was obtained.
-            counts: of every split that was at hand.
+            counts: of every split that was available.
             tokenizer: what a token is; empty where there are none.
             row: what a row of a text is.
         """

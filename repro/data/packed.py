@@ -154,7 +154,7 @@ def decoded(content: bytes, origin: str) -> str:
     """Text in UTF-8.
 
     Raises:
-        UserError: it is not; says where it came from.
+        UserError: it is not UTF-8; names the source.
     """
     try:
         return content.decode()

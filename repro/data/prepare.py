@@ -50,7 +50,7 @@ def prepare(
 
     Args:
         name: of the data set.
-        from_dir: folder with its files, plain, ``.gz``, ``.xz`` or ``.zip``; without it the hub is asked.
+        from_dir: folder with its files, plain, ``.gz``, ``.xz`` or ``.zip``; without it the hub is used.
         vocab_size: of the vocabulary to learn, specials included; None is the data set's default.
         size: training examples of a generated data set; None is its default.
         tokenizer: a tokeniser file to use instead of learning one.

@@ -52,7 +52,7 @@ def connect() -> "Api":
 
 @contextlib.contextmanager
 def plainly(action: str) -> Iterator[None]:
-    """Turns any exception of W&B's client into a one-line error about ``action``."""
+    """Turns any exception of W&B's client into a one-line error that names ``action``."""
     try:
         yield
     except ReproError:
@@ -62,7 +62,7 @@ def plainly(action: str) -> Iterator[None]:
 
 
 def _message(error: Exception) -> str:
-    """Why no connection came about. The client words a server that does not answer as a busy service of its own."""
+    """Explains a failed connection. The client reports a server that does not answer as a busy service."""
     words = _first(error)
     if "did not respond in time" in words:
         return f"W&B does not answer within {TIMEOUT_S} s; see WANDB_BASE_URL and the network"

@@ -1,4 +1,4 @@
-"""Sends to W&B what the server does not have of runs: each by a mirror that ends when it has sent all there is."""
+"""Sends missing rows of runs to W&B, each run by a mirror that ends when it has sent all."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class Synced:
     Attributes:
         run: its id.
         state: ``complete``, ``missing`` (not all is on the server), ``running`` or ``planned`` (nothing was
-            sent, as was asked).
+            sent on request).
         sent: rows that were sent now, or would be.
         held: rows of the run.
         why: what went wrong; empty where nothing did.
@@ -41,7 +41,7 @@ class Synced:
 
     @property
     def line(self) -> str:
-        """One line about it."""
+        """The outcome in a line."""
         summary = {
             "planned": f"would send {self.sent} of {self.held} rows",
             "running": f"skipped: {self.why}",
@@ -67,7 +67,7 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
         run: the run's id, for the line.
         folder: of the run.
         dry: only report what would be sent.
-        running_too: also of a run that goes on.
+        running_too: also for running runs.
     """
     note, state, path = note_of(folder), status(folder), folder / EVENTS_FILE
     running = goes_on(state)
@@ -88,7 +88,7 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
 
 
 def goes_on(state: Mapping[str, object]) -> bool:
-    """Whether a run seems to be under way by its status."""
+    """Whether a run is active according to its status."""
     if state.get("state") in ENDS:
         return False
     age = datetime.now(UTC) - datetime.fromisoformat(str(state["updated"]))
@@ -118,10 +118,10 @@ def watch(
     report: Callable[[Synced], object],
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Sends again and again what runs have written since, until Ctrl-C.
+    """Repeats sending new rows of runs until Ctrl-C.
 
     Args:
-        find: the runs and their folders, asked for each time.
+        find: returns the runs and their folders, called in each round.
         seconds: between two rounds.
         report: is given each outcome by which something was sent or failed.
         pause: waits; replaced by tests.

@@ -25,8 +25,8 @@ class Family:
 
     Attributes:
         body: our body with the same layers.
-        names: official names and ours; ``#`` is a layer's number, ``*`` weight and bias. Several with one of our names
-            are joined in their order.
+        names: official names and our names; ``#`` is a layer's number, ``*`` weight and bias. Several official names of
+            one of ours are joined in their order.
         layer: what official names of a layer begin with.
         prefix: of the whole model, which a file may leave out.
         ignored: patterns of tensors that a body has no use for.
@@ -46,7 +46,7 @@ class Family:
         return () if POSITIONS in self.names.values() else ("positions.",)
 
     def pairs(self, n_layers: int) -> list[tuple[str, str]]:
-        """Every official name with ours, for a model of ``n_layers`` layers."""
+        """Returns every official name with our name, for a model of ``n_layers`` layers."""
         return [
             (_named(official, layer, kind), _named(own, layer, kind))
             for official, own in self.names.items()
@@ -118,7 +118,7 @@ def translate(family: str, tensors: Tensors, n_layers: int | None = None) -> dic
     Args:
         family: one of :data:`FAMILIES`.
         tensors: by official name, with or without the prefix of the whole model.
-        n_layers: the first so many are taken; None takes all.
+        n_layers: number of first layers that are taken; None takes all.
 
     Raises:
         ValueError: a tensor that is missing, unknown or there twice, parts that do not fit each other, or too few
@@ -165,7 +165,7 @@ def _count_layers(family: Family, tensors: Tensors) -> int:
 
 
 def _join(own_name: str, parts: dict[str, Tensor]) -> Tensor:
-    """One of our tensors from official ones: queries, keys and values in one; the first segment added to positions."""
+    """Joins official tensors into one of ours: queries, keys and values; positions with the first segment."""
     (first, tensor), *others = parts.items()
     joined = [tensor]
     for name, other in others:
@@ -235,7 +235,7 @@ def begin_with(
         net: the body of the family, whose vision transformers keep their own positions; or a language model of GPT-2.
         family: one of :data:`FAMILIES`.
         tensors: by official name.
-        n_heads: H of the weights, which no shape tells.
+        n_heads: H of the weights, which does not follow from shapes.
         redraw: a seed; the network then gets the :func:`statistics` of the weights only.
 
     Raises:

@@ -46,7 +46,7 @@ def _available() -> bool:
 
 
 def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Product]]:
-    """The methods to stand in for, on the modules themselves."""
+    """The methods to replace, with their modules."""
     found: list[tuple[nn.Module, str, _Product]] = []
     for module in modules:
         if (

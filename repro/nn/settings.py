@@ -66,7 +66,7 @@ class Remembers:
 
     Attributes:
         memory: the settings it was built with.
-        rereads: whether it knows ``CallSettings.reread``.
+        rereads: whether it supports ``CallSettings.reread``.
     """
 
     memory: MemorySettings

@@ -13,7 +13,7 @@ HEARTBEAT_S = 30.0
 
 
 class EventLogger(Logger):
-    """Writes each row that is logged as one event, whose kind is how its names begin; for rank 0.
+    """Writes each logged row as an event, whose kind is the prefix of its names; for rank 0.
 
     Args:
         events: the run's.

@@ -82,7 +82,7 @@ class _BadModule(Exception):
 def first_bad_module(task: LightningModule, batch: Any) -> str | None:
     """Repeats a micro-batch and names the first module whose output is not finite, or None."""
 
-    def look(name: str, module: nn.Module) -> RemovableHandle:
+    def check(name: str, module: nn.Module) -> RemovableHandle:
         def hook(_: nn.Module, inputs: object, output: object) -> None:
             if not all(t.isfinite().all() for t in floats(output)):
                 raise _BadModule(f"{name} ({type(module).__name__})")
@@ -92,7 +92,7 @@ def first_bad_module(task: LightningModule, batch: Any) -> str | None:
     for name, parameter in task.named_parameters():
         if not parameter.isfinite().all():
             return f"parameter {name}"
-    hooks = [look(name, module) for name, module in task.named_modules() if name]
+    hooks = [check(name, module) for name, module in task.named_modules() if name]
     try:
         task.training_step(batch, 0)
     except _BadModule as stop:

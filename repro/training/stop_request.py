@@ -15,7 +15,7 @@ class StopRequest:
     torch replaces that of TERM, and :mod:`repro.data.core.loader` sees to it that the worker lives on.
 
     Attributes:
-        asked: whether this process was asked.
+        is_requested: whether this process was asked to stop.
         by_user: whether by Ctrl-C.
     """
 

@@ -48,7 +48,7 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
     Args:
         record: one that :func:`refuse` lets pass.
         checkout: git checkout that holds the commit; nothing but a temporary worktree is added to it.
-        loud: whether the run's output goes to the terminal; else only the errors of a run that fails.
+        loud: whether to print the run's output; else only the errors of a failed run.
 
     Returns:
         What the run recorded, or why there is nothing, in one line without a path of this machine.
@@ -138,7 +138,7 @@ def environment(record: RunRecord, tree: Path) -> dict[str, str]:
 
     Args:
         record: its threads, vector instructions and number of GPUs are set.
-        tree: worktree of the record's commit; runs and results go beside it.
+        tree: worktree of the record's commit; runs and results are written next to it.
     """
     hardware, variables = record.hardware, os.environ
     count = int(hardware.get("count", 1)) if record.on_gpu else 0

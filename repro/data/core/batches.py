@@ -46,7 +46,7 @@ def token_batches(
         max_length: longer pairs are left out (see :func:`fitting`).
 
     Returns:
-        Indices of the rows of each batch; every pair that fits stands in exactly one.
+        Indices of the rows of each batch; every pair that fits is in exactly one.
 
     Raises:
         UserError: nothing fits.

@@ -93,7 +93,7 @@ def body_of(content: bytes, kind: str, *keys: str) -> list[Any]:
     """The values of some keys of a file in JSON; the first is a list of symbols.
 
     Raises:
-        UserError: the content is no such file, or a symbol comes twice.
+        UserError: the content is malformed, or a symbol is repeated.
     """
     try:
         body = json.loads(content)

@@ -112,7 +112,7 @@ class Conversation:
 
 
 class Record:
-    """The object in a JSON file, whose content is refused where it is not as it should be."""
+    """The object in a JSON file; unexpected content is refused."""
 
     def __init__(self, origin: str, content: Any) -> None:
         self.where = origin

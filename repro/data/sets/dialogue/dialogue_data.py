@@ -195,7 +195,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     Attributes:
         seq_len: tokens of a block, which a network sees at a time.
-        public: whether what is said may stand in records; no licence allows it.
+        public: whether texts may appear in records; no licence allows it.
 
     Raises:
         UserError: a number out of range.
@@ -322,7 +322,7 @@ class Talk:
 
 @dataclass(frozen=True)
 class GeneratedDialogue(ExampleGenerator):
-    """Conversations of one split: one speaker names a section of the document, the other says words of its topic.
+    """Conversations of one split: one speaker names a section of the document, the other gives words of its topic.
 
     A document has its sections in order: the section's name, then words of a topic that is drawn for it. A question is
     the name of a section, drawn anew each time; its answer are words drawn from that section's topic. So each word of

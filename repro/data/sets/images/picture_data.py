@@ -47,7 +47,7 @@ class Augmentation:
     """Random cut-outs, mirrored or not, and turned: always the same for the same (seed, epoch, picture).
 
     A picture gets a black border, out of which a picture of the old size is cut; this is mirrored with probability one
-    half and turned about its centre. A pixel takes the value of the nearest one; what comes from outside is black.
+    half and turned about its centre. A pixel takes the value of the nearest one; pixels from outside are black.
 
     Args:
         seed: of the run.
@@ -383,7 +383,8 @@ class PixelData(PictureData):
     A picture of ``n = H W C`` values is a sequence of ``n - 1`` inputs, the values ``x_1 .. x_{n-1}``, and ``n - 1``
     targets, ``x_2 .. x_n``: **the first value is neither predicted nor counted**, 783 values of MNIST and 3,071 of
     CIFAR-10 remain. With ``whole`` the inputs are ``0, x_1 .. x_{n-1}`` and all n values are predicted, which is what
-    positions over all of a picture's axes want. The 0 in front shares its vector with black; its position tells.
+    positions over all of a picture's axes want. The 0 in front shares its vector with black, but not its
+    position.
 
     The validation split ``val`` is a random choice of training pictures, the same for every seed; ``train`` is the
     rest. With ``val_examples: 0`` everything is trained on and **the test set is validated on**: a best validated step

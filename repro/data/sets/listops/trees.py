@@ -218,7 +218,7 @@ def _draw(source: np.random.PCG64, owners: Ints, rules: TreeRules, is_last: bool
 
 
 def _written(levels: list[_Level]) -> Trees:
-    """The trees whose nodes are given."""
+    """Writes trees from their nodes."""
     values: list[Ints] = []
     sizes: list[Ints] = []
     below: tuple[Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -96,7 +96,7 @@ class Copy(ExampleGenerator):
     """Examples of one split: some symbols, a zero, the same symbols, then zeros; the zero and the copy are scored.
 
     How many symbols there are differs from example to example, uniformly. The zero is scored at the last symbol before
-    it, and no other target is in the first half: to say 0 there always is right.
+    it, and no other target is in the first half: an output of 0 there is always right.
 
     Args:
         length: tokens of an example.

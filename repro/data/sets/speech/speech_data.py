@@ -105,7 +105,7 @@ class SpeechData(StoreDataModule, ExampleData):
 
     Attributes:
         symbols: name of each class; class 0 is CTC's blank.
-        public: whether what is said may stand in records; it is licensed, so it may not.
+        public: whether transcripts may appear in records; these are licensed, so no.
 
     Raises:
         UserError: a number below 1.
@@ -291,7 +291,7 @@ class AlignmentData(GeneratedData[Utterances]):
 
     Attributes:
         symbols: name of each class; class 0 is CTC's blank.
-        public: whether what is said may stand in records.
+        public: whether transcripts may appear in records.
 
     Raises:
         UserError: lengths in the wrong order, a negative noise, or a number below 1.

@@ -91,7 +91,7 @@ def read_split(folder: Path, split: str) -> dict[str, tuple[Path, list[str]]]:
         split: name of the folder inside.
 
     Raises:
-        UserError: a file is missing or says something unclear; names file, line and remedy.
+        UserError: a file is missing or malformed; names file, line and remedy.
     """
     script, text = folder / split / "wav.scp", folder / split / "text"
     wavs, texts = _table(script), _table(text)

@@ -103,8 +103,8 @@ class TextSet(TokenSet):
 
     Attributes:
         folders: folders below the given one to look in as well.
-        line_end: word that stands for the end of a line.
-        unknown: word that stands for words out of the vocabulary.
+        line_end: word for the end of a line.
+        unknown: word for words out of the vocabulary.
         vocabulary: names of a file with the official words, which the level ``words`` needs.
         sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
         seen_bytes: only bytes that occur in training are symbols; else all 256 are.
@@ -129,7 +129,7 @@ class TextSet(TokenSet):
         """The raw text, its origin for the manifest and for messages.
 
         Args:
-            folder: with its files; None asks the hub, or generates.
+            folder: its files; None uses the hub, or generates.
 
         Raises:
             UserError: a file is missing, cannot be read, or is not the known content; the hub cannot be reached.
@@ -160,7 +160,7 @@ class TextSet(TokenSet):
         """Writes tokeniser and tokens of every split. A row is a document, a sentence or a split.
 
         Raises:
-            UserError: beside what is said there, the text cannot be read at this level.
+            UserError: errors of :meth:`DataSet.fill`, or the text cannot be read at this level.
         """
         corpus, origin, source = self.corpus(options.from_dir)
         hashes = self.hashes(corpus, source)
@@ -272,7 +272,7 @@ class TextSet(TokenSet):
 
 
 def _encoded(piece: bytes, tokenizer: AnyTokenizer, source: str, lines: int) -> tuple[Ids, int]:
-    """Tokens of the next piece, after so many lines, and how many of them are unknown."""
+    """Encodes the next piece, which follows ``lines`` lines; returns tokens and the number of unknown ones."""
     if not isinstance(tokenizer, Words | Bytes | Chars):
         texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
         ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
@@ -295,7 +295,7 @@ class SplitText(TextSet):
     """Text in files for each split.
 
     Attributes:
-        names: names that people have for the files of each split, without what they are packed with; may be patterns.
+        names: names of the files of each split, without the suffix of a compression; may be patterns.
         shards: how many files a pattern must find, by split.
         first: how many of these are taken, in the order of their names; all where it says nothing.
         hub_blank: what an empty line on the hub is in the original files.
@@ -328,7 +328,7 @@ class WholeText(TextSet):
     """Text in one file, cut at known bytes.
 
     Attributes:
-        names: that people have for the file, without what it is packed with.
+        names: names of the file, without the suffix of a compression.
         cut: bytes of each split, in order.
         prefix: a longer file is cut off after the last split.
     """

@@ -36,7 +36,7 @@ _ROLES = ("src", "ref")
 
 @dataclass
 class Bitext:
-    """Sentence pairs at hand.
+    """The available sentence pairs.
 
     Attributes:
         lines: ``{split: {part: lines}}`` of the splits that are read whole.

@@ -39,7 +39,7 @@ def read_trees(lines: Iterable[str], source: str, first: int = 1) -> Iterator[tu
 
     Args:
         lines: of the file. A tree may span lines, of which none but its first has a bracket in its first column.
-        source: they come from, for people.
+        source: source of the lines, for messages.
         first: number of the first line.
 
     Raises:

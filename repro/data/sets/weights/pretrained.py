@@ -22,7 +22,7 @@ class PretrainedWeights(OneStore):
 
     Attributes:
         family: decides the names of tensors, ``gpt2``, ``bert`` or ``vit``.
-        n_heads: H, which no shape tells.
+        n_heads: H, which does not follow from shapes.
     """
 
     parts: tuple[str, ...] = ("weights",)

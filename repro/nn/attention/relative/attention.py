@@ -57,9 +57,9 @@ class RelativeAttention(DistanceAttention):
         if not self.shared_biases:
             return
         if self.content_bias.shape != first.content_bias.shape:
-            ours, theirs = tuple(self.content_bias.shape), tuple(first.content_bias.shape)
+            own, other = tuple(self.content_bias.shape), tuple(first.content_bias.shape)
             raise ValueError(
-                f"layers with heads {theirs} and {ours} cannot share biases; set shared_biases: false"
+                f"layers with heads {other} and {own} cannot share biases; set shared_biases: false"
             )
         self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
