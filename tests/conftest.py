@@ -1,4 +1,4 @@
-"""What all tests share: one thread, no W&B, and for those that ask a project of their own with a trained model."""
+"""Shared by all tests: one thread, no W&B, and fixtures of a project with a trained model."""
 
 import os
 import shutil

@@ -71,7 +71,7 @@ def every_run() -> list[tuple[str, str]]:
 
 
 def shape_of(recipe: Recipe) -> str:
-    """Which keys a recipe has and which classes it names: what decides how it is built, but for its numbers.
+    """Returns the keys and classes of a recipe, which decide how it is built, without its numbers.
 
     How much data there are and how often something is dropped are numbers of which a missing one is one, too. Lengths
     that are measured are in the names of what is measured.
@@ -383,7 +383,7 @@ def test_given_shortcuts_are_those_of_the_closed_form(name: str) -> None:
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:
-    """What table 3 of the base paper prints of a row, as a recipe has it."""
+    """Returns the settings of a row of table 3 of the base paper in the form of a recipe."""
     model = recipe.config["model"]["init_args"]
     net = model["net"]["init_args"]
     blocks = net["blocks"]

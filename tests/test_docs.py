@@ -1,4 +1,4 @@
-"""What the documents point at exists, ``docs/architecture.md`` is true, fair tests in another order are explained."""
+"""Targets of links exist, ``docs/architecture.md`` is true, fair tests in another order are explained."""
 
 import ast
 import json
@@ -64,7 +64,7 @@ def walks(text: str) -> list[str]:
 
 
 def arrows(text: str) -> dict[str, set[str]]:
-    """What the diagram of a document says that each layer imports, from top to bottom."""
+    """Returns the imports of each layer in the diagram of a document, from top to bottom."""
     result: dict[str, set[str]] = {}
     for left, right in re.findall(r"^([\w, ]+?) +-> *(.*)$", text, re.MULTILINE):
         result |= {layer: set(right.split(", ")) - {""} for layer in left.split(", ")}

@@ -115,7 +115,7 @@ def layer_of(dotted: str) -> str:
 
 
 def wrong_imports(source: str, module: str) -> list[str]:
-    """What a module imports against the arrows."""
+    """Returns the imports of a module against the arrows."""
     layer = layer_of(module)
     if layer not in MAY_IMPORT:
         return [f"{module}: {layer!r} is in no layer; say in MAY_IMPORT what it may import"]
@@ -159,7 +159,7 @@ RESTRICTED_PICKLE = ("pickle.Unpickler", "pickle.UnpicklingError")
 
 
 def forbidden_call(node: ast.Call, module: str) -> Iterator[str]:
-    """What is wrong with one call."""
+    """Returns the problem of a call."""
     name, owner = called(node), ""
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
         owner = node.func.value.id
@@ -190,12 +190,12 @@ def identifiers(source: str) -> set[str]:
 
 
 def paper_names(names: set[str]) -> set[str]:
-    """Those of the names that hold a paper's name."""
+    """Returns the names that contain a paper's name."""
     return {n for n in names if any(p in n.lower().replace("_", "") for p in PAPER_NAMES)}
 
 
 def heavy_after(modules: list[str], heavy: set[str]) -> set[str]:
-    """Which heavy packages a fresh interpreter has loaded after these imports."""
+    """Returns the heavy packages that a fresh interpreter has loaded after these imports."""
     code = (
         "import importlib, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"

@@ -1,4 +1,4 @@
-"""What is read from which folders, in a checkout and from an installed wheel."""
+"""Folders that are read in a checkout and from an installed wheel."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def carried(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What an installed wheel carries: two recipes, a profile."""
+    """An installed wheel with two recipes and a profile."""
     shared = tmp_path / "site" / "repro" / "_shared"
     write(shared / "configs" / "toy" / "base.yaml", "title: carried\nscales: {cpu: {}}\n")
     write(shared / "configs" / "toy" / "other.yaml", "title: other\n")
@@ -132,7 +132,7 @@ def test_a_record_in_two_folders_counts_once_and_each_ledger_withdraws(tmp_path:
 
 
 def test_an_outcome_in_two_folders_counts_once(tmp_path: Path) -> None:
-    """As where an installed wheel is used in a checkout."""
+    """An installed wheel is used in a checkout."""
     for name in ("first", "second"):
         (tmp_path / name / "runs").mkdir(parents=True)
         shutil.copy(PROJECT / "results" / "runs" / "VERIFIED.tsv", tmp_path / name / "runs")

@@ -74,7 +74,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
 
 
 def classes(modules: Mapping[str, str]) -> Counter[str]:
-    """How many classes of each name there are, without private ones."""
+    """Counts the classes of each name, without private ones."""
     nodes = (node for source in modules.values() for node in ast.walk(ast.parse(source)))
     return Counter(n.name for n in nodes if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))
 

@@ -1,4 +1,4 @@
-"""What counts as the same when a record's command has run again."""
+"""The comparison of a record with a second run of its command."""
 
 import copy
 from typing import Any

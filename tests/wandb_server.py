@@ -75,7 +75,7 @@ class WandbServer:
             return self.arrived.wait_for(true, timeout)
 
     def has(self, run: str, rows: int) -> None:
-        """As if this many rows of a run had come: clients send what they have every 15 s only."""
+        """Pretends to have this many rows of a run: clients send what they have every 15 s only."""
         with self.lock:
             self.rows[run] = [{"_step": step, "trainer/global_step": step} for step in range(rows)]
 
@@ -172,7 +172,7 @@ class WandbServer:
         return {key: {"artifact": {"id": output["artifactID"], "digest": ""}}}
 
     def _resume_status(self, run: str) -> dict[str, Any]:
-        """What a client needs to continue a run, or that there is none yet."""
+        """Returns the facts with which a client continues a run, if there is one."""
         result = {"id": "p", "name": PROJECT, "entity": {"id": "e", "name": ENTITY}, "bucket": None}
         if run in self.runs:
             rows = self.rows.get(run, [])
@@ -185,7 +185,7 @@ class WandbServer:
         return result
 
     def _run(self, run: str) -> dict[str, Any] | None:
-        """What the public API shows of a run."""
+        """Returns a run as the public API shows it."""
         if run not in self.runs:
             return None
         return {

@@ -13,7 +13,7 @@ _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 def remedy(data_set: DataSet) -> str:
-    """What to do when the hub fails, for messages."""
+    """Returns the remedy when the hub fails, for messages."""
     return f"put the files into a folder and give it: repro data prepare {data_set.name} --from DIR"
 
 

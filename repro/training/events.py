@@ -39,7 +39,7 @@ class EventLogger(Logger):
         self.events.append(kind, self.step(), row)
 
     def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
-        """Nothing: the run's first event and ``config.yaml`` hold the configuration."""
+        """Does nothing: the run's first event and ``config.yaml`` hold the configuration."""
 
 
 class Heartbeat(Callback):

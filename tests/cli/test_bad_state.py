@@ -1,4 +1,4 @@
-"""What can be wrong on disk: stores, checkpoints, vocabularies, full and read-only disks, two runs at once."""
+"""Problems on disk: stores, checkpoints, vocabularies, full and read-only disks, two runs at once."""
 
 import errno
 import json

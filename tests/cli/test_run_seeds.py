@@ -1,4 +1,4 @@
-"""Which runs `run` and `reproduce` begin, one after the other, and what they report about seeds that are not judged."""
+"""The runs that `run` and `reproduce` begin, one after the other, and their reports about seeds that are not judged."""
 
 import os
 import signal

@@ -367,7 +367,7 @@ def at_least(share):
 
 
 def share_of_passes(n, in_quarter, rows, noise=NOISE, draws=DRAWS):
-    """How often rows with these last movements and time constants pass as settled."""
+    """Returns the share of rows with these last movements and time constants that pass as settled."""
     random = np.random.default_rng(20261126)
     steps = next(p for p in range(4, 200) if sum(4 * k >= 3 * p for k in range(1, p + 1)) == in_quarter)
     times = np.arange(1, steps + 1) / steps

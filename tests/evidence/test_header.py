@@ -1,4 +1,4 @@
-"""What recipes are held against, and the published numbers that belong to what they measure."""
+"""The cells that recipes reproduce, and the published numbers of their measurements."""
 
 from repro.evidence.compare import compare
 from repro.evidence.entries import DERIVED

@@ -10,7 +10,7 @@ SEEDS = frozenset({1, 2, 3, 4, 5})
 
 @pytest.fixture
 def made(house):
-    """What makes a record of one recipe: by seed, with fields changed."""
+    """Returns a function that makes a record of one recipe by seed, with changed fields."""
     name = house.recipe("big")
 
     def make(seed, day=1, **changes):

@@ -28,7 +28,7 @@ _PROTOCOL = re.compile(r"protocols\.\w+\.")  # with the name that a recipe gives
 
 
 def shape_of(recipe: Recipe) -> str:
-    """What decides which code runs: classes, switches, which numbers are 0, and what a batch holds."""
+    """Returns the facts that decide which code runs: classes, switches, which numbers are 0, and what a batch holds."""
     model, data = recipe.config["model"], recipe.config["data"]
     output = {
         (_PROTOCOL.sub("protocols.", key), str(signs(value)))

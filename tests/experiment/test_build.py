@@ -74,7 +74,7 @@ def transcriber(size: int = 40, n_classes: int = 4, longest: int = 40) -> Transc
 
 
 def test_a_transcriber_and_recordings() -> None:
-    """Of at most 4 phonemes of at most 8 frames behind 2 of silence."""
+    """The recordings have at most 4 phonemes of at most 8 frames, each after 2 frames of silence."""
     data = AlignmentData(2, phonemes=3, shortest=2, longest=4)
     check_examples(transcriber(), data)
     for wrong, output in (

@@ -1,4 +1,4 @@
-"""Where an interrupted run goes on: the newest sound checkpoint, or anew."""
+"""An interrupted run resumes from the newest sound checkpoint, or begins again."""
 
 import os
 import shutil

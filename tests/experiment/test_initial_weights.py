@@ -1,4 +1,4 @@
-"""Where a run's first weights come from: another run's, or that run's whole state."""
+"""The initial weights of a run: another run's, or that run's whole state."""
 
 from typing import Any
 

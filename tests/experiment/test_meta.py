@@ -120,7 +120,7 @@ def test_a_recipe_trains_and_is_scored(
 
 
 def waits_of(net: nn.Module) -> dict[str, int]:
-    """How often one step of training waits for the device, and where."""
+    """Counts how often one step of training waits for the device, and names the places."""
     result = {name: each * sum(map(does, net.modules())) for name, (does, each) in WAITS.items()}
     return {name: count for name, count in result.items() if count}
 
@@ -158,7 +158,7 @@ def scored(parts: Parts, recipe: Recipe, evaluation: Evaluation) -> None:
 
 
 def kinds(fields: Any) -> list[Any]:
-    """Of every field of a batch whether it is there, its kind and its number of axes."""
+    """Returns for each field of a batch whether it is there, its kind and its number of axes."""
     if isinstance(fields, Tensor):
         return [fields.dtype, fields.dim()]
     return [kinds(one) for one in fields] if isinstance(fields, tuple) else [type(fields)]

@@ -30,7 +30,7 @@ JOB = {
 
 @dataclass
 class Ended:
-    """How a script ended.
+    """The result of a script.
 
     Attributes:
         code: its exit code.

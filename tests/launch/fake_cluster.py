@@ -52,7 +52,7 @@ class FakeCluster(FakeSlurm):
         (self.folder / "sbatch.json").write_text(json.dumps(output), encoding="utf-8")
 
     def tasks(self) -> list[str]:
-        """What is in the queue."""
+        """The tasks in the queue."""
         result = json.loads((self.folder / "squeue.json").read_text())["tasks"]
         return [f"{t['ArrayJobID']}_{t['ArrayTaskID']}".removesuffix("_N/A") for t in result]
 

@@ -1,4 +1,4 @@
-"""What the script does on a node: run here in bash, with an srun that ends as told."""
+"""The script on a node: run in bash, with a fake srun."""
 
 import socket
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What would be submitted: scripts, what they cost, nothing written."""
+"""The plan of a submission: scripts and costs; nothing is written."""
 
 import re
 import time

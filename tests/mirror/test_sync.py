@@ -1,4 +1,4 @@
-"""What runs left behind comes to the server, once; what is still written is left alone or followed."""
+"""Missing rows are sent once; running runs are skipped or followed."""
 
 import subprocess
 import sys

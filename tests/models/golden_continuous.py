@@ -84,7 +84,7 @@ class Run:
         ).sum()
 
     def probabilities(self, read: Read) -> Tensor:
-        """Of the bins from which the next segment's are drawn."""
+        """The probabilities of the bins from which the next segment's are drawn."""
         mean, variance = read.mean.flatten(1), read.variance.flatten(1)
         assert self.signal.bins is not None
         mass = histogram(mean, variance, torch.ones(mean.shape, dtype=torch.bool), self.signal.bins)

@@ -199,7 +199,7 @@ def test_weights_begin_normal(name: str, std: float) -> None:
 
 
 def places(net: Body) -> dict[str, float]:
-    """Where a transformer drops something, and how much of it."""
+    """Returns the places of dropout in a transformer, with the rates."""
     layers: list[Any] = list(net.stack.layers)
     result = {"sums": {net.dropout.p}}
     result["weights"] = {layer["mix"].body.dropout for layer in layers}

@@ -233,7 +233,7 @@ def test_the_published_numbers_of_trained_parameters() -> None:
 
 
 class Watch(pl.Callback):
-    """Which parameters have a gradient behind a backward pass."""
+    """Records the parameters with a gradient after a backward pass."""
 
     def __init__(self) -> None:
         self.with_gradient: set[str] = set()

@@ -1,4 +1,4 @@
-"""What all ways of decoding share."""
+"""Common behaviour of all ways of decoding."""
 
 import pytest
 import torch

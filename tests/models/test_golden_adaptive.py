@@ -43,7 +43,7 @@ class Case:
         return value.transpose(0, 1) if self.xl else value
 
     def hidden(self, i: int) -> Tensor:
-        """What the softmax sees in segment i."""
+        """The input of the softmax in segment i."""
         return self.out(i, f"hidden{self.options['n_layer']}" if self.xl else "features")
 
     def vocabulary(self) -> AdaptiveVocabulary:

@@ -22,7 +22,7 @@ TRAINED = ["input", "output", "norms", "positions"]
 
 
 def language_model(options: dict[str, Any], weights: dict[str, Tensor]) -> DecoderLM:
-    """Ours with official weights, all of them, in their precision."""
+    """Our model with all official weights, in their precision."""
     blocks = gpt2_blocks(options["n_head"], 4 * options["n_embd"], dropout=0.0)
     vocabulary = partial(Vocabulary, size=options["vocab_size"], scaled=False)
     model = DecoderLM(
@@ -51,7 +51,7 @@ class Language:
         return self.model.vocabulary.logits(self.model(self.ids).y)
 
     def loss(self) -> Tensor:
-        """Of the next token."""
+        """The loss of the next token."""
         return self.model.vocabulary.nll(self.model(self.ids[:, :-1]).y, self.ids[:, 1:]).mean()
 
     def hidden(self) -> list[Tensor]:
@@ -159,7 +159,7 @@ class Frozen:
         return cross_entropy(self.logits().flatten(0, 1), self.arrays["in/bits"].long().flatten())
 
     def gradients(self) -> dict[str, Tensor]:
-        """Theirs, under our names."""
+        """The official gradients under our names."""
         official = golden.under("grad/", self.arrays)
         around = {"in_net.0.": "input.proj.", "out_net.0.": "head.proj."}
         result = {ours + k: v for a, ours in around.items() for k, v in golden.under(a, official).items()}

@@ -53,7 +53,7 @@ class Run:
         return torch.stack([nll.mean() for nll in self.nll()]).sum()
 
     def gradients(self) -> dict[str, Tensor]:
-        """Theirs, under our names."""
+        """The official gradients under our names."""
         return golden_infused.ours(golden.under("grad/", self.arrays), self.names)
 
     def worst(self) -> float:

@@ -115,7 +115,7 @@ def ours(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def encoder(options: dict[str, Any], weights: dict[str, Tensor]) -> ResidualStack:
-    """Ours with official weights, all of them."""
+    """Our encoder with all official weights."""
     heads, width = options["n_heads"], options["n_heads"] * options["query_dimensions"]
     blocks = Blocks(
         mixers=[partial(LinearAttention, n_heads=heads, chunk=4)],

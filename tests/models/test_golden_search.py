@@ -62,7 +62,7 @@ class File:
         return [[[t for t in row if t] for row in rows] for rows in ids.tolist()], scores
 
     def search(self, beam: int, alpha: float, **changed: Any) -> tuple[list[list[list[int]]], Tensor]:
-        """Ours, in the same form."""
+        """Our search, with results in the same form."""
         with torch.inference_mode():
             state = self.net.start(self.source, self.lengths, capacity=LONGEST)
         options = {"length_form": "power", "min_length": 1, "forbidden": [PAD], "n_best": beam} | changed

@@ -24,7 +24,7 @@ CONTROL = 1e-3
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, architecture: Architecture) -> Any:
-    """What our store gives back of a folder with a file of weights."""
+    """Prepares a folder with a file of weights and opens the store."""
     monkeypatch.setenv("REPRO_DATA", str(folder / "data"))
     resize(monkeypatch, name, architecture)
     prepare(name, folder, report=lambda line: None)

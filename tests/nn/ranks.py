@@ -17,7 +17,7 @@ Gradients = dict[str, torch.Tensor]
 
 
 def of_two_ranks(module: ModuleType, folder: Path) -> list[dict[str, Gradients]]:
-    """What each of two ranks found, by name; the module ends with a call of :func:`be_a_rank`."""
+    """Returns the results of each of two ranks, by name; the module ends with a call of :func:`be_a_rank`."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
     words = [sys.executable, str(module.__file__), "2"]
     ranks = [

@@ -94,7 +94,7 @@ class Row:
 def compressed(
     mixer: Any, x: Tensor, causal: bool, lengths: Tensor | None, past: Sequence[Tensor] | None
 ) -> Tensor:
-    """As :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
+    """A naive loop with the arguments of :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
     assert causal
     result = []
     for b, tokens in enumerate(x):

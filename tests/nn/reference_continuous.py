@@ -65,7 +65,7 @@ class Row:
         self.held, self.draws, self.attended = self.held + 1, self.draws + 1, None
 
     def _positions(self) -> list[float]:
-        """Where the past is read."""
+        """Returns the positions at which the past is read."""
         samples = self.signal.samples
         if self.signal.bins is None:
             return [m / samples for m in range(1, samples + 1)]
@@ -78,7 +78,7 @@ class Row:
         return sorted(result)
 
     def _attend(self, token: Tensor) -> Tensor:
-        """What one token finds, ``(D,)``."""
+        """Attends with one token; returns ``(D,)``."""
         qkv, heads, width = self.mixer.short.qkv, self.long.n_heads, self.long.d_head
         size = heads * width
         query = linear(token, qkv.weight[:size], None if qkv.bias is None else qkv.bias[:size])
@@ -136,7 +136,7 @@ def ridge(signal: Any, positions: Sequence[float], values: Tensor) -> Tensor:
 
 
 def surrounded(signal: Any, positions: list[float], values: Tensor, outside: list[float]) -> Tensor:
-    """The same with zeros at as many positions on either side as there are half as many values."""
+    """Pads values with half as many zeros on either side."""
     half = len(positions) // 2
     before, behind_ = outside[:half], outside[len(outside) - half :]
     zeros = values.new_zeros(half, values.shape[1])
@@ -176,7 +176,7 @@ def gated(conv: Any, block: Tensor) -> Tensor:
 def continuous(
     mixer: Any, x: Tensor, causal: bool, lengths: Tensor | None, past: Sequence[Tensor] | None
 ) -> Tensor:
-    """As :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
+    """A naive loop with the arguments of :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
     assert causal
     result = []
     for b, tokens in enumerate(x):

@@ -79,7 +79,7 @@ def everything(join: Any = "concat", chunk: int | None = None) -> ReversibleStac
 
 
 def naive(stack: ReversibleStack, x: Tensor, layout: Layout, memory: Tensor | None = None) -> MixerOutput:
-    """What the stack gives, with nothing undone."""
+    """Computes the output of the stack without undoing steps."""
     one = two = x
     losses = []
     for parts in stack.layers:

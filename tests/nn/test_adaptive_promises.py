@@ -1,4 +1,4 @@
-"""What the adaptive vocabulary promises beside its values: zero gradients, cost, precision, clear refusals."""
+"""Further promises of the adaptive vocabulary: zero gradients, cost, precision, clear refusals."""
 
 from typing import Any
 

@@ -58,7 +58,7 @@ def filled(made: Any, given: list[Tensor], capacity: int | None = None) -> Any:
 
 
 def trained(made: Any, given: list[Tensor], takes: list[list[int]]) -> tuple[list[Tensor], list[Tensor], Any]:
-    """As :func:`tests.nn.mixers.feed`, in training, with each call's auxiliary losses."""
+    """Feeds calls as :func:`tests.nn.mixers.feed`, in training, with each call's auxiliary losses."""
     made.train()
     state, outputs, losses = made.init_state(len(given)), [[] for _ in given], []  # type: ignore[var-annotated]
     at = [0] * len(given)

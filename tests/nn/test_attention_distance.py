@@ -1,4 +1,4 @@
-"""What relative and Shaw's attention share: memories, rings, settings; in float64 against the naive loops."""
+"""Common parts of relative and Shaw's attention: memories, rings, settings; in float64 against the naive loops."""
 
 from typing import Any
 

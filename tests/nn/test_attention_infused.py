@@ -37,7 +37,7 @@ def randn(*shape: int, seed: int = 1) -> Tensor:
 
 
 def expected(mixer: InfusedAttention, row: Tensor, counts: list[int]) -> Tensor:
-    """What a row's calls must return, by naive loops over what the rule lets each call see."""
+    """Computes what a row's calls must return, by naive loops over what the rule lets each call see."""
     outputs, at = [], 0
     for n, (seen, _) in zip(counts, remembered(counts, mixer.memory.mem_len), strict=True):
         outputs.append(infused(mixer, row[None, at : at + n], True, None, [row[at - seen : at]])[0])

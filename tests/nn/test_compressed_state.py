@@ -1,4 +1,4 @@
-"""What a compressed memory asks of others, and what it promises about its state and gradients."""
+"""Requirements of a compressed memory, and promises about its state and gradients."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a mixer with a continuous memory asks of others, and what it promises about its state and gradients."""
+"""Requirements of a mixer with a continuous memory, and promises about its state and gradients."""
 
 from dataclasses import replace
 from typing import Any

@@ -27,7 +27,7 @@ def hidden() -> Tensor:
 
 
 def collapsed(path: tuple[int, ...], keep_repeats: bool = False) -> list[int]:
-    """What a path says: repeats once, then no blanks."""
+    """Collapses a path: repeats once, then no blanks."""
     once = [a for i, a in enumerate(path) if keep_repeats or i == 0 or a != path[i - 1]]
     return [a for a in once if a]
 

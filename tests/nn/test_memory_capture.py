@@ -25,7 +25,7 @@ def build(signal: ContinuousSignal, short: Any = None, block: int = BLOCK) -> Co
 
 @torch.no_grad()
 def feed(mixer: ContinuousMemory, x: Tensor, size: int) -> tuple[MemoryCapture, list[Any], Tensor]:
-    """What was captured, the states behind every call, and all outputs."""
+    """Returns the captures, the states after every call, and all outputs."""
     state, states, result = mixer.init_state(len(x)), [], []
     with capture_memories(mixer) as captures:
         for part in x.split(size, dim=1):

@@ -16,7 +16,7 @@ def sigmoid(x: float) -> float:
 
 
 def naive_mass(component: Component, level: int, size: int = 256, least: float = 1e-5) -> float:
-    """What a level owns of one component ``(mean, log scale)``, spelled out."""
+    """Computes the mass of a level under one component ``(mean, log scale)``, spelled out."""
     _, mean, log_scale = component
     scale = math.exp(max(log_scale, -7.0))
     at = 2 * level / (size - 1) - 1

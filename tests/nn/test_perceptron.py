@@ -40,7 +40,7 @@ def linears(module: nn.Module) -> list[nn.Linear]:
 
 
 def both(sizes: list[int]) -> list[tuple[nn.Module, nn.Sequential, Any]]:
-    """Ours, theirs, and what ours computes."""
+    """Returns our module, the official one, and the output of ours."""
     embedding, head = PerceptronEmbedding(11, 9, sizes), PerceptronHead(9, 11, sizes)
     return [
         (embedding, theirs(9, sizes, 11, True), embedding),

@@ -1,4 +1,4 @@
-"""What weighted shortcuts begin with equals a naive loop, and a pass leaves nothing behind."""
+"""Initial values of weighted shortcuts equal a naive loop, and a pass leaves nothing behind."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What comparisons with official codes came to; ``python -m tests.parity.write`` keeps it for ``repro parity``."""
+"""Results of comparisons with official codes; ``python -m tests.parity.write`` keeps it for ``repro parity``."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -48,7 +48,7 @@ def found(golden: Golden, **more: Any) -> dict[str, float]:
 
 
 def valid_loss(trained: Trained, micro_batches: list[PairBatch]) -> Tensor:
-    """What ``val/loss`` is on some batches: the mean of the smoothed loss over all target tokens."""
+    """Computes ``val/loss`` on some batches: the mean of the smoothed loss over all target tokens."""
     task: Any = trained.task.eval()
     with torch.no_grad():
         smooth = [task._losses(batch)[1].sum() for batch in micro_batches]

@@ -70,7 +70,7 @@ def hashed(golden: Golden, chosen: Hashing) -> list[Tensor]:
 
 
 def local(golden: Golden, before: int = 1) -> list[Tensor]:
-    """The same of our local attention, with the gradient of keys, for the places that the file has."""
+    """Computes the same for our local attention, with the gradient of keys, for the places that the file has."""
     width, steps = golden.meta["settings"]["E"], golden["timebins/apart/exact/out"].shape[1]
     mixer = LocalAttention(3 * width, 1, golden.meta["settings"]["chunk"], before, d_head=width).double()
     mixer.out = nn.Identity()  # type: ignore[assignment]
@@ -134,7 +134,7 @@ def test_one_hash_made_of_two(count: int, sizes: list[int]) -> None:
 
 
 class Pairs:
-    """How often each two tokens of a row meet, ``(T, T)``, and how often trax counts that they do.
+    """Counts how often each two tokens of a row meet, ``(T, T)``, and how often trax counts that they do.
 
     It takes a round's chunks and compares the places of a pair in the same round alone. Where the first chunk of a
     round looks back, it looks at the last chunk of the round before: such a meeting is not counted.

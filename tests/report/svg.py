@@ -21,7 +21,7 @@ def style_of(element):
 
 
 def ticks(svg):
-    """Where the labels stand: x of those below an axis, y of those beside it (of one panel)."""
+    """Returns the positions of the labels: x of those below an axis, y of those beside it (of one panel)."""
     result = [
         (t, style_of(t)["text-anchor"])
         for t in root_of(svg).iter(f"{SVG}text")

@@ -1,4 +1,4 @@
-"""What a paper's workspace and report on W&B have; no server is asked."""
+"""The content of a paper's workspace and report on W&B, without a server."""
 
 import ast
 import itertools

@@ -1,4 +1,4 @@
-"""When a figure is drawn again, and when not."""
+"""Figures are drawn again only when their data change."""
 
 import dataclasses
 import subprocess

@@ -1,4 +1,4 @@
-"""What others wrote cannot become markup, commands or control sequences, wherever it stands and in every format."""
+"""Text of others cannot become markup, commands or control sequences, wherever it stands and in every format."""
 
 import dataclasses
 import re

@@ -122,11 +122,11 @@ class Cluster:
         return self.job(job)["JobState"]
 
     def restarts(self, job: str) -> int:
-        """How often it was requeued."""
+        """The number of requeues."""
         return int(self.job(job)["Restarts"])
 
     def log(self, job: str) -> str:
-        """What a job, or a task of an array, has written so far."""
+        """Returns the output so far of a job or of a task of an array."""
         path = Path(self.job(job)["StdOut"])
         return path.read_text(errors="replace") if path.is_file() else ""
 

@@ -1,4 +1,4 @@
-"""What ``repro submit`` queues, run to its end on a real cluster."""
+"""Runs of ``repro submit``, to their end on a real cluster."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What tasks over examples share: whole splits counted once, over ranks, and what of it stands in the record."""
+"""Common behaviour of tasks over examples: whole splits counted once, over ranks, and the record."""
 
 from functools import partial
 from typing import Any, ClassVar

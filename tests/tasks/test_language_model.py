@@ -29,7 +29,7 @@ def fit(mem_len: int, steps: int, micro_batches: int = 1, **settings: Any) -> La
 
 
 def by_hand(mem_len: int, steps: int) -> DecoderLM:
-    """The same training as a plain loop: every update's loss is the mean over its answers."""
+    """Trains in a plain loop: every update's loss is the mean over its answers."""
     net = network(mem_len)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.005)
     loader, state = data().train_dataloader(), None

@@ -88,7 +88,7 @@ class Rates(pl.Callback):
 
 
 class Staged(Toy):
-    """Its validations come to what is written above."""
+    """A task with the validation scores above."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()

@@ -111,7 +111,7 @@ def test_segments_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize(("segment", "fits"), [(1, 7), (5, 7), (6, 7), (9, 11), (10, 11), (18, 21), (20, 21)])
 def test_targets_before_the_last_segment_are_refused(segment: int, fits: int) -> None:
-    """Of 21 tokens the last 4 are scored, from token 17 on."""
+    """The last 4 of 21 tokens are scored, from token 17 on."""
     for run in (trainer(1).fit, trainer(1).test):
         with pytest.raises(UserError, match=rf"segment {segment}:.*token 17.*to {fits}$"):
             run(task(network(short(4)), segment), datamodule=data())

@@ -1,4 +1,4 @@
-"""What every task inherits: state carried over batches survives in global row order."""
+"""Inherited by every task: state carried over batches survives in global row order."""
 
 from pathlib import Path
 from typing import Any

@@ -41,7 +41,7 @@ def test_ranks_and_steps_draw_different_numbers() -> None:
 
 
 def started(rank: int, saved: list[dict[str, Any]]) -> tuple[float, float, float, float]:
-    """What a rank of two draws first, from one common state, behind the beginning of training."""
+    """Returns the first draws of a rank of two, from a common state, after the beginning of training."""
     torch.manual_seed(5)
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002

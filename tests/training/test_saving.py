@@ -1,4 +1,4 @@
-"""Which checkpoints are written, which are kept, which make the final model."""
+"""Checkpoints that are written, kept, and used for the final model."""
 
 import math
 from pathlib import Path

@@ -121,7 +121,7 @@ def _compare(
 
 
 def difference(ours: Estimate, published: float, rules: Rules) -> Difference:
-    """Ours less the published number. Unless the paper prints a spread, its number is one more run like ours."""
+    """Subtracts the published number from ours. Without a printed spread it counts as one more run like ours."""
     assert ours.variance is not None
     gap = ours.mean - published
     sampled = _sampling_variance(published, rules)
@@ -163,7 +163,7 @@ def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: 
 
 @dataclass(frozen=True)
 class PublishedRows:
-    """What the paper prints of a claim's rows.
+    """The printed numbers of a claim's rows.
 
     Attributes:
         numbers: of the rows, best first; None where it prints none.
@@ -178,7 +178,7 @@ class PublishedRows:
     same_quantity: bool = True
 
     def relation(self, i: int, j: int) -> str:
-        """What is claimed of two rows: ``>=``, or ``=`` where they are printed closer than the margin, else ``>``."""
+        """The claimed relation of two rows: ``>=``, or ``=`` where they are printed within the margin, else ``>``."""
         first, second = self.numbers[i], self.numbers[j]
         if self.not_worse:
             return ">="
@@ -188,7 +188,7 @@ class PublishedRows:
         return ">" if exceeds(gap, self.apart.width_at(first)) else "="
 
     def effect(self, i: int, j: int, ours: Estimate, margin: Margin | None) -> float:
-        """How far apart ours are if they differ in proportion as the printed do; the margin where that is not known."""
+        """Returns the difference of ours if proportional to the printed one; the margin where that is unknown."""
         first, second = self.numbers[i] or 0.0, self.numbers[j] or 0.0
         if not self.same_quantity or not first or not second:
             return margin.width_at(ours.mean) if margin else 0.0
@@ -224,7 +224,7 @@ class Pair:
         return self.ahead.p_above(-self.margin if self.relation == ">=" else 0.0) <= level
 
     def power(self, level: float) -> float | None:
-        """How often as many seeds with this spread show a difference like the paper's; or equality, where it is true.
+        """Returns the power: the chance that as many seeds show a difference like the paper's, or true equality.
 
         None where it is not known: of outcomes, and where neither a paper's number nor a margin says how large it is.
         """

@@ -197,7 +197,7 @@ def test_with_a_context_every_target_counts_once(seq_len: int, context: int) -> 
 
 
 def test_windows_that_do_not_overlap_count_half_of_the_text_only() -> None:
-    """What was done before: it must show that the test above can fail."""
+    """A control with the earlier windows: the test above can fail."""
     before = np.concatenate([s.targets[:, 3:].ravel() for s in plan("stream", 6)])
     assert len(np.unique(before)) == 480 < N - 16
 

@@ -152,7 +152,7 @@ def test_other_files_than_the_published_are_refused(data_folder: Path, folder: P
 
 
 def by_hand(store: Store, split: str, i: int) -> tuple[list[int], list[int]]:
-    """What stands before a conversation's utterances, and these."""
+    """Computes the tokens before a conversation's utterances, and the utterances."""
     text = columns(store, "documents", "documents")[store.values(split, "topics")[i]]
     words, spoken = iter(columns(store, split, "utterances")[i]), list[int]()
     speakers, lengths = columns(store, split, "speakers")[i], columns(store, split, "lengths")[i]

@@ -29,7 +29,7 @@ CHOSEN = [62, 83, 89, 92, 98, 99, 111, 147]
 
 
 def shifts(n: int, top: int = 4, left: int = 4, flip: bool = False, angle: int = STRAIGHT) -> Shifts:
-    """The same for each of ``n`` pictures; by default nothing moves."""
+    """Makes equal shifts for ``n`` pictures; by default nothing moves."""
     return Shifts(np.full(n, top), np.full(n, left), np.full(n, flip), np.full(n, angle))
 
 
@@ -80,7 +80,7 @@ def test_every_picture_of_a_batch_moves_in_its_own_way() -> None:
 
 
 def test_turning_is_grid_sample_of_torch() -> None:
-    """What torchvision's rotation of a tensor does: nearest neighbours, black outside."""
+    """Compares with torchvision's rotation of a tensor: nearest neighbours, black outside."""
     which = [0, 333, 1777, 2900, ANGLES - 1]
     batch = shifts(len(which))._replace(angle=np.array(which))
     result = Augmentation(0).moved(IMAGES[: len(which)], batch)

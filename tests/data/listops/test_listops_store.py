@@ -23,7 +23,7 @@ LINES = {
 
 
 def content(lines: list[str]) -> bytes:
-    """As Python's csv writes it."""
+    """Formats rows as Python's csv does."""
     return "".join(f"{line}\r\n" for line in lines).encode()
 
 

@@ -31,7 +31,7 @@ def rows(examples: Examples) -> torch.Tensor:
 
 
 def queries(examples: Examples) -> list[int]:
-    """Which string each query repeats."""
+    """Returns the string that each query repeats."""
     signs = examples.targets * 2 - 1
     same = (rows(examples)[:, :STRINGS] == signs[:, None]).all(-1)
     assert bool((same.sum(1) == 1).all()), "the wanted bits are those of exactly one string"

@@ -130,7 +130,7 @@ def test_the_oracle_counts_a_window(window: int) -> None:
 
 
 def test_the_oracle_at_small_scale() -> None:
-    """As an independent prototype found: the continuous memory of the paper has to beat these."""
+    """Compares with an independent prototype: the continuous memory of the paper has to beat these."""
     examples = SortingData(4, length=246, symbols=10).reader("test")(np.arange(256), None)
     result = [counting_oracle(examples, window) for window in (22, 54, 86, 118, 246, 1_000)]
     assert result == pytest.approx([0.41, 0.46, 0.51, 0.55, 1, 1], abs=0.02)

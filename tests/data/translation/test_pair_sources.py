@@ -1,4 +1,4 @@
-"""What is written down of the sources of sentence pairs fits together."""
+"""The facts about the sources of sentence pairs are consistent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which training pairs are kept, and what is told of the others."""
+"""The training pairs that are kept, and the counts of the others."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def verdict(scores, published=0.0, rules=TRAINED, updates=100, unit="points", si
 
 
 def share_of(word, n, difference, spread, drawn, rules=TRAINED, extended=False):
-    """How often a word is said of ``n`` seeds whose true mean is ``difference`` away from the paper's."""
+    """The share of draws with a verdict, for ``n`` seeds whose true mean is ``difference`` away from the paper's."""
     random = np.random.default_rng(20261122)
     ours = random.normal(difference, spread, (DRAWS, n))
     published = random.normal(0.0, spread, DRAWS) if drawn else np.zeros(DRAWS)
@@ -187,7 +187,7 @@ def test_an_open_number_says_how_many_seeds_would_decide():
 
 
 def claim_share(word, gaps, n, spread=1.0, margin=None, printed=None, apart=None, unequal=False):
-    """How often a word is said of rows whose true means fall by ``gaps``."""
+    """The share of draws with a verdict, for rows whose true means fall by ``gaps``."""
     random = np.random.default_rng(42)
     means = -np.cumsum([0.0, *gaps])
     spreads = spread * (np.linspace(0.3, 2.0, len(means)) if unequal else np.ones(len(means)))

@@ -43,7 +43,7 @@ def network(positions: Any = None) -> EncoderDecoder:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked to be drawn."""
+    """Collects the figures to be drawn."""
     seen: list[Any] = []
     monkeypatch.setattr(attention, "draw", lambda title, bands: seen.append((title, bands)) or b"")
     return seen

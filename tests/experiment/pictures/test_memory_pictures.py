@@ -85,7 +85,7 @@ def capture(bins: int | None = None, steps: int = 3, heads: int = 2, shift: floa
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked to be drawn."""
+    """Collects the figures to be drawn."""
     seen: list[Any] = []
     monkeypatch.setattr(memory_pictures, "draw", lambda title, bands: seen.append((title, bands)) or b"")
     return seen

@@ -1,4 +1,4 @@
-"""What squeue and sacct answer, and what they do when they fail."""
+"""Output of squeue and sacct, and their failures."""
 
 import time
 

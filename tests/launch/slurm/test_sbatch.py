@@ -1,4 +1,4 @@
-"""What sbatch is given, and what its refusals become."""
+"""Arguments of sbatch, and errors for its refusals."""
 
 import os
 from pathlib import Path

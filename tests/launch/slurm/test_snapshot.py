@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def checkout(folder: Path) -> str:
-    """The same with one commit; returns it."""
+    """Makes a checkout with one commit; returns it."""
     write(".gitignore", "/data/\n*.log\n__pycache__/\n")
     git("init", "-q")
     git("add", "-A")

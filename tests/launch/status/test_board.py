@@ -1,4 +1,4 @@
-"""How the table looks, and how it is drawn again."""
+"""The form of the table, and how it is redrawn."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What follows from a run's files, the queue and the accounting: one state, and what to do."""
+"""State and remedy of a run, from its files, the queue and the accounting."""
 
 import fcntl
 from collections.abc import Callable

@@ -118,7 +118,7 @@ def test_omegas_begin_anew_for_every_draw_and_do_not_move() -> None:
 
 
 def test_a_deep_body_begins_as_a_shallow_one() -> None:
-    """So that one pass serves all depths."""
+    """One pass therefore serves all depths."""
     result = []
     for layers in (2, 5):
         torch.manual_seed(1)

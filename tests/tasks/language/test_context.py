@@ -77,7 +77,7 @@ NETWORKS = {
 
 
 def one_by_one(net: DecoderLM, context: int) -> list[float]:
-    """The same losses, a window at a time, from the whole distribution."""
+    """Computes the losses a window at a time, from the whole distribution."""
     for mixer in net.modules():
         if isinstance(mixer, Remembers):
             mixer.memory = MemorySettings()

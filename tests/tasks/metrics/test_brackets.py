@@ -128,7 +128,7 @@ def test_a_line_that_is_no_tree(line: str, message: str) -> None:
 
 
 def naive(gold: Parse, test: Parse) -> tuple[object, ...]:
-    """As the definition says it: every bracket of the one is sought among those of the other and crossed out."""
+    """Counts by the definition: every bracket of the one is sought among those of the other and crossed out."""
     sides = []
     for parse in (gold, test):
         number, kept, result = {}, [], []
@@ -188,7 +188,7 @@ def test_it_is_what_a_naive_count_gives() -> None:
 
 
 def golden() -> tuple[list[tuple[object, ...]], list[tuple[object, ...]], dict[str, float]]:
-    """What is found and what evalb printed, sentence by sentence, and its totals."""
+    """Returns our counts and those of evalb, sentence by sentence, and its totals."""
     messages = json.loads(GOLDEN.read_text())
     lines = zip(messages["gold"], messages["test"], strict=True)
     result = [tuple(compare(read_parse(gold), read_parse(test))) for gold, test in lines]

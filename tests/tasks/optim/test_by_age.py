@@ -43,7 +43,7 @@ def adam(first: Tensor, second: Tensor, update: int) -> tuple[float, Tensor]:
 
 
 def radam(first: Tensor, second: Tensor, update: int) -> tuple[float, Tensor]:
-    """The same as Admin's radam_fairseq/radam.py has them."""
+    """Computes updates as Admin's radam_fairseq/radam.py does."""
     power = BETAS[1] ** update
     most = 2 / (1 - BETAS[1]) - 1
     length = most - 2 * update * power / (1 - power)

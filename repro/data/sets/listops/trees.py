@@ -179,7 +179,7 @@ class _Level(NamedTuple):
 
 
 def grow(rules: TreeRules, block: int) -> Trees:
-    """Those trees of a block of candidates that are kept, in order; some may be the same.
+    """Returns the trees of a block of candidates that are kept, in order; some may be equal.
 
     All candidates of a block grow together, a depth at a time; one is given up as soon as it must become too long.
     The numbers of a block are a function of its index, and the same on any machine.
