@@ -40,9 +40,9 @@ def register(verbs: Verbs) -> None:
 
     run = verbs.add_parser("run", help="train, test and record one experiment, or resume it")
     add_experiment(run)
-    which = run.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
-    which.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
+    target = run.add_mutually_exclusive_group()
+    target.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
+    target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
     run.set_defaults(handler=run_one)
 

@@ -47,7 +47,7 @@ class Sources:
         over: pairs of the divisor.
     """
 
-    of: tuple[Pair, ...]
+    measured: tuple[Pair, ...]
     sign: int
     rows: Sequence[tuple[Pair, ...]] = ()
     margin: Margin | None = None
@@ -57,12 +57,12 @@ class Sources:
 
 def derive(rule: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
     """Computes the number for each seed; for a spread or a rank one number, with the first run."""
-    scores = [measured.value for _, measured in sources.of]
+    scores = [measured.value for _, measured in sources.measured]
     if rule.take == "spread":
-        return [(sources.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
+        return [(sources.measured[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
     if rule.take == "rank":
-        return [(sources.of[0][0], _rank(sources))]
-    taken = [(record, _TAKEN[rule.take](record, measured, sources)) for record, measured in sources.of]
+        return [(sources.measured[0][0], _rank(sources))]
+    taken = [(record, _TAKEN[rule.take](record, measured, sources)) for record, measured in sources.measured]
     divisor = _divisor(rule, sources)
     return [
         (record, value / divisor / _shared(rule, record))
@@ -72,7 +72,7 @@ def derive(rule: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
 
 
 def _rank(sources: Sources) -> float:
-    own, margin = _mean(sources.of), sources.margin
+    own, margin = _mean(sources.measured), sources.margin
     scaled, size = (margin.scaled, margin.width_at(own)) if margin else (float, 0.0)
     gaps = [sources.sign * (scaled(_mean(row)) - scaled(own)) for row in sources.rows if row]
     return 1.0 + sum(exceeds(gap, size) for gap in gaps)

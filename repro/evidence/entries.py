@@ -75,7 +75,7 @@ class Entry:
         return self.metric is not None and self.row.is_counted(self.metric.name)
 
     @property
-    def ours(self) -> list[Cell]:
+    def paper_cells(self) -> list[Cell]:
         """Cells at paper scale, measured ones first; of several experiments the best on validation is first."""
         sign = self.metric.sign if self.metric else 1
         own = (cell for cell in self.cells if cell.goal.scale == "paper")
@@ -91,7 +91,7 @@ class Entry:
         """The verdict of the first experiment, as listed in the module's docstring."""
         if not self.cells:
             return "no recipe"
-        first = self.ours[0].verdict if self.ours else "not run"
+        first = self.paper_cells[0].verdict if self.paper_cells else "not run"
         return "reduced scale" if first == "not run" and self.reduced else first
 
     @property

@@ -105,7 +105,7 @@ def _numbers(entry: Entry) -> list[dict[str, Any]]:
         "updates": rules.updates if rules else None,
         "counted": entry.is_counted,
     }
-    cells = [*entry.ours, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
+    cells = [*entry.paper_cells, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
     if not cells:
         return [fixed | _cell(None) | {"verdict": entry.verdict, "why": entry.reason or ""}]
     return [fixed | _cell(cell) for cell in cells]

@@ -47,7 +47,7 @@ def _available() -> bool:
 
 def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Product]]:
     """The methods to replace, with their modules."""
-    found: list[tuple[nn.Module, str, _Product]] = []
+    products: list[tuple[nn.Module, str, _Product]] = []
     for module in modules:
         if (
             isinstance(module, nn.Linear)
@@ -55,14 +55,14 @@ def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Produ
             and _worth(module.weight)
             and "forward" not in vars(module)
         ):
-            found.append((module, "forward", _Packed(module.weight, module.bias)))
+            products.append((module, "forward", _Packed(module.weight, module.bias)))
         elif (
             isinstance(module, TokenEmbedding)
             and _worth(module.table.weight)
             and "scores" not in vars(module)
         ):
-            found.append((module, "scores", _Packed(module.table.weight, None)))
-    return found
+            products.append((module, "scores", _Packed(module.table.weight, None)))
+    return products
 
 
 def _worth(weight: Tensor) -> bool:

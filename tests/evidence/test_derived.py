@@ -159,7 +159,7 @@ def test_a_derived_number_stands_at_the_scales_of_the_number_it_is_made_of(house
     assert entry.verdict == "reduced scale"
     run(house, base=[20.0, 21.0, 22.0], big=[40.0, 40.0, 40.0])
     assert derived()[0].verdict == "derived"
-    assert derived()[0].ours[0].estimate.mean == pytest.approx(21 / 40)
+    assert derived()[0].paper_cells[0].estimate.mean == pytest.approx(21 / 40)
 
 
 def test_without_a_recipe_there_is_nothing_to_derive_from(house):

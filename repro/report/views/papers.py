@@ -55,7 +55,7 @@ def _table(table: PublishedTable, entries: list[Entry]) -> Document:
         own = [e for e in entries if e.row is row]
         rows.append(_paper_line(table, row, metrics, own))
         kinds.append("paper")
-        for experiment in dict.fromkeys(c.goal.experiment for e in own for c in e.ours if c.estimate):
+        for experiment in dict.fromkeys(c.goal.experiment for e in own for c in e.paper_cells if c.estimate):
             rows.append(_our_line(experiment, metrics, own))
             kinds.append("ours")
     header = ("Row", "Source", "Parameters", *map(_title, metrics), "Verdict at the paper's scale")
@@ -103,7 +103,7 @@ def _paper_verdict(entries: list[Entry]) -> GridCell:
     """Explains why the row has none of our numbers, once where all cells agree; empty where it has some."""
     places: dict[VerdictWord, list[str]] = {}
     for entry in entries:
-        if any(cell.estimate for cell in entry.ours):
+        if any(cell.estimate for cell in entry.paper_cells):
             continue
         pairs = {(c.goal.experiment, c.goal.scale) for c in (entry.reduced or entry.cells)}
         runs = (f"{name} ({scale})" if entry.reduced else name for name, scale in sorted(pairs))
@@ -115,7 +115,13 @@ def _paper_verdict(entries: list[Entry]) -> GridCell:
 
 
 def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> tuple[GridCell, ...]:
-    cells = {e.metric.name: c for e in entries if e.metric for c in e.ours if c.goal.experiment == experiment}
+    cells = {
+        e.metric.name: c
+        for e in entries
+        if e.metric
+        for c in e.paper_cells
+        if c.goal.experiment == experiment
+    }
     values = [text.plus_minus(cells[m.name].estimate) if m.name in cells else text.NOTHING for m in metrics]
     records = {id(r): r for c in cells.values() for r in c.sample.records}.values()
     parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))

@@ -228,18 +228,18 @@ def _written(levels: list[_Level]) -> Trees:
         sizes.insert(0, below[1])
     offsets = offsets_of(sizes[0])
     tokens = np.zeros(int(offsets[-1]), np.uint8)
-    at = offsets[:-1]
+    node_starts = offsets[:-1]
     for depth, level in enumerate(levels):
-        tokens[at] = level.symbols
+        tokens[node_starts] = level.symbols
         is_operator = level.args > 0
-        tokens[(at + sizes[depth] - 1)[is_operator]] = CLOSE
+        tokens[(node_starts + sizes[depth] - 1)[is_operator]] = CLOSE
         if depth + 1 < len(levels):
             # an argument begins where the one before it ends; the first, after the operator
             ends = np.cumsum(sizes[depth + 1])
             starts = ends - sizes[depth + 1]
             args = level.args[is_operator]
             first = starts[offsets_of(args)[:-1]]
-            at = starts + np.repeat(at[is_operator] + 1 - first, args)
+            node_starts = starts + np.repeat(node_starts[is_operator] + 1 - first, args)
     return Trees(tokens, offsets, values[0].astype(np.uint8))
 
 
